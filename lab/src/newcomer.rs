@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -30,6 +30,16 @@ pub struct Newcomer {
     dir: PathBuf,
     kubeconfig: PathBuf,
     path: OsString,
+}
+
+/// An object in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// Its kind and name: `Namespace/default`.
+    pub name: String,
+    /// Changes when it is written: its generation, which a new status does not change, or the
+    /// version of a kind that counts no generations.
+    pub written: String,
 }
 
 impl Newcomer {
@@ -69,9 +79,34 @@ impl Newcomer {
     ///
     /// With the commands and what they printed, if one fails or they take too long together.
     pub fn run(&self, commands: &[String]) -> Result<String> {
-        let script = commands.concat();
+        let Output { stdout, stderr, .. } = self.execute(&commands.concat())?;
+        Ok(String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+    }
+
+    /// Returns those objects of a file of manifests that are in the cluster, in the order of the
+    /// file.
+    ///
+    /// # Errors
+    ///
+    /// If kubectl fails, for example because the cluster has no such kind.
+    pub fn installed(&self, file: &str) -> Result<Vec<Installed>> {
+        let metadata = "{.metadata.name} {.metadata.resourceVersion} {.metadata.generation}";
+        let path = format!(r#"{{range .items[*]}}{{.kind}}/{metadata}{{"\n"}}{{end}}"#);
+        let script = format!("kubectl get -f {file} --ignore-not-found -o jsonpath='{path}'\n");
+        let said = String::from_utf8(self.execute(&script)?.stdout).context("no UTF-8")?;
+        said.lines()
+            .map(|line| {
+                let mut words = line.split_whitespace();
+                let (name, written) = (words.next(), words.next_back());
+                let (name, written) = name.zip(written).with_context(|| format!("{line:?}"))?;
+                Ok(Installed { name: name.to_owned(), written: written.to_owned() })
+            })
+            .collect()
+    }
+
+    fn execute(&self, script: &str) -> Result<Output> {
         let mut shell = Command::new("timeout");
-        shell.args(["--kill-after=10", LIMIT, "bash", "-euo", "pipefail", "-c", &script]);
+        shell.args(["--kill-after=10", LIMIT, "bash", "-euo", "pipefail", "-c", script]);
         for name in SETTINGS {
             shell.env_remove(name);
         }
@@ -79,10 +114,12 @@ impl Newcomer {
         shell.current_dir(&self.dir).env("HOME", &self.dir);
         shell.env("KUBECONFIG", &self.kubeconfig).env("PATH", &self.path);
         let output = shell.stdin(Stdio::null()).output().context("running timeout and bash")?;
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said).into_owned();
-        ensure!(output.status.success(), "{}:\n{script}{said}", output.status);
-        Ok(said)
+        let said = || {
+            let said = [&output.stdout[..], &output.stderr].concat();
+            String::from_utf8_lossy(&said).into_owned()
+        };
+        ensure!(output.status.success(), "{}:\n{script}{}", output.status, said());
+        Ok(output)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result, ensure};
 use lab::{
     image::PRODUCT_REFERENCE,
-    newcomer::{Newcomer, commands, without},
+    newcomer::{Installed, Newcomer, commands, without},
 };
 use traffic_operator::api::KINDS;
 
@@ -28,38 +28,15 @@ fn arrive(stage: &Stage) -> Result<Newcomer> {
     Ok(newcomer)
 }
 
-/// An object of the overlay or a definition, as the cluster has it.
-#[derive(Debug, PartialEq)]
-struct Installed {
-    /// Its kind and name.
-    name: String,
-    /// Changes when it is written: its generation, which a new status does not change, or the version
-    /// of a kind that counts no generations.
-    written: String,
-}
-
 /// The objects of the overlay and the definitions that are in the cluster, by whichever way.
-fn installed(stage: &Stage, newcomer: &Newcomer) -> Result<Vec<Installed>> {
+fn installed(newcomer: &Newcomer) -> Result<Vec<Installed>> {
     newcomer.run(&["CRDS=yes hack/render > all.yaml\n".to_owned()])?;
-    let file = newcomer.dir().join("all.yaml");
-    let file = file.to_str().context("a path that is no UTF-8")?;
-    let metadata = "{.metadata.name} {.metadata.resourceVersion} {.metadata.generation}";
-    let path = format!(r#"jsonpath={{range .items[*]}}{{.kind}}/{metadata}{{"\n"}}{{end}}"#);
-    let said =
-        stage.cluster.kubectl(&["get", "-f", file, "--ignore-not-found", "--output", &path])?;
-    let object = |line: &str| {
-        let mut words = line.split_whitespace();
-        let name = words.next()?.to_owned();
-        Some(Installed { name, written: words.next_back()?.to_owned() })
-    };
-    let objects =
-        said.lines().map(|line| object(line).with_context(|| format!("no object: {line}")));
-    objects.collect()
+    newcomer.installed("all.yaml")
 }
 
 /// Neither an object nor a node label or taint of ours.
 fn nothing_is_left(stage: &Stage, newcomer: &Newcomer) -> Result<()> {
-    let objects = installed(stage, newcomer)?;
+    let objects = installed(newcomer)?;
     ensure!(objects.is_empty(), "left: {objects:?}");
     for node in stage.json(&["nodes"])?["items"].as_array().context("nodes")? {
         for part in [&node["metadata"]["labels"], &node["spec"]["taints"]] {
@@ -82,10 +59,10 @@ pub async fn a_newcomer_follows_the_readme(stage: &Stage) -> Result<()> {
         ensure!(judged[node.as_str()]["state"] == "Fit", "{node}: {judged}");
         ensure!(stage.label(&node, "observe")?.is_none(), "{node} is labelled");
     }
-    let before = installed(stage, &newcomer)?;
+    let before = installed(&newcomer)?;
     ensure!(before.len() > 40, "{before:?}");
     newcomer.run(&steps)?;
-    let after = installed(stage, &newcomer)?;
+    let after = installed(&newcomer)?;
     ensure!(before == after, "the same again changes something:\n{before:?}\n{after:?}");
     let said = newcomer.run(&commands("docs/operations/upgrade.md", "Uninstall")?)?;
     ensure!(said.contains("No node label is left."), "{said}");
@@ -102,10 +79,10 @@ pub async fn a_newcomer_installs_with_helm_judges_nodes_and_uninstalls(
 
     let values = format!("image: {{repository: {REPOSITORY}}}\n");
     fs::write(newcomer.dir().join("my-values.yaml"), values)?;
-    let before = installed(stage, &newcomer)?;
+    let before = installed(&newcomer)?;
     ensure!(before.len() > 40, "{before:?}");
     newcomer.run(&commands(HELM, "Upgrade")?)?;
-    let after = installed(stage, &newcomer)?;
+    let after = installed(&newcomer)?;
     ensure!(before == after, "the same again changes something:\n{before:?}\n{after:?}");
 
     newcomer.run(&["kubectl apply -f deploy/samples/trafficwatch.yaml\n".to_owned()])?;
@@ -119,7 +96,7 @@ pub async fn a_newcomer_installs_with_helm_judges_nodes_and_uninstalls(
     let (release, rest) = uninstall.split_at(2);
     let said = newcomer.run(release)?;
     ensure!(said.contains("kept due to the resource policy"), "{said}");
-    let kept: Vec<_> = installed(stage, &newcomer)?.into_iter().map(|object| object.name).collect();
+    let kept: Vec<_> = installed(&newcomer)?.into_iter().map(|object| object.name).collect();
     let definitions = kept.iter().filter(|name| name.starts_with("CustomResourceDefinition/"));
     ensure!(definitions.count() == KINDS.len() && kept.len() == KINDS.len() + 1, "{kept:?}");
     newcomer.run(rest)?;

@@ -1,12 +1,14 @@
 //! The house rules over all kinds; what is committed is what the code generates; and every way to
-//! install renders the same objects, which an API server accepts.
+//! install renders the same objects, which an API server accepts; the commands of the pages install
+//! and uninstall.
 //!
-//! Needs helm, kubectl and bundle-validate, and etcd and kube-apiserver for one test;
+//! Needs helm, kubectl and bundle-validate, and the programs of a control plane for two tests;
 //! `cargo run --bin lab -- tools` builds them beforehand.
 mod accepted;
 mod chart;
 mod equal;
 mod generated;
+mod newcomers;
 mod olm;
 mod rendering;
 mod values;

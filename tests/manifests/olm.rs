@@ -16,10 +16,10 @@ use crate::rendering::{
     Id, NAMESPACE, Objects, differences, id, kustomization, objects, overlay, read, root, run, tool,
 };
 
-const VERSION: &str = concat!("traffic-operator.v", env!("CARGO_PKG_VERSION"));
+pub const VERSION: &str = concat!("traffic-operator.v", env!("CARGO_PKG_VERSION"));
 
 /// The objects in the bundle, those without a namespace in the one of the subscription.
-fn bundled(dir: &Path) -> Objects {
+pub fn bundled(dir: &Path) -> Objects {
     let mut all = Objects::new();
     for entry in std::fs::read_dir(dir).expect("manifests") {
         let path = entry.expect("an entry").path();

@@ -1,4 +1,4 @@
-//! The custom resource definitions of prometheus-operator, taken from its Go module.
+//! The custom resource definitions of prometheus-operator and of OLM, taken from their Go modules.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,8 +15,14 @@ use crate::process::output;
 use crate::wait::{Look, until};
 use crate::{versions, workspace};
 
-/// Those of its kinds that are used here. Each of the others (alert routing, agents, Thanos) costs
-/// the API server up to two seconds of work at the start; the operator does without.
+/// The module of prometheus-operator.
+const PROMETHEUS_OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator";
+
+/// The module of OLM's types.
+const OPERATOR_FRAMEWORK: &str = "github.com/operator-framework/api";
+
+/// The kinds of prometheus-operator that are used here. Each of the others (alert routing, agents,
+/// Thanos) costs the API server up to two seconds of work at the start; the operator does without.
 const KINDS: [&str; 6] = [
     "podmonitors",
     "probes",
@@ -71,7 +77,7 @@ pub fn cached(kind: &str) -> Result<Vec<u8>> {
     if let Ok(text) = fs::read(&path) {
         return Ok(text);
     }
-    let source = module_dir()?
+    let source = module_dir("prometheus-operator", PROMETHEUS_OPERATOR)?
         .join(format!("example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"));
     let yaml =
         fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))?;
@@ -83,10 +89,21 @@ pub fn cached(kind: &str) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns where Go keeps the sources of prometheus-operator, fetching them if need be.
-fn module_dir() -> Result<PathBuf> {
-    let module = "github.com/prometheus-operator/prometheus-operator";
-    let tools = workspace::root().join("lab/tools/prometheus-operator");
+/// Returns the definition of a kind of the Operator Lifecycle Manager, by its plural, as YAML.
+///
+/// # Errors
+///
+/// If the sources of OLM's types cannot be fetched, or have no such kind.
+pub fn of_olm(kind: &str) -> Result<String> {
+    let source = module_dir("packaging", OPERATOR_FRAMEWORK)?
+        .join(format!("crds/operators.coreos.com_{kind}.yaml"));
+    fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))
+}
+
+/// Returns where Go keeps the sources of a module that one of `lab/tools` requires, fetching them
+/// if need be.
+fn module_dir(tools: &str, module: &str) -> Result<PathBuf> {
+    let tools = workspace::root().join("lab/tools").join(tools);
     let tools = tools.to_str().context("a path that is no UTF-8")?;
     output("go", &["-C", tools, "mod", "download", module])?;
     let dir = output("go", &["-C", tools, "list", "-m", "-f", "{{.Dir}}", module])?;

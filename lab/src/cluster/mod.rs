@@ -30,7 +30,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use kube::Client;
 
-pub use definitions::cached as prometheus_operator_definition;
+pub use definitions::{cached as prometheus_operator_definition, of_olm as olm_definition};
 pub use exposure::Sample;
 pub use guard::run as run_guard;
 pub use impairment::{Impaired, Impairment, parse_delay, parse_share};
