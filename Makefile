@@ -142,7 +142,7 @@ protoc:
 	@hack/protoc
 
 .PHONY: generate manifests
-generate: protoc ## Write deploy/crds, deploy/rbac and deploy/monitoring from the code, and the chart's files.
+generate: protoc ## Write what the code generates: deploy/crds, deploy/rbac, docs/reference/fields, …
 	cargo run --quiet --bin traffic-operator -- manifests --output-dir deploy
 manifests: generate ## The same as generate.
 

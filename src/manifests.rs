@@ -1,5 +1,5 @@
-//! Generates `deploy/crds`, `deploy/rbac` and `deploy/monitoring`, the files of the chart
-//! and the bundle for OLM.
+//! Generates `deploy/crds`, `deploy/rbac` and `deploy/monitoring`, the files of the chart, the
+//! bundle for OLM, and the reference of fields.
 use std::{path::Path, time::Duration};
 
 use anyhow::Context;
@@ -12,6 +12,7 @@ use crate::{
 
 pub mod bundle;
 pub mod chart;
+pub mod fields;
 mod rbac;
 
 pub use crate::api::network_prober::WEBHOOK;
@@ -36,7 +37,7 @@ const SAMPLE_PACE: Pace = Pace {
 
 /// One generated file.
 pub struct File {
-    /// Below `deploy/`.
+    /// From `deploy/`.
     pub path: String,
     /// The content.
     pub text: String,
@@ -66,13 +67,14 @@ pub fn files() -> anyhow::Result<Vec<File>> {
 }
 
 /// The files of the chart and the bundle for OLM, made of the generated files and of those in
-/// `deploy/` and beside it.
+/// `deploy/` and beside it, and the reference of fields.
 ///
 /// # Errors
-/// When a file in `deploy/` or beside it cannot be read.
+/// When a file in `deploy/` or beside it cannot be read, or the reference cannot show a field.
 pub fn packages(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
     let mut files = chart::files(generated, deploy)?;
     files.extend(bundle::files(generated, deploy)?);
+    files.extend(fields::files()?);
     Ok(files)
 }
 

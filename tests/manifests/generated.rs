@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use traffic_operator::{
     api::{CATEGORY, KINDS},
-    manifests::{self, bundle, chart},
+    manifests::{self, bundle, chart, fields},
 };
 
 use crate::rendering::root;
@@ -31,7 +31,7 @@ fn committed_manifests_are_the_generated_ones() {
         assert!(known.insert(path), "{} twice", file.path);
     }
     // What is no longer made goes.
-    for folder in [chart::FILES, bundle::FOLDER] {
+    for folder in [chart::FILES, bundle::FOLDER, fields::FOLDER] {
         for path in below(&deploy.join(folder)) {
             assert!(known.contains(&path), "{} has no source: delete it", path.display());
         }

@@ -120,6 +120,16 @@ fn every_field_is_documented() {
     }
 }
 
+/// The generated reference has limits and defaults that the hand-written tables do not repeat.
+#[test]
+fn the_page_of_each_kind_leads_to_its_generated_fields() {
+    for (kind, pages) in PAGES {
+        let target = format!("(fields/{}.md)", kind.to_lowercase());
+        let page = read(&root().join(pages[0]));
+        assert!(page.contains(&target), "{} does not lead to {target}", pages[0]);
+    }
+}
+
 /// A pod without an agent has a reason, and the page a row with the remedy for it.
 #[test]
 fn every_reason_to_have_no_agent_is_documented() {
