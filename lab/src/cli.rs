@@ -14,6 +14,7 @@ use crate::cluster::{
     self, Cluster, Impairment, parse_delay, parse_rate, parse_share, teardown_leftovers,
 };
 use crate::control_plane::{self, ControlPlane};
+use crate::history::History;
 use crate::image::{self, Compression};
 use crate::{
     bgp, cluster::leftovers, dashboard, demo, node, packages, progress, relay, sink, tools,
@@ -67,6 +68,7 @@ fn run(command: Command) -> Result<ExitCode> {
             Err(_) => bail!("no cluster is up: `lab up` starts one"),
         },
         Command::ControlPlane => interruptible(run_control_plane())?,
+        Command::History { dir } => interruptible(run_history(dir))?,
         Command::Up { capacity, images, bare } => interruptible(up(capacity, images, bare))?,
         Command::Demo { keep } => return Ok(verdict(interruptible(demo::run(keep))?)),
         Command::DemoProber { keep } => {
@@ -142,6 +144,15 @@ async fn run_control_plane() -> Result<()> {
     progress("Ctrl-C ends it");
     std::future::pending::<()>().await;
     plane.stop().await
+}
+
+async fn run_history(dir: PathBuf) -> Result<()> {
+    tools::prepare(&["prometheus", "promtool"]).await?;
+    let history = History::start(&dir).await?;
+    println!("{}", history.url());
+    progress("Ctrl-C ends it");
+    std::future::pending::<()>().await;
+    Ok(())
 }
 
 async fn up(capacity: Option<String>, mut images: Vec<PathBuf>, bare: bool) -> Result<()> {

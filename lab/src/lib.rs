@@ -28,7 +28,8 @@
 //! levels together, [`calico`] installs Calico's kinds, [`etcd`] is one as Calico has it, `image`
 //! writes OCI archives, `impair` slows links down, `streams` collects the reports of workers,
 //! `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards, [`flood`] has
-//! the clients that mean harm, [`newcomer`] runs the commands of the documentation.
+//! the clients that mean harm, [`newcomer`] runs the commands of the documentation,
+//! [`history`] is a Prometheus with something to look at.
 
 mod audit;
 pub mod bgp;
@@ -41,6 +42,7 @@ pub mod dashboard;
 pub mod demo;
 pub mod etcd;
 pub mod flood;
+pub mod history;
 pub mod image;
 mod impair;
 mod kubeconfig;

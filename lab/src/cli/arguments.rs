@@ -26,6 +26,12 @@ pub(super) enum Command {
     },
     /// Start a control plane without nodes, print its kubeconfig and wait for Ctrl-C.
     ControlPlane,
+    /// Start a Prometheus with a made-up history of three nodes, print its URL and wait for Ctrl-C.
+    History {
+        /// The directory for its files; it must exist.
+        #[arg(long)]
+        dir: PathBuf,
+    },
     /// Start a cluster with Prometheus and the operator, and leave it running.
     Up {
         /// Link capacity to write on the nodes (bits per second, as 1G).

@@ -1,0 +1,144 @@
+//! A Prometheus with a made-up history of three nodes: something to look at without a cluster.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+
+use crate::cluster::exposure::query;
+use crate::control_plane::free_port;
+use crate::process::{CommandLine, Lifetime, Process, output};
+use crate::tools;
+use crate::wait::{Look, until};
+
+/// Seconds of the history before now.
+const BEFORE: i64 = 6 * 3600;
+/// Seconds after now, so that the newest sample stays young for this long.
+const AFTER: i64 = 3600;
+/// Seconds between two samples, as kube-prometheus scrapes a node-exporter.
+const STEP: usize = 15;
+/// Bytes of one percent of a link of 1 Gbit/s, in a second.
+const PERCENT: usize = 1_250_000;
+/// Prometheus opens its blocks in a second or two.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The percentage of its link that each node uses, by seconds from now.
+const NODES: [(&str, fn(i64) -> usize); 3] = [
+    ("node-1", |_| 8),
+    // Busy for the last two hours.
+    ("node-2", |at| if at > -2 * 3600 { 72 } else { 31 }),
+    // Busy for half an hour, three hours ago; between recovery and threshold since.
+    ("node-3", |at| if (-3 * 3600..-9000).contains(&at) { 85 } else { 57 }),
+];
+
+/// A Prometheus on loopback, which ends when it is dropped.
+#[derive(Debug)]
+pub struct History {
+    url: String,
+    _process: Process,
+}
+
+impl History {
+    /// Writes the history into `dir`, and starts a Prometheus that answers from it.
+    ///
+    /// # Errors
+    ///
+    /// If Prometheus cannot be built, refuses the history, or does not answer in time.
+    pub async fn start(dir: &Path) -> Result<Self> {
+        let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+        let (samples, data, config) = (path("samples.txt"), path("data"), path("prometheus.yml"));
+        fs::write(&samples, exposition(Timestamp::now().as_second()))
+            .with_context(|| format!("writing {samples}"))?;
+        let arguments = ["tsdb", "create-blocks-from", "openmetrics", &*samples, &*data];
+        output(tools::ensure("promtool")?, &arguments)?;
+        fs::write(&config, "scrape_configs: []\n").with_context(|| format!("writing {config}"))?;
+        let address = format!("127.0.0.1:{}", free_port()?);
+        let arguments = [
+            format!("--config.file={config}"),
+            format!("--storage.tsdb.path={data}"),
+            format!("--web.listen-address={address}"),
+            "--log.level=warn".to_owned(),
+        ];
+        let command = CommandLine::new(tools::ensure("prometheus")?, arguments);
+        let process = Process::start("prometheus", command, dir, Lifetime::Starter)?;
+        let url = format!("http://{address}");
+        until("the history in Prometheus", LIMIT, || async {
+            process.check()?;
+            Ok(match query(&url, "up").await {
+                Ok(nodes) if nodes.len() == NODES.len() => Look::Done(()),
+                Ok(nodes) => Look::NotYet(format!("{} of {} nodes", nodes.len(), NODES.len())),
+                Err(error) => Look::NotYet(format!("{error:#}")),
+            })
+        })
+        .await?;
+        Ok(Self { url, _process: process })
+    }
+
+    /// Returns the address of the Prometheus.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// The series of the node-exporters as OpenMetrics text: the input of promtool.
+fn exposition(now: i64) -> String {
+    let times = || (now - BEFORE..now + AFTER).step_by(STEP);
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    for (node, _) in NODES {
+        for time in times() {
+            let _ = writeln!(text, "up{{job=\"node-exporter\",instance=\"{node}\"}} 1 {time}");
+        }
+    }
+    for (node, percent) in NODES {
+        let mut bytes = 0;
+        for time in times() {
+            bytes += percent(time - now) * PERCENT * STEP;
+            let _ =
+                writeln!(text, "node_network_transmit_bytes_total{} {bytes} {time}", eth0(node));
+        }
+    }
+    for (node, _) in NODES {
+        for time in times() {
+            let speed = 100 * PERCENT;
+            let _ = writeln!(text, "node_network_speed_bytes{} {speed} {time}", eth0(node));
+        }
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+fn eth0(node: &str) -> String {
+    format!("{{job=\"node-exporter\",instance=\"{node}\",device=\"eth0\"}}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_grow_as_the_nodes_are_said_to_send() {
+        let now = 1_790_000_000;
+        let text = exposition(now);
+        assert!(text.ends_with("# EOF\n"));
+        let sent = |node: &str, time: i64| -> usize {
+            let series = format!("node_network_transmit_bytes_total{} ", eth0(node));
+            let samples = text.lines().filter_map(|line| line.strip_prefix(&series));
+            let mut samples = samples.filter_map(|sample| sample.split_once(' '));
+            let (bytes, _) = samples.find(|(_, at)| *at == time.to_string()).unwrap();
+            bytes.parse().unwrap()
+        };
+        let percent = |node: &str, from: i64| {
+            (sent(node, now + from + 300) - sent(node, now + from)) / 300 / PERCENT
+        };
+        assert_eq!(percent("node-1", -3600), 8);
+        assert_eq!((percent("node-2", -4 * 3600), percent("node-2", -600)), (31, 72));
+        assert_eq!((percent("node-3", -10_200), percent("node-3", -600)), (85, 57));
+        // All the time has samples, some of it to come.
+        assert_eq!(text.matches("up{").count(), NODES.len() * 7 * 240);
+    }
+}
