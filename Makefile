@@ -41,6 +41,12 @@ help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 		/^[a-zA-Z_-]+:.*##/ {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.PHONY: try try-down
+try: ## Try it without root: on a kind cluster, or without kind and Docker against a made-up history.
+	@KUBECTL="$(KUBECTL)" hack/try
+try-down: ## Remove the cluster of `make try`.
+	@hack/try --down
+
 .PHONY: demo
 demo: image ## Run the product's main job on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
 	$(LAB) demo $(if $(KEEP),--keep)

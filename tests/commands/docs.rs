@@ -3,8 +3,30 @@
 use clap::CommandFactory;
 use traffic_operator::cli::Cli;
 
+use crate::{evaluating::three, program::run_with_input};
+
 const PAGE: &str = include_str!("../../docs/reference/commands.md");
 const FLAGS: &str = include_str!("../../docs/reference/flags.md");
+const README: &str = include_str!("../../README.md");
+
+/// The part of a text between two others.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("no {before:?}"));
+    rest.split_once(after).unwrap_or_else(|| panic!("no {after:?} after {before:?}")).0
+}
+
+/// A newcomer gets the output that the page shows, with the file that it shows.
+#[test]
+fn the_first_judgement_in_the_readme_is_that_of_its_file() {
+    let section = between(README, "\n## No cluster, 60 seconds\n", "\n## ");
+    let (file, url) = (between(section, "```yaml\n", "```"), "http://127.0.0.1:9090");
+    let shown = between(section, &format!("evaluate -f watch.yaml --prometheus-url {url}\n"), "…");
+    let prometheus = three();
+    let args = ["evaluate", "-f", "-", "--prometheus-url", &prometheus.url];
+    let outcome = run_with_input(&args, file);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.out.starts_with(shown), "not as shown:\n{shown}but:\n{}", outcome.out);
+}
 
 fn flags(command: &clap::Command, all: &mut Vec<String>) {
     let own = command.get_arguments().filter_map(|flag| flag.get_long());

@@ -16,7 +16,7 @@ fn watch(spec: &str) -> String {
 }
 
 /// Three nodes: one above 60 percent, one in between, one below.
-fn three() -> Prometheus {
+pub fn three() -> Prometheus {
     let prometheus = Prometheus::start();
     for (instance, percent) in [("node-1:9100", 8.0), ("node-2:9100", 71.5), ("node-3:9100", 58.0)]
     {

@@ -1,5 +1,6 @@
 //! The commands of a person at a terminal, run as processes against a Prometheus whose answers the
-//! test chooses. None of these tests needs a cluster.
+//! test chooses; one against a real Prometheus, which `lab tools` builds. None of these tests needs
+//! a cluster.
 mod backtesting;
 mod docs;
 mod doctoring;
@@ -13,3 +14,4 @@ mod shells;
 mod status;
 mod swarming;
 mod translating;
+mod trying;
