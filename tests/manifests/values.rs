@@ -72,6 +72,10 @@ pub fn all_values() -> Value {
             "release": "stack",
             "podLabels": {"app": "thanos"},
             "port": 10902,
+            "images": {
+                "prometheus": "registry.example.com/prometheus:1",
+                "nodeExporter": "registry.example.com/node-exporter:2",
+            },
         },
         "serviceMonitor": {"enabled": true, "labels": {"team": "a"}, "interval": "1m"},
         "prometheusRule": {"enabled": true, "labels": {"team": "b"}},
@@ -260,4 +264,23 @@ fn a_misspelt_or_impossible_value_is_refused_with_a_sentence() {
         };
         assert!(said.contains(expected), "{values}: no {expected:?} in:\n{said}");
     }
+}
+
+/// Without internet, everything comes from one registry.
+#[test]
+fn every_image_comes_from_the_registry_that_the_values_name() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let values = json!({
+        "image": {"repository": "registry.example.com/a", "digest": digest},
+        "prometheus": {"setup": "standalone", "images": {
+            "prometheus": "registry.example.com/b:1",
+            "nodeExporter": format!("registry.example.com/c@{digest}"),
+        }},
+    });
+    let text = template("images", NAMESPACE, &values).expect("a rendered chart");
+    let images = text.lines().filter_map(|line| line.trim().split_once("image: "));
+    let images: BTreeSet<_> = images.map(|(_, image)| image.to_owned()).collect();
+    let expected = ["a@", "c@"].map(|name| format!("registry.example.com/{name}{digest}"));
+    let expected = expected.into_iter().chain(["registry.example.com/b:1".to_owned()]);
+    assert_eq!(images, expected.collect());
 }

@@ -76,6 +76,23 @@ fn s06_no_image_has_a_name_that_somebody_else_may_own() {
     assert!(ours >= 4, "{ours}: the search finds nothing");
 }
 
+#[test]
+fn the_page_for_clusters_without_internet_lists_every_image() {
+    let page = read(&root().join("docs/operations/air-gapped.md"));
+    let mut files = Vec::new();
+    for dir in ["base", "chart/files", "overlays", "samples"] {
+        walk(&root().join("deploy").join(dir), &mut files);
+    }
+    let mut count = 0;
+    for file in files.iter().filter(|file| !file.ends_with(ORIGINAL) && !is_definition(file)) {
+        for image in images(&read(file)).iter().filter(|image| !image.starts_with(OURS)) {
+            assert!(page.contains(&format!("`{image}`")), "{}: {image}", file.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 5, "{count}: the search finds nothing");
+}
+
 /// The former default was on Docker Hub, free for anyone to register.
 #[test]
 fn s06_the_default_of_every_tool_is_the_name_that_nobody_can_serve() {

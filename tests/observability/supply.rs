@@ -4,7 +4,7 @@ use std::{
     process::{Command, Output},
 };
 
-use crate::files::{Scratch, read, root};
+use crate::files::{Scratch, below, name, read, root};
 
 /// `hack/deny` with a program in place of cargo-deny that fails where `refuses` stands in its
 /// arguments.
@@ -55,4 +55,34 @@ fn s16_a_reporter_finds_where_to_report() {
     let reporting = reporting.expect("a section on reporting");
     assert!(reporting.contains("Report a vulnerability"), "{reporting}");
     assert!(!reporting.contains('@'), "an address that nobody has made sure of: {reporting}");
+}
+
+/// The only address of the internet in the programs: the name of SVG, which nothing fetches.
+const SVG: &str = "www.w3.org";
+
+/// Reports whether a host is in the cluster or on the machine, or an example without a domain.
+fn is_near(host: &str) -> bool {
+    host.ends_with(".svc") || !host.contains('.') || host.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// The page for clusters without internet says that nothing is fetched from there.
+#[test]
+fn the_programs_name_no_host_of_the_internet() {
+    let mut hosts = 0;
+    for folder in ["src", "crates/agent/src", "crates/core/src"] {
+        let files = below(&root().join(folder), &["css", "html", "js", "rs"]);
+        for file in files.iter().filter(|file| !name(file).contains("tests")) {
+            let text = read(file);
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+                for rest in line.split("://").skip(1) {
+                    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "-.".contains(c)));
+                    let host = &rest[..end.unwrap_or(rest.len())];
+                    assert!(is_near(host) || host == SVG, "{}: {host}", name(file));
+                    hosts += usize::from(!host.is_empty());
+                }
+            }
+        }
+    }
+    assert!(hosts > 3, "{hosts}: the search finds nothing");
 }
