@@ -99,7 +99,7 @@ impl Newcomer {
                 let mut words = line.split_whitespace();
                 let (name, written) = (words.next(), words.next_back());
                 let (name, written) = name.zip(written).with_context(|| format!("{line:?}"))?;
-                Ok(Installed { name: name.to_owned(), written: written.to_owned() })
+                anyhow::Ok(Installed { name: name.to_owned(), written: written.to_owned() })
             })
             .collect()
     }
@@ -115,7 +115,7 @@ impl Newcomer {
         shell.env("KUBECONFIG", &self.kubeconfig).env("PATH", &self.path);
         let output = shell.stdin(Stdio::null()).output().context("running timeout and bash")?;
         let said = || {
-            let said = [&output.stdout[..], &output.stderr].concat();
+            let said = [&output.stdout[..], &output.stderr[..]].concat();
             String::from_utf8_lossy(&said).into_owned()
         };
         ensure!(output.status.success(), "{}:\n{script}{}", output.status, said());
