@@ -119,7 +119,7 @@ fn an_overlay_in_a_repository_elsewhere(newcomer: &Newcomer) {
     assert!(!text.contains(NAMESPACE), "{NAMESPACE} is left in the overlay");
     let apply = "kubectl apply --server-side --force-conflicts -k mine\n".to_owned();
     install_twice(newcomer, &[apply], "mine.yaml");
-    run_own(newcomer, "kubectl delete -k mine");
+    run_own(newcomer, "kubectl delete --ignore-not-found -k mine");
     assert_eq!(left(newcomer, "mine.yaml"), Vec::<String>::new());
 }
 
