@@ -2,7 +2,8 @@
 # The image for people with Docker; `make image` builds the same one without it.
 #
 #   docker build -t registry.invalid/traffic-operator:0.1.0 .
-FROM rust:1.95-bookworm AS build
+# On the machine that builds, whatever it builds for: hack/programs compiles for the other one, without emulation.
+FROM --platform=$BUILDPLATFORM rust:1.95-bookworm AS build
 ARG TARGETARCH
 # The build of the client of etcd runs protoc: hack/protoc names the same packages.
 RUN apt-get update \
@@ -10,9 +11,6 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-# Static, so that the image needs no C library. With --target the flag is for the binaries alone: build
-# scripts and procedural macros cannot be linked statically. They abort on a panic and need no tables for unwinding.
-ENV RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no -C link-arg=-Wl,-z,pack-relative-relocs"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     case "${TARGETARCH:-amd64}" in \
@@ -20,10 +18,9 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
       arm64) triple=aarch64-unknown-linux-gnu ;; \
       *) echo "no image for architecture ${TARGETARCH}" >&2; exit 1 ;; \
     esac \
-    && cargo build --locked --release --package traffic-operator --target "$triple" \
-    && cargo build --locked --profile agent --package traffic-operator-agent --target "$triple" \
+    && hack/programs "$triple" --locked \
     && mkdir -p /out/etc && mkdir -m 1777 /out/tmp \
-    && cp "target/$triple/release/traffic-operator" "target/$triple/agent/traffic-operator-agent" /out/ \
+    && cp "target/image/$triple/release/traffic-operator" "target/image/$triple/agent/traffic-operator-agent" /out/ \
     && printf '%s\n' 'root:x:0:0:root:/:/sbin/nologin' 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin' > /out/etc/passwd \
     && printf '%s\n' 'root:x:0:' 'nonroot:x:65532:' > /out/etc/group
 

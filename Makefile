@@ -17,13 +17,9 @@ NAMESPACE ?= traffic-operator-system
 KUBECTL ?= kubectl
 # Where `make plugin` installs.
 PREFIX ?= $(HOME)/.local
-# The binary for the image is static: glibc linked in, no shared library left. It aborts on a panic, so that
-# tables for unwinding would only be resident.
+# The programs of the image are static and reproducible: hack/static has the settings, and runs a command with them.
 IMAGE_TARGET ?= $(shell uname -m)-unknown-linux-gnu
-# Relative relocations are packed: 1.7 MB less to read at the start. A static binary needs glibc 2.36 for that.
-PACKED := $(shell printf '2.36\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && \
-	echo '-C link-arg=-Wl,-z,pack-relative-relocs')
-STATIC := RUSTFLAGS="-C target-feature=+crt-static -C force-unwind-tables=no $(PACKED)"
+STATIC := hack/static $(IMAGE_TARGET)
 BINARY := target/image/$(IMAGE_TARGET)/release/traffic-operator
 # What runs in the pods, which has a profile of its own: the smallest.
 AGENT := target/image/$(IMAGE_TARGET)/agent/traffic-operator-agent
@@ -155,9 +151,8 @@ manifests: generate ## The same as generate.
 ##@ Image
 
 .PHONY: image
-image: protoc ## Build the image as an OCI archive, without Docker.
-	$(STATIC) cargo build --release --package traffic-operator --target $(IMAGE_TARGET) --target-dir target/image
-	$(STATIC) cargo build --profile agent --package traffic-operator-agent --target $(IMAGE_TARGET) --target-dir target/image
+image: ## Build the image as an OCI archive, without Docker.
+	hack/programs $(IMAGE_TARGET)
 	$(LAB) image --binary $(BINARY) --agent $(AGENT) --ref $(IMG) --out $(ARCHIVE)
 
 .PHONY: docker-build
@@ -228,6 +223,23 @@ olm-install: ## Install OLM itself into the cluster of the current kubeconfig (n
 .PHONY: olm-deploy
 olm-deploy: ## Deploy the operator by OLM, from the catalog CATALOG_IMG.
 	KUBECTL="$(KUBECTL)" CATALOG_IMG="$(CATALOG_IMG)" hack/olm-render | $(KUBECTL) apply --server-side --force-conflicts -f -
+
+##@ Release
+
+# Where the release is going to be comes from the environment: IMAGE, CHARTS, DOWNLOADS, HOMEPAGE (see hack/release).
+RELEASING = VERSION="$(VERSION)" SKIP="$(SKIP)" hack/release
+
+.PHONY: release
+release: ## Build all files of a release into dist (VERSION=…), and check what must hold for one; push and sign nothing.
+	RELEASE=yes $(RELEASING)
+
+.PHONY: release-dry-run
+release-dry-run: ## The same from any state of the tree, to see that it works; SKIP="reproducible sbom deny" leaves steps out.
+	RELEASE= $(RELEASING)
+
+.PHONY: reproducible
+reproducible: ## Build the image twice in two folders and compare the digests; PASS or FAIL.
+	hack/reproducible
 
 ##@ Test ground
 
