@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -43,7 +43,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::ImpairLine(config) => crate::impair::run(&config)?,
         Command::Guard { id } => cluster::run_guard(&id)?,
         Command::BgpGuard { id } => bgp::run_guard(&id)?,
-        Command::Tools { print } => ensure_tools(print)?,
+        Command::Tools { print, names } => ensure_tools(print, &names)?,
         Command::Image { binary, agent, reference, out } => {
             let original = image::original_agent_archive(&out);
             // The second one only travels from this disk to this disk.
@@ -51,14 +51,15 @@ fn run(command: Command) -> Result<ExitCode> {
                 image::product(&binary, &agent, &reference).write(&out, Compression::Gzip)?,
                 image::original_agent(&binary, &agent).write(&original, Compression::None)?,
             ] {
-                println!(
-                    "{} {} {:.1} MB {}",
-                    archive.reference,
-                    archive.digest,
-                    megabytes(archive.size),
-                    archive.path.display()
-                );
+                print_archive(&archive);
             }
+        }
+        Command::ImageIndex { binaries, agents, reference, out } => {
+            ensure!(binaries.len() == agents.len(), "each --binary needs an --agent");
+            let pairs = binaries.iter().zip(&agents);
+            let images: Vec<_> =
+                pairs.map(|(binary, agent)| image::product(binary, agent, &reference)).collect();
+            print_archive(&image::write_index(&images, &out)?);
         }
         Command::Status => return Ok(status()),
         Command::Down => down()?,
@@ -125,17 +126,30 @@ fn interruptible<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
     result
 }
 
-fn ensure_tools(print: bool) -> Result<()> {
-    if nix::unistd::geteuid().is_root() {
-        packages::ensure_installed()?;
+fn ensure_tools(print: bool, wanted: &[String]) -> Result<()> {
+    let mut names: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    if names.is_empty() {
+        names = tools::names();
+        if nix::unistd::geteuid().is_root() {
+            packages::ensure_installed()?;
+        }
     }
-    let names = tools::names();
     for (name, path) in names.iter().zip(tools::ensure_all(&names)?) {
         if print {
             println!("{name} {}", path.display());
         }
     }
     Ok(())
+}
+
+fn print_archive(archive: &image::Archive) {
+    println!(
+        "{} {} {:.1} MB {}",
+        archive.reference,
+        archive.digest,
+        megabytes(archive.size),
+        archive.path.display()
+    );
 }
 
 async fn run_control_plane() -> Result<()> {

@@ -20,6 +20,8 @@ pub const COREDNS: &str = "v1.15.0";
 pub const HELM: &str = "v3.22.0";
 /// The library of operator-sdk that checks bundles.
 pub const OPERATOR_FRAMEWORK: &str = "v0.30.0";
+/// The linter of workflow files.
+pub const ACTIONLINT: &str = "v1.7.12";
 /// The tag under which Debian's static busybox is offered; the samples ask for it.
 pub const BUSYBOX: &str = "1.35";
 /// The pause container: the tag that this Kubernetes release names.
@@ -58,6 +60,7 @@ mod tests {
         requires("coredns", "github.com/coredns/coredns", COREDNS);
         requires("packaging", "helm.sh/helm/v3", HELM);
         requires("packaging", "github.com/operator-framework/api", OPERATOR_FRAMEWORK);
+        requires("actionlint", "github.com/rhysd/actionlint", ACTIONLINT);
     }
 
     #[test]

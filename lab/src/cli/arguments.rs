@@ -23,6 +23,8 @@ pub(super) enum Command {
         /// Print where each program is.
         #[arg(long)]
         print: bool,
+        /// Only these programs, and no packages.
+        names: Vec<String>,
     },
     /// Start a control plane without nodes, print its kubeconfig and wait for Ctrl-C.
     ControlPlane,
@@ -157,6 +159,22 @@ pub(super) enum Command {
         reference: String,
         /// The archive to write.
         #[arg(long, default_value_os_t = image::product_archive())]
+        out: PathBuf,
+    },
+    /// Put the static binaries of the operator and of its agent for several architectures into one
+    /// OCI image archive.
+    ImageIndex {
+        /// The binary of the operator, once for each architecture.
+        #[arg(long = "binary", required = true)]
+        binaries: Vec<PathBuf>,
+        /// The binary of the agent, in the same order.
+        #[arg(long = "agent", required = true)]
+        agents: Vec<PathBuf>,
+        /// The image's full name.
+        #[arg(long = "ref", default_value = image::PRODUCT_REFERENCE)]
+        reference: String,
+        /// The archive to write.
+        #[arg(long)]
         out: PathBuf,
     },
     /// Relay connections into a network namespace.

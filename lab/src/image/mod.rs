@@ -1,13 +1,15 @@
 //! OCI images without a container engine: one layer, and the same bytes for the same input.
 
+mod architecture;
 mod catalogue;
+mod index;
 mod product;
 
 use std::fs::File;
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -15,6 +17,7 @@ pub(crate) use catalogue::{
     Role, build_all, config_reloader_reference, coredns_reference, node_exporter_reference,
     pause_reference, prometheus_reference,
 };
+pub use index::write_index;
 pub(crate) use product::ORIGINAL_AGENT_SAMPLE_NAME;
 pub use product::{
     ORIGINAL_AGENT_REFERENCE, PRODUCT_REFERENCE, original_agent, original_agent_archive, product,
@@ -82,6 +85,17 @@ pub struct Archive {
     pub path: PathBuf,
 }
 
+/// The parts of an image before they are in an archive.
+struct Parts {
+    architecture: &'static str,
+    /// What an index says of the manifest.
+    descriptor: serde_json::Value,
+    /// That of the manifest.
+    digest: String,
+    /// Configuration, manifest and layer, by their digests.
+    blobs: Vec<(String, Vec<u8>)>,
+}
+
 impl Entry {
     /// A directory that everybody may enter.
     #[must_use]
@@ -116,6 +130,12 @@ impl Image {
     ///
     /// If a source cannot be read or the archive cannot be written.
     pub fn write(&self, path: &Path, compression: Compression) -> Result<Archive> {
+        let Parts { descriptor, digest, blobs, .. } = self.build(compression)?;
+        write_layout(path, &self.reference, descriptor, digest, &blobs)
+    }
+
+    fn build(&self, compression: Compression) -> Result<Parts> {
+        let architecture = self.architecture()?;
         let layer =
             self.layer().with_context(|| format!("packing the layer of {}", self.reference))?;
         let diff_id = digest(&layer);
@@ -127,7 +147,7 @@ impl Image {
                 ("application/vnd.oci.image.layer.v1.tar+gzip", blob, blob_digest)
             }
         };
-        let config = serde_json::to_vec(&self.config(&diff_id))?;
+        let config = serde_json::to_vec(&self.config(architecture, &diff_id))?;
         let manifest = serde_json::to_vec(&json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST,
@@ -135,17 +155,38 @@ impl Image {
             "layers": [{"mediaType": media_type, "digest": blob_digest, "size": blob.len()}],
         }))?;
         let manifest_digest = digest(&manifest);
-        let index = serde_json::to_vec(&self.index(&manifest_digest, manifest.len()))?;
-        let blobs =
-            [(digest(&config), config), (manifest_digest.clone(), manifest), (blob_digest, blob)];
-        write_archive(path, &index, &blobs)
-            .with_context(|| format!("writing {}", path.display()))?;
-        Ok(Archive {
-            reference: self.reference.clone(),
-            digest: manifest_digest,
-            size: std::fs::metadata(path)?.len(),
-            path: path.to_owned(),
+        Ok(Parts {
+            architecture,
+            descriptor: json!({
+                "mediaType": MANIFEST,
+                "digest": manifest_digest,
+                "size": manifest.len(),
+                "platform": {"architecture": architecture, "os": "linux"},
+            }),
+            digest: manifest_digest.clone(),
+            blobs: vec![
+                (digest(&config), config),
+                (manifest_digest, manifest),
+                (blob_digest, blob),
+            ],
         })
+    }
+
+    /// The architecture of the programs in the image; the machine's if it has none.
+    fn architecture(&self) -> Result<&'static str> {
+        let mut found: Option<(&'static str, &Path)> = None;
+        for entry in &self.entries {
+            let Kind::File(source) = &entry.kind else { continue };
+            let Some(own) = architecture::of_program(source)? else { continue };
+            let (first, of) = *found.get_or_insert((own, source.as_path()));
+            ensure!(
+                own == first,
+                "{} is for {first}, and {} for {own}: no image has both",
+                of.display(),
+                source.display()
+            );
+        }
+        Ok(found.map_or_else(architecture::of_machine, |(architecture, _)| architecture))
     }
 
     /// The layer as an uncompressed tar: sorted, owned by root, without times.
@@ -183,9 +224,9 @@ impl Image {
         Ok(tar.into_inner()?)
     }
 
-    fn config(&self, diff_id: &str) -> serde_json::Value {
+    fn config(&self, architecture: &str, diff_id: &str) -> serde_json::Value {
         json!({
-            "architecture": architecture(),
+            "architecture": architecture,
             "os": "linux",
             "config": {
                 "Entrypoint": self.entrypoint,
@@ -197,36 +238,10 @@ impl Image {
             "rootfs": {"type": "layers", "diff_ids": [diff_id]},
         })
     }
-
-    fn index(&self, manifest_digest: &str, manifest_size: usize) -> serde_json::Value {
-        json!({
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.oci.image.index.v1+json",
-            "manifests": [{
-                "mediaType": MANIFEST,
-                "digest": manifest_digest,
-                "size": manifest_size,
-                "platform": {"architecture": architecture(), "os": "linux"},
-                "annotations": {
-                    "io.containerd.image.name": self.reference,
-                    "org.opencontainers.image.ref.name": tag(&self.reference),
-                },
-            }],
-        })
-    }
 }
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
-
-/// The machine's architecture, in the words of OCI.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
-}
 
 fn tag(reference: &str) -> &str {
     reference
@@ -261,6 +276,33 @@ fn append<W: Write>(
     header.set_entry_type(tar::EntryType::Regular);
     header.set_size(content.len() as u64);
     Ok(tar.append_data(header, path, Cursor::new(content))?)
+}
+
+/// Writes an archive that holds one thing under the image's name: a manifest, or an index of
+/// manifests.
+fn write_layout(
+    path: &Path,
+    reference: &str,
+    mut descriptor: serde_json::Value,
+    digest: String,
+    blobs: &[(String, Vec<u8>)],
+) -> Result<Archive> {
+    descriptor["annotations"] = json!({
+        "io.containerd.image.name": reference,
+        "org.opencontainers.image.ref.name": tag(reference),
+    });
+    let index = serde_json::to_vec(&json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": [descriptor],
+    }))?;
+    write_archive(path, &index, blobs).with_context(|| format!("writing {}", path.display()))?;
+    Ok(Archive {
+        reference: reference.to_owned(),
+        digest,
+        size: std::fs::metadata(path)?.len(),
+        path: path.to_owned(),
+    })
 }
 
 fn write_archive(path: &Path, index: &[u8], blobs: &[(String, Vec<u8>)]) -> Result<()> {

@@ -31,6 +31,8 @@ enum VersionStyle {
     Helm,
     /// `bundle-validate v1.2.3`: that of its library, compiled in.
     BundleValidate,
+    /// `1.2.3`, and on the next line `installed by …`.
+    Actionlint,
 }
 
 /// `github.com/prometheus/common/version`, which all of Prometheus' programs link.
@@ -51,6 +53,7 @@ impl Tool {
             VersionStyle::CoreDns => format!("CoreDNS-{number}\n"),
             VersionStyle::Helm => format!("helm v{number}\n"),
             VersionStyle::BundleValidate => format!("bundle-validate v{number}\n"),
+            VersionStyle::Actionlint => format!("{number}\ninstalled "),
         }
     }
 
@@ -70,6 +73,9 @@ impl Tool {
             VersionStyle::Prometheus => format!("-s -w -X {PROMETHEUS_VERSION}={number}"),
             VersionStyle::Etcd | VersionStyle::CoreDns | VersionStyle::BundleValidate => {
                 "-s -w".to_owned()
+            }
+            VersionStyle::Actionlint => {
+                format!("-s -w -X github.com/rhysd/actionlint.version={number}")
             }
             // The version of Kubernetes that charts are rendered and linted for: ours.
             VersionStyle::Helm => {
@@ -127,7 +133,7 @@ const fn prometheus(
 }
 
 /// In the order of building: what a control plane needs comes first.
-static TOOLS: [Tool; 15] = [
+static TOOLS: [Tool; 16] = [
     kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     kubernetes("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
@@ -204,6 +210,15 @@ static TOOLS: [Tool; 15] = [
         version_style: VersionStyle::BundleValidate,
         version_arguments: &["-version"],
     },
+    Tool {
+        name: "actionlint",
+        module: "actionlint",
+        package: "github.com/rhysd/actionlint/cmd/actionlint",
+        tags: "",
+        version: versions::ACTIONLINT,
+        version_style: VersionStyle::Actionlint,
+        version_arguments: &["-version"],
+    },
 ];
 
 /// Returns the names of all programs.
@@ -238,6 +253,7 @@ mod tests {
         assert!(!said.contains(&find("kubelet").unwrap().version_says()));
         assert_eq!(find("prometheus").unwrap().version_says(), "version 3.13.5 ");
         assert_eq!(find("kubectl").unwrap().version_says(), "Client Version: v1.36.3\n");
+        assert_eq!(find("actionlint").unwrap().version_says(), "1.7.12\ninstalled ");
     }
 
     #[test]
