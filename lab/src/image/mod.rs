@@ -283,18 +283,19 @@ fn append<W: Write>(
 fn write_layout(
     path: &Path,
     reference: &str,
-    mut descriptor: serde_json::Value,
+    descriptor: serde_json::Value,
     digest: String,
     blobs: &[(String, Vec<u8>)],
 ) -> Result<Archive> {
-    descriptor["annotations"] = json!({
+    let mut named = descriptor;
+    named["annotations"] = json!({
         "io.containerd.image.name": reference,
         "org.opencontainers.image.ref.name": tag(reference),
     });
     let index = serde_json::to_vec(&json!({
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.index.v1+json",
-        "manifests": [descriptor],
+        "manifests": [named],
     }))?;
     write_archive(path, &index, blobs).with_context(|| format!("writing {}", path.display()))?;
     Ok(Archive {
