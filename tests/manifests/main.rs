@@ -2,7 +2,7 @@
 //! install renders the same objects, which an API server accepts; the commands of the pages install
 //! and uninstall.
 //!
-//! Needs helm, kubectl and bundle-validate, and the programs of a control plane for two tests;
+//! Needs helm, kubectl, bundle-validate and actionlint, and a control plane's programs for two tests;
 //! `cargo run --bin lab -- tools` builds them beforehand.
 mod accepted;
 mod chart;
@@ -10,5 +10,7 @@ mod equal;
 mod generated;
 mod newcomers;
 mod olm;
+mod releases;
 mod rendering;
 mod values;
+mod workflows;
