@@ -191,6 +191,22 @@ mod tests {
         assert_eq!(text, serde_json::from_str::<serde_json::Value>(DOCUMENT).unwrap());
     }
 
+    /// An agent may be older than its operator, and newer after a downgrade.
+    #[test]
+    fn a_list_of_another_version_is_read_without_what_is_unknown_or_missing() {
+        let newer = DOCUMENT.replace(r#""zone":"#, r#""rack":{"row":[1]},"zone":"#);
+        let newer = newer.replacen('{', r#"{"future":"1s","#, 1);
+        assert!(newer.contains("rack") && newer.contains("future"));
+        let list: Pinglist = serde_json::from_str(&newer).unwrap();
+        let same: Pinglist = serde_json::from_str(DOCUMENT).unwrap();
+        assert_eq!(list, same);
+        let older =
+            r#"{"prober":"a/b","self":{},"period":"10s","timeout":"1s","probes":[],"peers":[{}]}"#;
+        let list: Pinglist = serde_json::from_str(older).unwrap();
+        assert!(list.original_metrics && list.own.zone.is_empty());
+        assert_eq!(list.peers, [Peer::default()]);
+    }
+
     #[test]
     fn odd_figures_become_workable_ones() {
         let list: Pinglist = serde_json::from_str(DOCUMENT).unwrap();
