@@ -15,7 +15,9 @@ use std::{
 
 use axum::{Router, http::header, routing::any};
 use ground::{Operator, binary, install, wait};
-use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use k8s_openapi::{
+    api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp,
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -172,7 +174,9 @@ async fn measure(
     api.create(&PostParams::default(), &serde_json::from_value(set)?).await?;
     let converged = async |without: &str| {
         let status = api.get("bench").await.ok()?.status?;
-        let done = status.phase == "Converged" && status.slots.iter().all(|s| s.node != without);
+        let converged = |c: &Condition| c.type_ == "Converged" && c.status == "True";
+        let done = status.conditions.iter().any(converged)
+            && status.slots.iter().all(|s| s.node != without);
         done.then_some(status.slots)
     };
     let slots = wait("reflectors", async || converged("").await).await?;

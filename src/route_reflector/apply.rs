@@ -189,7 +189,7 @@ fn notices(step: &Step) -> Vec<Notice> {
     };
     match step {
         Step::LabelClients { nodes, .. } => {
-            vec![notice("ClientsLabelled", format!("{} nodes have their group", nodes.len()), None)]
+            vec![notice("ClientsLabeled", format!("{} nodes have their group", nodes.len()), None)]
         }
         Step::Peers { write, delete, .. } => {
             let written = names(write.iter().map(|peer| &*peer.name));

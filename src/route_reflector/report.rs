@@ -83,7 +83,6 @@ pub(super) fn report(
             count(decided.target.desired)
         },
         ready: count(ready.count()),
-        phase: phase(decided).into(),
         mesh: Some(if figures.mesh { "On" } else { "Off" }.into()),
         datastore: Some(decided.snapshot.flavour.into()),
         plan: steps(decided),
@@ -122,15 +121,9 @@ fn timed_out(decided: &Decided<'_>, memory: &Memory) -> bool {
     })
 }
 
-fn phase(decided: &Decided<'_>) -> &'static str {
-    if decided.target.freeze.is_some() || decided.taken.is_some() || decided.snapshot.locked {
-        return "Frozen";
-    }
-    match &decided.next {
-        Next::Done => "Converged",
-        Next::Take(step) | Next::Wait(step, _) => step.phase(),
-        Next::Refuse(..) => "Frozen",
-    }
+/// Reports whether nothing is written, for a reason that Ready names.
+fn frozen(decided: &Decided<'_>) -> bool {
+    decided.target.freeze.is_some() || decided.taken.is_some() || decided.snapshot.locked
 }
 
 /// Returns the remaining steps, one line for each node.
@@ -253,14 +246,18 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
     verdict("Ready", Some(true), reason, text)
 }
 
+/// The reason is what the set does now: a client sees progress without a field beside the
+/// conditions, which `kubectl wait` could not watch.
 fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {
     let no = |reason, text: String| verdict("Converged", Some(false), reason, text);
-    if phase(decided) == "Frozen" && !matches!(decided.next, Next::Refuse(..)) {
+    if frozen(decided) && !matches!(decided.next, Next::Refuse(..)) {
         return no("Frozen", "nothing is written; see Ready".into());
     }
     match &decided.next {
         Next::Done => verdict("Converged", Some(true), "Converged", "all steps are done"),
-        Next::Take(_) => no("InProgress", format!("{} steps are left", decided.left.len())),
+        Next::Take(step) => {
+            no(step.activity(), format!("{step}; {} steps are left", decided.left.len()))
+        }
         Next::Wait(step, shut) if timed_out(decided, memory) => no(
             "GateTimeout",
             format!(

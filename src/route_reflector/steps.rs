@@ -182,11 +182,12 @@ impl Step {
         }
     }
 
-    /// The phase that the set is in while it is being done.
+    /// The activity of a set while it takes the step, which is the reason of the condition
+    /// Converged.
     #[must_use]
-    pub fn phase(&self) -> &'static str {
+    pub fn activity(&self) -> &'static str {
         match self {
-            Self::LabelClients { .. } => "Labelling",
+            Self::LabelClients { .. } => "Labeling",
             Self::Peers { widens: true, .. } => "Widening",
             Self::Peers { .. } => "Narrowing",
             Self::Promote { why: Why::Renumber, .. } => "Renumbering",

@@ -90,12 +90,13 @@ pub const PERMISSIONS: &[Permission] = &[
         .message("spec.clusterID.per: with topology Zonal and one id for all, reflectors drop the routes of other zones; use Zone"),
     validation = Rule::new("self.spec.datastore.type != 'etcd' || self.spec.transition.gate != 'NodeStatus'")
         .message("spec.transition.gate: CalicoNodeStatus does not exist with datastore etcd; use Prometheus or Wait"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired"),
-    printcolumn(name = "Ready", type_ = "integer", json_path = ".status.ready"),
+    printcolumn(name = "Reflectors", type_ = "integer", json_path = ".status.ready"),
     printcolumn(name = "Topology", type_ = "string", json_path = ".status.topology", priority = "1"),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Progress", type_ = "string", json_path = ".status.conditions[?(@.type=='Converged')].reason"),
     printcolumn(name = "Mesh", type_ = "string", json_path = ".status.mesh"),
-    printcolumn(name = "Safe", type_ = "string", json_path = ".status.conditions[?(@.type=='RoutesSafe')].status", priority = "1"),
+    printcolumn(name = "RoutesSafe", type_ = "string", json_path = ".status.conditions[?(@.type=='RoutesSafe')].status", priority = "1"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

@@ -19,10 +19,6 @@ pub struct RouteReflectorSetStatus {
     /// Topology that is in use or being introduced: Simple, Zonal or Multi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
-    /// Current activity: Converged, Labelling, Widening, Promoting, Renumbering, Demoting,
-    /// Narrowing, SwitchingMesh, RestoringMesh, Frozen or Paused.
-    #[serde(default)]
-    pub phase: String,
     /// State of Calico's node-to-node mesh: `On` or `Off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mesh: Option<String>,
@@ -45,7 +41,8 @@ pub struct RouteReflectorSetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_step_time: Option<Time>,
     /// Standard conditions: Ready (the plan is sound and makes progress), Converged (no step is
-    /// left) and RoutesSafe (the loss of any single reflector costs no route).
+    /// left; its reason is the current activity, for example Promoting or Demoting, or the reason
+    /// why a step waits) and RoutesSafe (the loss of any single reflector costs no route).
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

@@ -10,11 +10,9 @@ use crate::{
 fn standing(
     set: &RouteReflectorSet,
     mut memory: Option<Memory>,
-    phase: &str,
     conditions: Vec<Verdict>,
 ) -> Plan<Desired, RouteReflectorSetStatus> {
     let mut status = set.status.clone().unwrap_or_default();
-    phase.clone_into(&mut status.phase);
     status.plan = vec![];
     let reports = memory.as_mut().map(|memory| Reports::next(memory, vec![])).unwrap_or_default();
     let desired = Desired { reports, memory, ..Desired::default() };
@@ -31,7 +29,7 @@ pub(super) fn paused(
         verdict("Ready", Some(true), "Paused", text),
         verdict("Converged", None, "Paused", text),
     ];
-    standing(set, Some(memory.clone()), "Paused", conditions)
+    standing(set, Some(memory.clone()), conditions)
 }
 
 /// Calico's objects are not known.
@@ -45,7 +43,7 @@ pub(super) fn unknown(
         verdict("Converged", None, calico.reason, "the state of Calico's objects is unknown"),
         verdict("RoutesSafe", None, calico.reason, "the state of Calico's objects is unknown"),
     ];
-    standing(set, None, "Frozen", conditions)
+    standing(set, None, conditions)
 }
 
 /// Handles a target that the nodes do not allow: nothing is written, and every reflector stays.
@@ -63,7 +61,7 @@ pub(super) fn refused(
         memory.counters.refusals += 1;
         memory.refused = Some(text.to_owned());
     }
-    let mut plan = standing(set, Some(memory), "Frozen", conditions);
+    let mut plan = standing(set, Some(memory), conditions);
     if news {
         let note = text.to_owned();
         plan.notices.push(Notice { warning: true, reason: "PlanRefused", note, node: None });

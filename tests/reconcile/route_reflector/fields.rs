@@ -96,5 +96,8 @@ fn the_columns_show_what_a_set_has_come_to() {
     let columns = crd["spec"]["versions"][0]["additionalPrinterColumns"].as_array();
     let columns = columns.expect("columns").iter();
     let names: Vec<&Value> = columns.map(|column| &column["name"]).collect();
-    assert_eq!(names, ["Desired", "Ready", "Topology", "Phase", "Mesh", "Safe", "Age"]);
+    assert_eq!(
+        names,
+        ["Ready", "Desired", "Reflectors", "Topology", "Progress", "Mesh", "RoutesSafe", "Age"]
+    );
 }

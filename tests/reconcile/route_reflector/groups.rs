@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{
     Stage,
     datastore::{installed, kind},
-    stage::two,
+    stage::{is_converged, two},
 };
 use crate::{bench::run, prometheus::Sample};
 
@@ -71,7 +71,8 @@ fn calicos_own_reports_open_the_gate_and_are_gone_afterwards() {
                 }
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 let status = stage.status("main").await;
-                (status["phase"] == "Converged" && stage.mesh().await == Some(false)).then_some(())
+                let done = is_converged(&status);
+                (done && stage.mesh().await == Some(false)).then_some(())
             })
             .await;
         assert!((1..=10).contains(&most), "{most}");

@@ -2,7 +2,10 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::{Stage, stage::two};
+use super::{
+    Stage,
+    stage::{is_converged, two},
+};
 use crate::{
     bench::{Operator, run},
     swarm::proxy::{Kill, Proxy},
@@ -27,7 +30,7 @@ async fn live_and_die(
             }
             let status = stage.status("main").await;
             let there = stage.reflectors().await;
-            let done = status["phase"] == "Converged"
+            let done = is_converged(&status)
                 && status["plan"] == json!([])
                 && stage.mesh().await == Some(false)
                 && there.values().map(String::as_str).eq(reflectors.iter().copied())

@@ -322,6 +322,12 @@ impl Stage {
     }
 }
 
+/// Reports whether a status has no step left.
+pub fn is_converged(status: &Value) -> bool {
+    let conditions = status["conditions"].as_array();
+    conditions.into_iter().flatten().any(|c| c["type"] == "Converged" && c["status"] == "True")
+}
+
 /// Kubelets renew a Lease: without it a node is NotReady after ten seconds.
 async fn beat(client: kube::Client, alive: Arc<Mutex<Vec<String>>>) {
     use k8s_openapi::api::coordination::v1::Lease;

@@ -52,7 +52,7 @@ impl Set {
         Self {
             current: status["observedGeneration"].as_i64() == object.metadata.generation,
             converged: holds("Converged"),
-            why: format!("{} ({})", text(&status["phase"]), told("Converged")),
+            why: told("Converged"),
             safe: holds("RoutesSafe"),
             topology: text(&status["topology"]),
             mesh: text(&status["mesh"]),
@@ -89,21 +89,21 @@ mod tests {
             "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
             "metadata": {"name": "s", "generation": 3},
             "status": {
-                "observedGeneration": 3, "topology": "Zonal", "mesh": "Off", "phase": "Promoting",
+                "observedGeneration": 3, "topology": "Zonal", "mesh": "Off",
                 "slots": [
                     {"id": 2, "node": "n2", "zone": "b"}, {"id": 0, "node": "n7", "zone": "a"},
                     {"id": 1, "node": "n1", "zone": "a"},
                 ],
                 "groups": [{"name": "a", "nodes": 4}],
                 "conditions": [
-                    {"type": "Converged", "status": "False", "reason": "InProgress", "message": "2 left"},
+                    {"type": "Converged", "status": "False", "reason": "Promoting", "message": "2 left"},
                     {"type": "RoutesSafe", "status": "True"},
                 ],
             },
         }));
         let set = Set::read(&object.unwrap());
         assert!(set.current && set.safe && !set.converged);
-        assert_eq!(set.why, "Promoting (InProgress: 2 left)");
+        assert_eq!(set.why, "Promoting: 2 left");
         assert_eq!(set.of_zone("a"), ["n7", "n1"]);
         assert!(set.holds("n2") && !set.holds("n3"));
         assert_eq!(set.groups["a"], 4);

@@ -116,7 +116,7 @@ fn r18_the_peers_of_multi_go_in_one_step() {
     world.converge(MULTI, Some(false)).unwrap();
     assert_eq!(world.stage.snapshot.peers.len(), 37);
     world.converge(SIMPLE, Some(false)).unwrap();
-    let narrowing = world.log.iter().filter(|step| step.phase() == "Narrowing").count();
+    let narrowing = world.log.iter().filter(|step| step.activity() == "Narrowing").count();
     assert!(narrowing <= 2, "{:?}", world.words());
     assert_eq!(world.stage.snapshot.peers.len(), 2);
 }
