@@ -23,6 +23,25 @@ pub(super) fn optional_word(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "string", "nullable": true, "maxLength": 32})
 }
 
+/// The schema of a [`LocalReference`](super::LocalReference): an object with a name, or a string.
+/// Without a type it allows both; the rest of the check is with admission policies and the type.
+pub(super) fn local_reference(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({
+        "nullable": true,
+        "x-kubernetes-preserve-unknown-fields": true,
+        // Applies to the string alone.
+        "maxLength": 253,
+        // These apply to the object alone.
+        "required": ["name"],
+        "properties": {
+            "name": {
+                "type": "string", "minLength": 1, "maxLength": 253,
+                "description": "Name of the object.",
+            },
+        },
+    })
+}
+
 /// Opens a schema and everything below it. The generator keeps the real schema in its definitions:
 /// inline transforms run after this, so both the reference and its target must be opened in place.
 fn open(schema: &mut Schema) {

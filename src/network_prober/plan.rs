@@ -157,7 +157,7 @@ fn children(
     let count = view.members.members.len();
     if settings.is_full_mesh() && count > LARGEST_MESH {
         problem = Some(format!(
-            "spec.neighbours: a full mesh of {count} pods is refused (at most {LARGEST_MESH}); set \
+            "spec.neighbors: a full mesh of {count} pods is refused (at most {LARGEST_MESH}); set \
              inZone or perOtherZone"
         ));
     }

@@ -169,7 +169,7 @@ fn turns(settings: &Settings, view: &ProberState) -> Option<String> {
         let turn = budget::turn(settings.period);
         let all = turn.saturating_mul(u32::try_from(epochs).unwrap_or(u32::MAX));
         format!(
-            "; {members} lists would have up to {wanted} peers by zones and spec.neighbours: their \
+            "; {members} lists would have up to {wanted} peers by zones and spec.neighbors: their \
              agents probe {} at a time ({} series each), in turns of {}, all within {}",
             lists.most,
             budget::SERIES,

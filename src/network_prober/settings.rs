@@ -123,6 +123,7 @@ impl Settings {
         }
         let default = if image.is_some() { Delivery::ConfigMap } else { Delivery::Pull };
         let created = prober.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+        let neighbors = spec.effective_neighbors();
         let resources = ResourceRequirements {
             requests: Some(spec.injection.resources.requests.clone()),
             limits: Some(spec.injection.resources.limits.clone()),
@@ -151,8 +152,8 @@ impl Settings {
             image,
             probes: spec.probes.clone(),
             neighbours: Neighbours {
-                in_zone: spec.neighbours.in_zone as usize,
-                per_other_zone: spec.neighbours.per_other_zone as usize,
+                in_zone: neighbors.in_zone as usize,
+                per_other_zone: neighbors.per_other_zone as usize,
             },
             original_metrics: spec.original_metrics,
             failure_policy: spec.injection.failure_policy,
@@ -239,6 +240,30 @@ mod tests {
         }))
         .unwrap();
         Settings::of(&prober, &Tenancy::of("traffic-operator-system"))
+    }
+
+    /// An object that was stored before the field had its American spelling keeps what it says.
+    #[test]
+    fn neighbors_have_two_spellings_and_the_new_one_wins() {
+        let numbers = |more: serde_json::Value| {
+            let mut spec = serde_json::json!({"podSelector": {"matchLabels": {"app": "a"}}});
+            json_patch::merge(&mut spec, &more);
+            let of = read(spec).unwrap().neighbours;
+            (of.in_zone, of.per_other_zone)
+        };
+        let (new, old) = ("neighbors", "neighbours");
+        for (spec, expected) in [
+            (serde_json::json!({}), (8, 2)),
+            (serde_json::json!({new: {"inZone": 0, "perOtherZone": 0}}), (0, 0)),
+            (serde_json::json!({old: {"inZone": 0, "perOtherZone": 0}}), (0, 0)),
+            (serde_json::json!({old: {"inZone": 4}}), (4, 2)),
+            (
+                serde_json::json!({new: {"inZone": 3}, old: {"inZone": 4, "perOtherZone": 1}}),
+                (3, 2),
+            ),
+        ] {
+            assert_eq!(numbers(spec.clone()), expected, "{spec}");
+        }
     }
 
     /// The original's sample, word for word.

@@ -362,5 +362,6 @@ fn etcd(env: &mut Environment, text: &mut Text) {
         text.line(6, "#     --from-literal=username=\"$ETCD_USERNAME\" --from-literal=password=\"$ETCD_PASSWORD\" \\");
     }
     text.line(6, "#     --dry-run=client -o yaml | kubectl apply -f -");
-    text.field(6, "secretRef", SECRET);
+    text.line(6, "secretRef:");
+    text.field(8, "name", SECRET);
 }

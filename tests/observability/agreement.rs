@@ -139,7 +139,7 @@ fn every_reason_to_have_no_agent_is_documented() {
     }
     let defaults: NetworkProber = serde_json::from_value(serde_json::json!({
         "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
-        "metadata": {}, "spec": {"podSelector": {}}
+        "metadata": {}, "spec": {"podSelector": {}, "neighbors": {}}
     }))
     .expect("a NetworkProber");
     // What is written as the default is the default.
@@ -148,8 +148,8 @@ fn every_reason_to_have_no_agent_is_documented() {
         ("/httpPort", "`\"8080\"`"),
         ("/httpPrometheusPort", "`\"2112\"`"),
         ("/pollingPeriod", "`10s`"),
-        ("/neighbours/inZone", "`8`"),
-        ("/neighbours/perOtherZone", "`2`"),
+        ("/neighbors/inZone", "`8`"),
+        ("/neighbors/perOtherZone", "`2`"),
         ("/monitoring/interval", "`30s`"),
         ("/injection/resources/requests", "`{cpu: 10m, memory: 16Mi}`"),
         ("/injection/resources/limits", "`{memory: 64Mi}`"),

@@ -11,7 +11,7 @@ mod defaults;
 mod options;
 mod status;
 
-pub use options::{Delivery, FailurePolicy, Injection, Mode, Monitoring, Neighbours, Resources};
+pub use options::{Delivery, FailurePolicy, Injection, Mode, Monitoring, Neighbors, Resources};
 pub use status::{NetworkProberStatus, NotInjected, Paused};
 pub use traffic_operator_core::pinglist::Protocol;
 
@@ -179,7 +179,7 @@ pub struct NetworkProberSpec {
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')").message("pollingPeriod must be a duration from 100ms to 1h, e.g. \"10s\""))]
     pub polling_period: Duration,
 
-    /// Image of the agent. Defaults to the image of the operator. Any image works that honours the
+    /// Image of the agent. Defaults to the image of the operator. Any image works that honors the
     /// environment variables `HTTP_PORT`, `HTTP_PROMETHEUS_PORT` and `NET_PROBER_CONFIG_FILE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
@@ -202,16 +202,23 @@ pub struct NetworkProberSpec {
 
     /// Time after which a probe without an answer has failed. It must not be longer than
     /// pollingPeriod. Defaults to 1s or pollingPeriod, whichever is shorter. Like probes,
-    /// neighbours and originalMetrics, it has no effect on other agent images.
+    /// neighbors and originalMetrics, it has no effect on other agent images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')").message("timeout must be a duration from 1ms to 1h, and not longer than pollingPeriod, e.g. \"1s\""))]
     pub timeout: Option<Duration>,
 
     /// Number of pods that probe each pod, from its own zone and from each other zone. 0 for both
-    /// is a full mesh, for at most 100 pods.
-    #[serde(default)]
-    pub neighbours: Neighbours,
+    /// is a full mesh, for at most 100 pods. Defaults to 8 and 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbors: Option<Neighbors>,
+
+    /// Deprecated: the former spelling of neighbors. It has no effect if neighbors is set.
+    // The API server would drop a field that the schema does not list, and with it the choice of
+    // every stored object. Neither field has a default there: the API server wrote the one of this
+    // field into stored objects, and one of the other would hide what their authors chose here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<Neighbors>,
 
     /// Delivery of peer lists to agents. Pull fetches it from the operator, within seconds of
     /// a change (the default without agentImage). `ConfigMap` reads it from the original's file
@@ -233,6 +240,14 @@ pub struct NetworkProberSpec {
     /// Objects that configure Prometheus to scrape the agents.
     #[serde(default)]
     pub monitoring: Monitoring,
+}
+
+impl NetworkProberSpec {
+    /// The number of pods that probe each pod, by either spelling of the field.
+    #[must_use]
+    pub fn effective_neighbors(&self) -> Neighbors {
+        self.neighbors.or(self.neighbours).unwrap_or_default()
+    }
 }
 
 kind!(NetworkProber, NetworkProberStatus);

@@ -42,7 +42,7 @@ pub enum FailurePolicy {
 /// The number of pods that probe each pod.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Neighbours {
+pub struct Neighbors {
     /// Number of pods in its own zone that probe a pod. Defaults to 8.
     #[serde(default = "defaults::in_zone")]
     #[schemars(range(min = 0, max = 100), extend("format" = "int32"))]
@@ -53,7 +53,7 @@ pub struct Neighbours {
     pub per_other_zone: u32,
 }
 
-impl Default for Neighbours {
+impl Default for Neighbors {
     fn default() -> Self {
         Self { in_zone: defaults::in_zone(), per_other_zone: defaults::per_other_zone() }
     }

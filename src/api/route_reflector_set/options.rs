@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use traffic_operator_core::election::{IdScope, Rounding, Scope};
 
-use crate::api::Duration;
+use crate::api::{Duration, LocalReference};
 
 use super::defaults;
 
@@ -265,8 +265,8 @@ pub struct Datastore {
 
 /// Connection to an etcd.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, KubeSchema, PartialEq, Serialize)]
-#[x_kube(validation = Rule::new("!has(self.secretRef) || !has(self.endpoints)").message("datastore.etcd.endpoints: with secretRef, the endpoints belong in the Secret too, in its key endpoints: credentials are sent nowhere else"))]
-#[x_kube(validation = Rule::new("has(self.secretRef) || has(self.endpoints)").message("datastore.etcd: needs a secretRef, or the endpoints of an etcd that requires no credentials"))]
+// Exactly one of the two fields: CEL does not see `secretRef`, which has no type, so that a policy
+// (`deploy/base/fieldpolicy.yaml`) and the operator refuse both and neither.
 #[serde(rename_all = "camelCase")]
 pub struct Etcd {
     /// URLs of the members of an etcd that requires no credentials. With secretRef, the Secret
@@ -276,11 +276,15 @@ pub struct Etcd {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     #[x_kube(validation = Rule::new("self.all(e, isURL(e) && url(e).getScheme() in ['http', 'https'])").message("datastore.etcd.endpoints must be URLs with http or https, e.g. \"https://10.0.0.1:2379\""))]
     pub endpoints: Vec<String>,
-    /// Name of a Secret in the operator's namespace. Its key endpoints contains the URLs, separated
-    /// by commas or line breaks. Its keys etcd-ca, etcd-cert and etcd-key (as in Calico's own
-    /// Secret), or username and password, contain the credentials.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("datastore.etcd.secretRef must be the name of a Secret in the operator's namespace"))]
-    pub secret_ref: Option<String>,
+    /// Reference to a Secret in the operator's namespace, for example {name: calico-etcd}. Its key
+    /// endpoints contains the URLs, separated by commas or line breaks. Its keys etcd-ca, etcd-cert
+    /// and etcd-key (as in Calico's own Secret), or username and password, contain the credentials.
+    /// A plain name is deprecated.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::api::reference::secret_ref"
+    )]
+    #[schemars(schema_with = "crate::api::schema::local_reference")]
+    pub secret_ref: Option<LocalReference>,
 }

@@ -2,7 +2,7 @@
 use kube::{CustomResource, KubeSchema, ResourceExt};
 use serde::{Deserialize, Serialize};
 
-use super::{Permission, kind};
+use super::{LocalReference, Permission, kind};
 
 mod defaults;
 mod options;
@@ -150,12 +150,16 @@ pub struct SwarmSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<Weights>,
 
-    /// Name of a TrafficWatch in the same namespace. Streams leave workers on nodes that it marks
-    /// unfit, while workers on other nodes are available.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("fitnessRef must be the name of a TrafficWatch in the same namespace"))]
-    pub fitness_ref: Option<String>,
+    /// Reference to a TrafficWatch in the same namespace, for example {name: web}. Streams leave
+    /// workers on nodes that it marks unfit, while workers on other nodes are available. A plain
+    /// name is deprecated.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::api::reference::fitness_ref"
+    )]
+    #[schemars(schema_with = "crate::api::schema::local_reference")]
+    pub fitness_ref: Option<LocalReference>,
 
     /// Scales the workload by the total weight of the streams. If absent, the workload is not
     /// scaled.

@@ -110,7 +110,7 @@ fn fingerprints_tell_lists_apart() {
 /// Two thousand pods in a full mesh would be four million entries: nearly 1 GB of lists.
 #[test]
 fn a_full_mesh_that_is_refused_has_no_lists() {
-    let mesh = settings(&json!({"neighbours": {"inZone": 0, "perOtherZone": 0}}));
+    let mesh = settings(&json!({"neighbors": {"inZone": 0, "perOtherZone": 0}}));
     assert_eq!(of_members(&mesh, &members(LARGEST_MESH)).len(), LARGEST_MESH);
     let (many, more) = (members(2000), members(2001));
     let lists = of_members(&mesh, &many);
@@ -190,7 +190,7 @@ fn n01_no_agent_exports_more_than_a_scrape_may_have() {
         for spec in [
             json!({"probes": ["HTTP", "TCP", "UDP"]}),
             json!({"originalMetrics": false}),
-            json!({"neighbours": {"inZone": 100, "perOtherZone": 100}}),
+            json!({"neighbors": {"inZone": 100, "perOtherZone": 100}}),
         ] {
             let settings = settings(&spec);
             let lists = of_members(&settings, &members);

@@ -47,7 +47,7 @@ proptest! {
     /// is cut.
     #[test]
     fn lists_follow_the_neighbours(count in 1_usize..60, in_zone in 0_u32..6, other in 0_u32..4, turn in 0_usize..60) {
-        let settings = settings(&json!({"neighbours": {"inZone": in_zone, "perOtherZone": other}}));
+        let settings = settings(&json!({"neighbors": {"inZone": in_zone, "perOtherZone": other}}));
         let mut members = Members { members: (0..count).map(member).collect(), ..Default::default() };
         let lists = Pinglists::of_members(&settings, &members, Duration::ZERO);
         members.members.rotate_left(turn % count);
@@ -86,7 +86,7 @@ proptest! {
 /// A full mesh beyond its limit is refused: no agent gets a list with all pods.
 #[test]
 fn a_refused_mesh_has_no_edges_and_keeps_its_webhook() {
-    let spec = json!({"neighbours": {"inZone": 0, "perOtherZone": 0}});
+    let spec = json!({"neighbors": {"inZone": 0, "perOtherZone": 0}});
     let lists = |count: usize| {
         let members = (0..count).map(member).collect();
         let all = Members { members, ..Default::default() };
@@ -152,7 +152,7 @@ fn n01_what_takes_turns_is_said() {
         assert_eq!(ready.status, Some(true));
         ready.message.clone()
     };
-    let turns = "; 1 lists would have up to 100 peers by zones and spec.neighbours: their agents \
+    let turns = "; 1 lists would have up to 100 peers by zones and spec.neighbors: their agents \
                  probe 17 at a time (2000 series each), in turns of 15m, all within 2h";
     let all = json!({"probes": ["HTTP", "TCP", "UDP"]});
     let said = text(&all, 0..101);

@@ -214,7 +214,7 @@ fn the_etcd_datastore() {
     let plain = json!({"type": "etcd", "etcd": {"endpoints": urls}});
     assert_eq!(spec(&[etcd, endpoints])["datastore"], plain);
     assert_eq!(spec(&[("DATASTORE_TYPE", "etcd"), endpoints])["datastore"], plain);
-    let with_secret = json!({"type": "etcd", "etcd": {"secretRef": "calico-etcd"}});
+    let with_secret = json!({"type": "etcd", "etcd": {"secretRef": {"name": "calico-etcd"}}});
     let files = [
         etcd,
         endpoints,

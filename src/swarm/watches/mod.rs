@@ -191,13 +191,14 @@ impl Names {
         let spec = &swarm.spec;
         let map = |name: String| Watched::Map(namespace.clone(), name);
         let source = spec.streams_from.as_ref().map(|from| &from.config_map_key_ref.name);
+        let fitness = spec.fitness_ref.as_ref().map(|watch| watch.name.clone());
         let workload = &spec.workload;
         Self {
             workload: Watched::Workload(workload.kind, namespace.clone(), workload.name.clone()),
             share: map(swarm.config_map()),
             parts: swarm.parts().into_iter().map(map).collect(),
             source: source.cloned().map(map),
-            fitness: spec.fitness_ref.clone().map(|name| Watched::Fitness(namespace.clone(), name)),
+            fitness: fitness.map(|name| Watched::Fitness(namespace.clone(), name)),
         }
     }
 

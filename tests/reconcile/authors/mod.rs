@@ -4,6 +4,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use kube::{
     Api, Client,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+    client::Body,
     core::{GroupVersionKind, Resource},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -15,6 +16,7 @@ use crate::{
 };
 
 mod deployments;
+mod deprecated;
 mod grants;
 mod labels;
 mod limits;
@@ -154,13 +156,17 @@ impl Author {
     }
 
     async fn post(&self, kind: Kind, name: &str, spec: Value, more: &str) -> Result<(), String> {
-        let within = if kind.namespaced { format!("/namespaces/{TENANT}") } else { String::new() };
-        let path = format!("/apis/{}/v1alpha1{within}/{}", kind.group, kind.plural);
-        let request = http::Request::post(format!("{path}?fieldValidation=Strict{more}"));
-        let request = request.header("Content-Type", "application/json");
-        let body = serde_json::to_vec(&object(kind, name, &spec)).expect("JSON");
-        let answer = self.client.request::<Value>(request.body(body).expect("request")).await;
-        said(answer)
+        said(self.client.request::<Value>(creation(kind, name, &spec, more)).await)
+    }
+
+    /// Returns the warnings of the API server about a creation with this in the spec, as a dry run
+    /// that it accepts.
+    pub async fn warnings(&self, kind: Kind, spec: &Value) -> Vec<String> {
+        let request = creation(kind, "offered", spec, "&dryRun=All").map(Body::from);
+        let answer = self.client.send(request).await.expect("an answer");
+        assert!(answer.status().is_success(), "{spec}: {}", answer.status());
+        let all = answer.headers().get_all("warning").iter();
+        all.map(|text| text.to_str().expect("text").to_owned()).collect()
     }
 
     /// A merge patch.
@@ -184,6 +190,15 @@ impl Author {
     pub async fn delete(&self, kind: Kind, name: &str) -> Result<(), String> {
         said(self.api(kind).delete(name, &DeleteParams::default()).await)
     }
+}
+
+/// A request to create an object, which refuses unknown fields.
+fn creation(kind: Kind, name: &str, spec: &Value, more: &str) -> http::Request<Vec<u8>> {
+    let within = if kind.namespaced { format!("/namespaces/{TENANT}") } else { String::new() };
+    let path = format!("/apis/{}/v1alpha1{within}/{}", kind.group, kind.plural);
+    let request = http::Request::post(format!("{path}?fieldValidation=Strict{more}"));
+    let request = request.header("Content-Type", "application/json");
+    request.body(serde_json::to_vec(&object(kind, name, spec)).expect("JSON")).expect("request")
 }
 
 /// An object with the least that its kind needs, the namespace's own label, and this.

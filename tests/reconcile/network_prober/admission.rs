@@ -54,11 +54,11 @@ fn bug_14_mistakes_are_refused_with_a_reason() {
                 "delivery must be Pull or ConfigMap",
             ),
             (
-                json!({"podSelector": app(), "neighbours": {"inZone": -1}}),
+                json!({"podSelector": app(), "neighbors": {"inZone": -1}}),
                 "should be greater than or equal to 0",
             ),
             (
-                json!({"podSelector": app(), "neighbours": {"inZone": 101}}),
+                json!({"podSelector": app(), "neighbors": {"inZone": 101}}),
                 "should be less than or equal to 100",
             ),
             (
@@ -98,8 +98,9 @@ fn every_form_of_a_right_spec_is_accepted() {
             json!({"pollingPeriod": "1m30s", "timeout": "250ms"}),
             json!({"delivery": "ConfigMap", "probes": ["UDP", "HTTP", "TCP"]}),
             json!({"mode": "DaemonSet", "originalMetrics": false}),
-            json!({"neighbours": {"inZone": 0, "perOtherZone": 0}}),
-            json!({"neighbours": {}}),
+            json!({"neighbors": {"inZone": 0, "perOtherZone": 0}}),
+            json!({"neighbors": {}}),
+            json!({"neighbors": null, "neighbours": {"inZone": 4}}),
             json!({"injection": {"failurePolicy": "Fail", "resources": {"limits": {"memory": "32Mi"}}}}),
             json!({"monitoring": {"podMonitor": false, "interval": "5s", "labels": {"release": "prometheus"}}}),
             json!({"timeout": null, "delivery": null, "agentImage": null}),

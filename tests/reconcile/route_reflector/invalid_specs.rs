@@ -2,13 +2,14 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use super::{
     Stage,
     stage::{GROUP, ID, LABEL, SLOT, two},
 };
-use crate::bench::run;
+use crate::bench::{eventually, run};
 
 /// Rule 12.
 #[test]
@@ -77,14 +78,10 @@ fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
                 "datastore.etcd: required with type etcd, and allowed only then",
             ),
             (etcd(json!({"etcd": {"endpoints": ["http://x"]}})), "required with type etcd"),
-            // S5: an author does not choose where a password goes.
             (
-                etcd(json!({
-                    "type": "etcd", "etcd": {"endpoints": ["https://x:1"], "secretRef": "s"},
-                })),
-                "datastore.etcd.endpoints: with secretRef, the endpoints belong in the Secret too",
+                etcd(json!({"type": "etcd", "etcd": {"secretRef": {}}})),
+                "spec.datastore.etcd.secretRef.name: Required value",
             ),
-            (etcd(json!({"type": "etcd", "etcd": {}})), "datastore.etcd: needs a secretRef, or"),
             (etcd(json!({"type": "etcd", "etcd": {"endpoints": []}})), "at least 1 items"),
             (etcd(json!({"type": "etcd", "etcd": {"endpoints": ["10.0.0.1:2379"]}})), endpoints),
             (
@@ -103,6 +100,42 @@ fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
             ),
         ];
         for (spec, text) in cases {
+            let error = stage.try_set("bad", spec.clone()).await.err();
+            let error = error.map_or_else(String::new, |error| error.to_string());
+            assert!(error.contains(text), "{spec}: {error:?} has no {text:?}");
+        }
+    });
+}
+
+/// The reference has no type, so that policies check it and what goes together with it.
+#[test]
+fn s05_credentials_and_endpoints_have_the_same_author_in_either_form() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let etcd = |etcd: Value| json!({"datastore": {"type": "etcd", "etcd": etcd}});
+        let neither = etcd(json!({}));
+        // Policies take a moment to be in force.
+        let refusal = async || {
+            let is_refused = stage.try_set("bad", neither.clone()).await.is_err();
+            if !is_refused {
+                // It may be gone already.
+                let _ = stage.sets().delete("bad", &DeleteParams::default()).await;
+            }
+            is_refused.then_some(())
+        };
+        eventually("the policies", refusal).await;
+        let both =
+            "datastore.etcd.endpoints: with secretRef, the endpoints belong in the Secret too";
+        let form = "datastore.etcd.secretRef must be {name: ...}, with the name of a Secret";
+        for (spec, text) in [
+            (neither.clone(), "datastore.etcd: needs a secretRef, or"),
+            (etcd(json!({"endpoints": ["https://x:1"], "secretRef": "s"})), both),
+            (etcd(json!({"endpoints": ["https://x:1"], "secretRef": {"name": "s"}})), both),
+            (etcd(json!({"secretRef": "A"})), form),
+            (etcd(json!({"secretRef": {"name": "../a"}})), form),
+            (etcd(json!({"secretRef": {"name": "a", "namespace": "b"}})), form),
+            (etcd(json!({"secretRef": 5})), form),
+        ] {
             let error = stage.try_set("bad", spec.clone()).await.err();
             let error = error.map_or_else(String::new, |error| error.to_string());
             assert!(error.contains(text), "{spec}: {error:?} has no {text:?}");

@@ -1,8 +1,9 @@
 //! Refusals of the API server, and their messages.
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use super::Stage;
-use crate::bench::run;
+use crate::bench::{eventually, run};
 
 /// Two streams, and more.
 fn jobs(more: &Value) -> Value {
@@ -174,7 +175,9 @@ fn fields_with_a_mistake_are_refused_with_a_reason() {
                 "rebalanceAbove must be a number of at least 1",
             ),
             (jobs(&json!({"weights": {"query": "x", "for": "never"}})), "for must be a duration"),
-            (jobs(&json!({"fitnessRef": "A"})), "fitnessRef must be the name of a TrafficWatch"),
+            (jobs(&json!({"fitnessRef": {}})), "spec.fitnessRef.name: Required value"),
+            (jobs(&json!({"fitnessRef": {"name": 5}})), "must be of type string"),
+            (jobs(&json!({"fitnessRef": "a".repeat(254)})), "may not be more than 253"),
             (
                 json!({"streamsFrom": {"configMapKeyRef": {"name": "A"}}}),
                 "name must be the name of a ConfigMap",
@@ -189,6 +192,38 @@ fn fields_with_a_mistake_are_refused_with_a_reason() {
             (jobs(&json!({"streems": ["a"]})), "unknown field"),
         ];
         refused(&stage, cases).await;
+    });
+}
+
+/// The field has no type, so that policies check it.
+#[test]
+fn a_reference_that_is_neither_form_is_refused_with_its_field() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let text = "spec.fitnessRef must be {name: ...}, with the name of a TrafficWatch";
+        // Policies take a moment to be in force.
+        let wrong = jobs(&json!({"fitnessRef": "A"}));
+        let refusal = async || {
+            let error = stage.try_swarm("bad", wrong.clone()).await.err();
+            let is_refused = error.is_some_and(|error| error.to_string().contains(text));
+            if !is_refused {
+                // Accepted; it may also be gone already.
+                let _ = stage.swarms().delete("bad", &DeleteParams::default()).await;
+            }
+            is_refused.then_some(())
+        };
+        eventually("the policies", refusal).await;
+        let more = [json!({"name": "w", "namespace": "n"}), json!(5), json!(["w"]), json!(true)];
+        let forms = more.into_iter().chain([json!(""), json!("a/b"), json!({"name": "A"})]);
+        let cases = forms.map(|form| (jobs(&json!({ "fitnessRef": form })), text));
+        refused(&stage, cases.collect()).await;
+        for (name, form) in [("object", json!({"name": "web"})), ("string", json!("web"))] {
+            stage.swarm(name, jobs(&json!({ "fitnessRef": form }))).await;
+        }
+        // What an object has stays, whatever else changes, and the forms may change.
+        for form in [json!("web"), json!({"name": "web"}), Value::Null] {
+            stage.change("string", json!({"maxMoves": 3, "fitnessRef": form})).await;
+        }
     });
 }
 
@@ -214,7 +249,7 @@ fn the_shortest_and_the_longest_spec_are_taken() {
             },
             "maxStreamsPerWorker": 9, "maxMoves": 2,
             "weights": {"query": "x", "interval": "10s", "rebalanceAbove": 2, "for": "1m"},
-            "fitnessRef": "web",
+            "fitnessRef": {"name": "web"},
             "autoscale": {"maxWeightPerWorker": "50M", "min": 0, "max": 9, "cooldown": "1m"},
             "mode": "Observe", "paused": true,
         });

@@ -148,7 +148,8 @@ fn streams_leave_workers_on_nodes_that_turn_unfit_and_come_back() {
         });
         stage.stateful_set("fit", 2, json!({})).await;
         let spec = json!({
-            "jobs": streams(6), "fitnessRef": "fit", "refresh": {"strategy": "HotReload"},
+            "jobs": streams(6), "fitnessRef": {"name": "fit"},
+            "refresh": {"strategy": "HotReload"},
         });
         stage.swarm("fit", spec).await;
         stage.settled("fit", 2, &streams(6)).await;
@@ -161,6 +162,8 @@ fn streams_leave_workers_on_nodes_that_turn_unfit_and_come_back() {
         let left = async || stage.puppet.streams("fit-1").is_empty().then_some(());
         eventually("no stream on the unfit node", left).await;
         stage.settled("fit", 2, &streams(6)).await;
+        // The former form means the same.
+        stage.change("fit", json!({"fitnessRef": "fit"})).await;
         label("false").await;
         let back = async || (stage.puppet.streams("fit-1").len() == 3).then_some(());
         eventually("streams on the node that is fit again", back).await;

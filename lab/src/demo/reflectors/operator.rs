@@ -57,6 +57,7 @@ impl Operator {
             "base/admissionpolicy.yaml",
             "base/ownedpolicy.yaml",
             "base/authorpolicy.yaml",
+            "base/fieldpolicy.yaml",
             "base/authorroles.yaml",
         ] {
             let text = fs::read_to_string(deploy.join(file))?;

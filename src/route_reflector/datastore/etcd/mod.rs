@@ -53,16 +53,17 @@ impl Etcd {
         fence: Fence,
     ) -> Result<Self, Error> {
         let source = match (&spec.secret_ref, &spec.endpoints[..]) {
-            (Some(name), []) => Source::Secret {
+            (Some(secret), []) => Source::Secret {
                 secrets: Box::new(Api::namespaced(client, namespace)),
                 namespace: namespace.into(),
-                name: name.clone(),
+                name: secret.name.clone(),
             },
             (None, [_, ..]) => Source::Spec(spec.endpoints.clone()),
-            (Some(name), _) => {
+            (Some(secret), _) => {
                 return Err(Error::Invalid(format!(
                     "spec.datastore.etcd.endpoints: with secretRef, the endpoints belong in the Secret \
-                     {name} too, as its key endpoints: credentials are sent nowhere else"
+                     {} too, as its key endpoints: credentials are sent nowhere else",
+                    secret.name
                 )));
             }
             (None, []) => {

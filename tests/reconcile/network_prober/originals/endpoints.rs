@@ -152,10 +152,7 @@ fn bug_19_a_full_mesh_has_an_end() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench
-            .prober(
-                "np",
-                with(selector(), &json!({"neighbours": {"inZone": 0, "perOtherZone": 0}})),
-            )
+            .prober("np", with(selector(), &json!({"neighbors": {"inZone": 0, "perOtherZone": 0}})))
             .await;
         bench.intercepted("default").await;
         let each = async |i: usize| {
@@ -167,8 +164,8 @@ fn bug_19_a_full_mesh_has_an_end() {
             each(i).await;
         }
         let message = bench.until_told("np", "Ready", "False", "InvalidSpec").await;
-        assert!(message.starts_with("spec.neighbours: a full mesh of 101 pods"), "{message}");
-        bench.change("np", json!({"neighbours": {"inZone": 4, "perOtherZone": 1}})).await;
+        assert!(message.starts_with("spec.neighbors: a full mesh of 101 pods"), "{message}");
+        bench.change("np", json!({"neighbors": {"inZone": 4, "perOtherZone": 1}})).await;
         bench.until_told("np", "Ready", "True", "Serving").await;
         let status = bench.until_prober("np", &[("/injected", json!(101))]).await;
         assert_eq!(status["pods"].as_array().map(Vec::len), Some(100), "the first hundred");

@@ -98,7 +98,7 @@ impl<'a> Stage<'a> {
     /// With these members, which the Secret names if there is one.
     async fn store_of(&self, members: &[&str], secret: Option<&str>, fence: &Fence) -> Datastore {
         let etcd = match secret {
-            Some(secret) => json!({"secretRef": secret}),
+            Some(secret) => json!({"secretRef": {"name": secret}}),
             None => json!({"endpoints": members}),
         };
         if secret == Some(SECRET) {

@@ -73,7 +73,7 @@ fn an_etcd_that_cannot_be_used_is_a_clear_error_within_the_deadline() {
         let store = stage.store_of(&["http://127.0.0.1:1"], Some(SECRET), &Fence::open()).await;
         contains(&refused(&store).await, &["http://127.0.0.1:1", "only sent over https"]);
         let both: route_reflector_set::Datastore = serde_json::from_value(
-            json!({"type": "etcd", "etcd": {"endpoints": [good], "secretRef": SECRET}}),
+            json!({"type": "etcd", "etcd": {"endpoints": [good], "secretRef": {"name": SECRET}}}),
         )
         .expect("spec");
         let client = bench.operators_code().await;

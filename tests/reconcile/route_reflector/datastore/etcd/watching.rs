@@ -54,8 +54,10 @@ fn r14_a_datastore_in_use_is_watched_once_and_as_long_as_a_set_uses_it() {
         let spec = |etcd: Value| -> route_reflector_set::Datastore {
             serde_json::from_value(json!({"type": "etcd", "etcd": etcd})).expect("spec")
         };
-        let (in_etcd, plain) =
-            (spec(json!({"secretRef": SECRET})), route_reflector_set::Datastore::default());
+        let (in_etcd, plain) = (
+            spec(json!({"secretRef": {"name": SECRET}})),
+            route_reflector_set::Datastore::default(),
+        );
         let mut changes = stores.changes().boxed();
         for set in ["b", "c"] {
             stores.of(set, &plain, || Ok(kubernetes.clone())).expect("open");

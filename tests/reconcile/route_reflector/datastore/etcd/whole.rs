@@ -124,6 +124,7 @@ fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
         let late = Duration::from_secs(8);
         let copier = tokio::spawn(copy_labels(stage.bench.client.clone(), raw, late));
         let _operator = stage.operator().await;
+        // As objects from before have it.
         let datastore = json!({"type": "etcd", "etcd": {"secretRef": SECRET}});
         stage.set("main", two(json!({"mesh": "Migrate", "datastore": datastore}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
@@ -170,7 +171,7 @@ fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
         let before = store.all().await;
 
         let _operator = stage.operator().await;
-        let datastore = json!({"type": "etcd", "etcd": {"secretRef": SECRET}});
+        let datastore = json!({"type": "etcd", "etcd": {"secretRef": {"name": SECRET}}});
         let spec =
             json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh", "datastore": datastore});
         stage.set("main", two(spec)).await;

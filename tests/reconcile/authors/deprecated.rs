@@ -1,0 +1,31 @@
+//! Former forms of fields are accepted, and the API server warns of them.
+use serde_json::{Value, json};
+
+use super::{Author, Kind, PROBER, SET, SWARM};
+use crate::bench::{eventually, run};
+
+#[test]
+fn former_forms_are_accepted_with_a_warning_and_present_ones_without() {
+    run(async |bench| {
+        let author = Author::administrator(&bench, "root-forms").await;
+        let etcd = |of: Value| json!({"datastore": {"type": "etcd", "etcd": {"secretRef": of}}});
+        let fitness = "spec.fitnessRef: a plain name is deprecated; write {name: ...}";
+        let secret = "spec.datastore.etcd.secretRef: a plain name is deprecated";
+        let spelling = "spec.neighbours: this spelling is deprecated; write neighbors";
+        let numbers = || json!({"inZone": 4, "perOtherZone": 1});
+        let cases: [(Kind, Value, Value, &str); 3] = [
+            (SWARM, json!({"fitnessRef": "web"}), json!({"fitnessRef": {"name": "web"}}), fitness),
+            (SET, etcd(json!("calico")), etcd(json!({"name": "calico"})), secret),
+            (PROBER, json!({"neighbours": numbers()}), json!({"neighbors": numbers()}), spelling),
+        ];
+        for (kind, former, present, text) in cases {
+            // Policies take a moment to be in force.
+            let warned = async || {
+                let warnings = author.warnings(kind, &former).await;
+                warnings.iter().any(|warning| warning.contains(text)).then_some(())
+            };
+            eventually(text, warned).await;
+            assert_eq!(author.warnings(kind, &present).await, [""; 0], "{present}");
+        }
+    });
+}
