@@ -214,7 +214,7 @@ fn metrics(swarm: &Swarm, facts: &Facts<'_>) -> Verdict {
         return verdict("MetricsAvailable", Some(false), error.class.reason(), text);
     }
     if facts.no_fitness {
-        let name = swarm.spec.fitness_ref.as_ref().map_or("", |watch| &watch.name);
+        let name = swarm.spec.fitness_ref.as_ref().map_or("", |watch| watch.name.as_str());
         let text = format!(
             "spec.fitnessRef: there is no TrafficWatch {name} in this namespace; no node counts as unfit"
         );

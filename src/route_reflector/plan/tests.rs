@@ -166,6 +166,9 @@ fn a_step_waits_for_the_sessions_of_the_one_before() {
     seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
     let next = plan(&set, &seen).unwrap();
     assert_eq!(word(&next.desired), Some("Promote"));
+    let (reason, message) = condition(&next, "Converged");
+    assert_eq!(reason, "Promoting", "the activity is the reason");
+    assert!(message.starts_with("promoting n1; ") && message.ends_with(" steps are left"));
     assert_eq!(next.desired.memory.unwrap().shut_since, None);
 }
 

@@ -116,7 +116,9 @@ fn s05_credentials_and_endpoints_have_the_same_author_in_either_form() {
         let neither = etcd(json!({}));
         // Policies take a moment to be in force.
         let refusal = async || {
-            let is_refused = stage.try_set("bad", neither.clone()).await.is_err();
+            let error = stage.try_set("bad", neither.clone()).await.err();
+            let is_refused =
+                error.is_some_and(|error| error.to_string().contains("needs a secretRef, or"));
             if !is_refused {
                 // It may be gone already.
                 let _ = stage.sets().delete("bad", &DeleteParams::default()).await;
