@@ -100,7 +100,8 @@ fn zonal(guests: &[Arc<str>], roll: &Roll, slots: &[Slot]) -> Groups {
     groups
 }
 
-/// A fixed number of groups for each zone, each with slots of its own.
+/// A fixed number of groups for each zone, each with slots of its own. Where all reflectors of a
+/// group are down, its nodes join groups that have a living one: of their zone, or else of any.
 fn multi(peers: usize, roll: &Roll, slots: &[Slot], previous: &Previous) -> Groups {
     let mut zones: BTreeSet<Option<&Arc<str>>> = roll.zones().into_keys().collect();
     if zones.len() > 1 {
@@ -114,8 +115,16 @@ fn multi(peers: usize, roll: &Roll, slots: &[Slot], previous: &Previous) -> Grou
     };
     let by_zone: BTreeMap<_, _> = zones.into_iter().map(|zone| (zone, of_zone(zone))).collect();
     let all: Vec<Group> = by_zone.values().flatten().cloned().collect();
+    let mut found =
+        Groups { slots: even::deal(&all, slots, peers, &previous.groups), ..Groups::default() };
 
-    let mut of_node = BTreeMap::new();
+    let is_down = |slot: &&Slot| slot.trouble == Some(Leave::NotReady);
+    let down: BTreeSet<u32> = slots.iter().filter(is_down).map(|slot| slot.id).collect();
+    let lives =
+        |group: &&Group| found.slots.get(&group.name).is_some_and(|slots| !slots.is_subset(&down));
+    let living = |groups: &[Group]| groups.iter().filter(lives).cloned().collect::<Vec<_>>();
+    let all_living = if down.len() < slots.len() { living(&all) } else { all };
+
     let mut strays = Vec::new();
     let mut members: BTreeMap<Option<&Arc<str>>, Vec<&super::Member>> = BTreeMap::new();
     for member in clients(roll, slots) {
@@ -126,11 +135,17 @@ fn multi(peers: usize, roll: &Roll, slots: &[Slot], previous: &Previous) -> Grou
         }
     }
     for (zone, members) in members {
-        by_zone.get(&zone).into_iter().for_each(|groups| divide(groups, &members, &mut of_node));
+        let Some(own) = by_zone.get(&zone) else { continue };
+        let own_living = if down.len() < slots.len() { living(own) } else { own.clone() };
+        if own_living.is_empty() {
+            found.guests.extend(zone.cloned());
+            divide(&all_living, &members, &mut found.of_node);
+        } else {
+            divide(&own_living, &members, &mut found.of_node);
+        }
     }
-    divide(&all, &strays, &mut of_node);
-    let slots = even::deal(&all, slots, peers, &previous.groups);
-    Groups { of_node, slots, guests: BTreeSet::new() }
+    divide(&all_living, &strays, &mut found.of_node);
+    found
 }
 
 /// A group of topology Multi.

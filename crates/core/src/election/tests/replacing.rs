@@ -191,6 +191,42 @@ fn r19_clients_of_a_zone_without_a_living_reflector_join_another_group() {
     assert_eq!(&*cluster.target().groups["a02"], "a");
 }
 
+/// One of four lives, and nobody is there to replace the others: groups without it had no routes.
+#[test]
+fn r21_in_topology_multi_nodes_leave_groups_without_a_living_reflector() {
+    let mut cluster = Cluster::new("a:4 b:2 :2").topology(Topology::Multi).count(4);
+    for node in ["a02", "a03", "n00", "n01"] {
+        cluster.node(node).suitable = false;
+    }
+    let target = cluster.settle();
+    let nodes: BTreeSet<_> = target.slots.iter().map(|slot| &*slot.node).collect();
+    assert_eq!(nodes, ["a00", "a01", "b00", "b01"].into());
+    let down = |cluster: &mut Cluster, dead: &[&str]| {
+        for node in ["a00", "a01", "b00", "b01"] {
+            let member = cluster.node(node);
+            (member.ready, member.not_ready_for) = (true, None);
+        }
+        dead.iter().for_each(|node| cluster.dead(node));
+        cluster.settle()
+    };
+    for alive in ["a00", "a01", "b00", "b01"] {
+        let mut dead = vec!["a00", "a01", "b00", "b01"];
+        dead.retain(|node| *node != alive);
+        let target = down(&mut cluster, &dead);
+        let slot = target.slots.iter().find(|slot| &*slot.node == alive).expect("it stays").id;
+        for node in ["a02", "a03", "n00", "n01"] {
+            let group = &target.groups[node];
+            assert!(target.group_slots[group].contains(&slot), "{alive}: {node} in {group}");
+        }
+    }
+    // Back in their zone, where one reflector is enough, and then they stay.
+    let target = down(&mut cluster, &["a01", "b00"]);
+    assert!(target.groups["a02"].starts_with("a-") && target.groups["a03"].starts_with("a-"));
+    assert_eq!(down(&mut cluster, &[]).groups, target.groups);
+    // All are dead: nothing is better anywhere.
+    assert_eq!(down(&mut cluster, &["a00", "a01", "b00", "b01"]).groups, target.groups);
+}
+
 /// The only zone is dead, and nodes of no zone are nothing in topology Zonal: it looked done.
 #[test]
 fn r20_reflectors_that_are_all_down_and_cannot_be_replaced_freeze_the_set() {
