@@ -230,6 +230,41 @@ fn a_program_that_needs_a_library_or_names_a_folder_is_refused() {
     std::fs::remove_file(named).expect("removed");
 }
 
+/// Stands in for cargo: says what it is called with, and what it would load into compilers.
+const FAKE_CARGO: &str = r#"#!/bin/sh
+set -e
+echo "cargo $*"
+preload=$(echo "$*" | sed "s/.*env.LD_PRELOAD='\([^']*\)'.*/\1/")
+readelf -W --dyn-syms "$preload" | grep getrandom
+"#;
+
+#[test]
+fn what_compilers_generate_depends_on_no_random_number() {
+    let dir = repository("programs", &["programs", "static"]);
+    write_program(&dir.join("hack/protoc"), "#!/bin/sh\n");
+    write_program(&dir.join("hack/cross"), "#!/bin/sh\n");
+    write_program(&dir.join("bin/cargo"), FAKE_CARGO);
+    let path = format!("{}:{}", dir.join("bin").display(), std::env::var("PATH").expect("PATH"));
+    let old = dir.join("target/image/generated-otherwise");
+    let programs = || {
+        let mut command = Command::new(dir.join("hack/programs"));
+        run(command.args(["x86_64-unknown-linux-gnu", "--locked"]).env("PATH", &path))
+            .unwrap_or_else(|error| panic!("{error}"))
+    };
+    write_program(&old, "");
+    let said = programs();
+    assert!(!old.exists(), "a build without constant numbers is used again");
+    let calls: Vec<_> = said.lines().filter(|line| line.starts_with("cargo ")).collect();
+    let [operator, agent] = calls[..] else { panic!("{said}") };
+    assert!(operator.contains("--release --package traffic-operator --locked"), "{operator}");
+    assert!(agent.contains("--profile agent --package traffic-operator-agent --locked"), "{agent}");
+    // Each has a function in place of the system's.
+    assert_eq!(said.lines().filter(|line| line.ends_with(" getrandom")).count(), 2, "{said}");
+    write_program(&old, "");
+    programs();
+    assert!(old.exists(), "nothing is built again without need");
+}
+
 /// Stands in for the build: writes the two programs, with the folder or cargo's home in one of
 /// them if `LEAK` asks for it.
 const FAKE_PROGRAMS: &str = r#"#!/bin/sh
