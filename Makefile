@@ -25,8 +25,8 @@ BINARY := target/image/$(IMAGE_TARGET)/release/traffic-operator
 AGENT := target/image/$(IMAGE_TARGET)/agent/traffic-operator-agent
 ARCHIVE ?= .lab/image/traffic-operator.tar
 LAB := cargo run --quiet --bin lab --
-# The decisions optimised, everything else as in every other test: minutes less to build than a release.
-OPTIMISED := CARGO_INCREMENTAL=0 cargo test \
+# The decisions optimized, everything else as in every other test: minutes less to build than a release.
+OPTIMIZED := CARGO_INCREMENTAL=0 cargo test \
 	$(foreach crate,traffic-operator-core lab,--config profile.dev.package.$(crate).opt-level=3) \
 	--config profile.dev.package.traffic-operator.opt-level=1 --config profile.dev.package.traffic-operator.codegen-units=8
 
@@ -101,11 +101,11 @@ bench: image ## Measure kinds, admission, assignment, reflectors: memory, proces
 
 .PHONY: explore
 explore: ## Search a million states of each small world of Swarms (the tests: 6,000).
-	EXPLORE=1000000 $(OPTIMISED) --lib swarm::explorer::plots -- --nocapture
+	EXPLORE=1000000 $(OPTIMIZED) --lib swarm::explorer::plots -- --nocapture
 
 .PHONY: prove-reflectors
 prove-reflectors: protoc ## Play every fault of every layout of route reflectors, judged by the lab's model (the tests: a sample).
-	$(OPTIMISED) --lib route_reflector::proof::tests::every_layout -- --ignored --nocapture
+	$(OPTIMIZED) --lib route_reflector::proof::tests::every_layout -- --ignored --nocapture
 
 .PHONY: bench-rotation
 bench-rotation: image ## Rotate the webhook's certificates each minute under load, for ten minutes; PASS or FAIL.
@@ -135,7 +135,7 @@ docs: protoc ## Build the code's documentation, no warning allowed.
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 
 .PHONY: deny
-deny: ## Check licences, sources, banned crates and advisories of the dependencies.
+deny: ## Check licenses, sources, banned crates and advisories of the dependencies.
 	hack/deny
 
 # What the build of the client of etcd runs (cargo feature etcd, on by default).

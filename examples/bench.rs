@@ -34,13 +34,13 @@ mod prometheus;
 #[path = "ground/scraper.rs"]
 mod scraper;
 
-/// Judgements that one figure is the mean of.
-const JUDGEMENTS: u32 = 20;
+/// Judgments that one figure is the mean of.
+const JUDGMENTS: u32 = 20;
 
 /// Nodes that become unfit one after the other, one with each answer.
 const FLIPS: usize = 100;
 
-/// Judgements in a row that mark a node, as is the default.
+/// Judgments in a row that mark a node, as is the default.
 const CONSECUTIVE: usize = 2;
 
 /// The label of the object that writes labels.
@@ -49,7 +49,7 @@ const LABEL: &str = "w0.traffic.example.com/unfit";
 /// Limits of a row of 5,000 nodes and one object, by name of the column.
 const LIMITS: [(&str, f64); 7] = [
     ("peak MiB", 24.0),
-    ("CPU ms/judgement", 10.0),
+    ("CPU ms/judgment", 10.0),
     ("requests/interval", 1.1),
     ("idle writes/min", 0.0),
     ("flip p50 ms", 10.0),
@@ -65,7 +65,7 @@ const HEADER: [&str; 16] = [
     "RSS MiB",
     "peak MiB",
     "of the binary MiB",
-    "CPU ms/judgement",
+    "CPU ms/judgment",
     "requests/interval",
     "idle writes/min",
     "flip p50 ms",
@@ -158,16 +158,16 @@ async fn measure(
     // Wait until the work that follows the first labels is over.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let (cpu, requests, since) = (operator.cpu()?, prometheus.requests(), Timestamp::now());
-    tokio::time::sleep(Duration::from_secs(2) * JUDGEMENTS).await;
-    let cpu = (operator.cpu()? - cpu) / f64::from(JUDGEMENTS);
-    let requests = f64::from(prometheus.requests() - requests) / f64::from(JUDGEMENTS);
+    tokio::time::sleep(Duration::from_secs(2) * JUDGMENTS).await;
+    let cpu = (operator.cpu()? - cpu) / f64::from(JUDGMENTS);
+    let requests = f64::from(prometheus.requests() - requests) / f64::from(JUDGMENTS);
     let writes = plane
         .audit_since(since)?
         .into_iter()
         .filter(|e| e.is_write() && e.user_agent.starts_with("traffic-operator"))
         .filter(|e| !e.resource.starts_with("leases") && e.subresource != "status")
         .count();
-    let writes = f64::from(u32::try_from(writes)?) * 30.0 / f64::from(JUDGEMENTS);
+    let writes = f64::from(u32::try_from(writes)?) * 30.0 / f64::from(JUDGMENTS);
 
     let flips = match watches {
         1 => Some(single_flips(client, &prometheus, &labels).await?),

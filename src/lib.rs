@@ -11,7 +11,7 @@
 //!   something outside of its owner tree), `conflict` (other objects of the kind), `memory`,
 //!   `metrics`, `report`. Their `mod.rs` lists what else they have.
 //!   - [`traffic_watch`]: judges nodes by PromQL, labels them, and runs a Deployment on the fit
-//!     ones. Its pure core leads from `findings` (what each measure proves) through `judgement` to
+//!     ones. Its pure core leads from `findings` (what each measure proves) through `judgment` to
 //!     `plan`; `replay` runs the same core over a history.
 //!   - [`network_prober`]: measures round-trip time and loss between pods. `state` keeps one
 //!     snapshot of the cluster on every replica, from which webhook and agents are answered too.

@@ -81,7 +81,7 @@ impl Trial {
                 preferred: self.reflectors.iter().any(|one| one.uid == node.uid),
                 slot: slot.map(|slot| slot.id),
                 cluster_id: slot.map(|slot| slot.cluster_id),
-                labelled: slot.is_some(),
+                labeled: slot.is_some(),
                 group: before.and_then(|before| before.groups.get(&*node.uid).cloned()),
                 ..Member::default()
             }

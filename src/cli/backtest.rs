@@ -42,7 +42,7 @@ pub struct BacktestArgs {
     #[arg(default_value = "now")]
     to: Moment,
 
-    /// Time between two judgements [default: spec.interval].
+    /// Time between two judgments [default: spec.interval].
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     step: Option<Duration>,
 

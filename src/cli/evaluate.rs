@@ -80,7 +80,7 @@ pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
     args.output.print(&json!({ "evaluations": evaluations }), |_| {
         evaluations.iter().map(evaluate::text).collect::<Vec<_>>().join("\n")
     })?;
-    // The user requested a judgement, and there is none.
+    // The user requested a judgment, and there is none.
     let failed = evaluations.iter().flat_map(|e| &e.measures).find_map(|m| m.problem.as_ref());
     failed.map_or(Ok(()), |problem| Err(anyhow::anyhow!("no measurement: {problem}")))
 }

@@ -28,14 +28,14 @@ pub struct ExplainArgs {
 enum What {
     /// Explain why a node is fit, unfit, unknown or suppressed, and which measurement changes that.
     ///
-    /// Reads the Node and every TrafficWatch from the API server, and the current judgement from
+    /// Reads the Node and every TrafficWatch from the API server, and the current judgment from
     /// the operator's leader, through the API server. Changes nothing.
     Node(NodeArgs),
 
     /// Show which nodes a TrafficWatch judges, their states with the reasons, its thresholds and
     /// limit, and what to do about its conditions.
     ///
-    /// Reads the object from the API server, and the current judgement from the operator's leader.
+    /// Reads the object from the API server, and the current judgment from the operator's leader.
     /// Changes nothing.
     #[command(name = "trafficwatch", visible_aliases = ["traffic-watch", "tw"])]
     TrafficWatch(ObjectArgs),

@@ -20,10 +20,10 @@ use tokio::sync::Notify;
 use super::{FIELD_MANAGER, Notice, conditions};
 use crate::metrics::Metrics;
 
-/// Maximum number of waiting events. A judgement has some dozens at most, each below 2 kB.
+/// Maximum number of waiting events. A judgment has some dozens at most, each below 2 kB.
 const WAITING: usize = 1000;
 
-/// Deadline for writing an event after it happened; all events of a judgement share it.
+/// Deadline for writing an event after it happened; all events of a judgment share it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The queue for events.

@@ -357,7 +357,7 @@ async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Actio
     }
     report(object, ctx, plan.status, &conditions).await?;
     let next = ctx.schedule.until_next(Instant::now(), plan.period);
-    // A write that fails delays no judgement: what failed has its own pauses.
+    // A write that fails delays no judgment: what failed has its own pauses.
     if let Some(Error::Stages { again, .. }) = &mut error {
         *again = next;
     }

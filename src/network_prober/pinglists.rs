@@ -199,7 +199,7 @@ fn json(value: &impl serde::Serialize) -> String {
 fn targets(settings: &Settings, members: &[Member], bound: Bound) -> (Vec<Vec<usize>>, Rotation) {
     let places: Vec<_> =
         members.iter().map(|m| Place { id: m.id(), zone: m.zone.clone() }).collect();
-    Ring::new(&places, settings.neighbours).bounded(bound).rotation()
+    Ring::new(&places, settings.neighbors).bounded(bound).rotation()
 }
 
 fn own(member: &Member) -> PinglistSelf {
@@ -316,8 +316,8 @@ pub fn config_json(settings: &Settings, members: &[Member]) -> Vec<u8> {
         "timeout": nanoseconds(settings.timeout),
         "probes": settings.probes,
         "neighbours": {
-            "inZone": settings.neighbours.in_zone,
-            "perOtherZone": settings.neighbours.per_other_zone,
+            "inZone": settings.neighbors.in_zone,
+            "perOtherZone": settings.neighbors.per_other_zone,
         },
         "originalMetrics": settings.original_metrics,
     });

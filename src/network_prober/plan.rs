@@ -212,7 +212,7 @@ fn children(
                 let allowed = view.scope.allowed().into_iter().map(Into::into).collect();
                 // An administrator's needs no consent: its labels are enough.
                 let labels = settings.namespace_labels(&observed.setup.tenancy);
-                let asked = labels.map_or(Namespaces::Named(&allowed), Namespaces::Labelled);
+                let asked = labels.map_or(Namespaces::Named(&allowed), Namespaces::Labeled);
                 children.extend(family.webhook(&Interception {
                     prober: (&settings.namespace, &settings.name),
                     pod_selector: &settings.pod_selector,

@@ -14,7 +14,7 @@ use crate::{
         network_prober::{Delivery, FailurePolicy, Mode, Monitoring, Protocol},
     },
     controller::Error,
-    placement::ring::Neighbours,
+    placement::ring::Neighbors,
     selector::Selector,
 };
 
@@ -58,12 +58,12 @@ pub struct Settings {
     /// By which protocols.
     pub probes: Vec<Protocol>,
     /// Number of pods that probe each pod.
-    pub neighbours: Neighbours,
+    pub neighbors: Neighbors,
     /// The delivery of lists to agents.
     pub delivery: Delivery,
     /// True if the original's metric is exported too.
     pub original_metrics: bool,
-    /// The API server's behaviour without us.
+    /// The API server's behavior without us.
     pub failure_policy: FailurePolicy,
     /// Resource requests of the agent's container.
     pub requests: BTreeMap<String, String>,
@@ -151,7 +151,7 @@ impl Settings {
             delivery: spec.delivery.unwrap_or(default),
             image,
             probes: spec.probes.clone(),
-            neighbours: Neighbours {
+            neighbors: Neighbors {
                 in_zone: neighbors.in_zone as usize,
                 per_other_zone: neighbors.per_other_zone as usize,
             },
@@ -187,7 +187,7 @@ impl Settings {
     /// Reports whether everybody probes everybody.
     #[must_use]
     pub fn is_full_mesh(&self) -> bool {
-        self.neighbours.in_zone == 0 && self.neighbours.per_other_zone == 0
+        self.neighbors.in_zone == 0 && self.neighbors.per_other_zone == 0
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
         let numbers = |more: serde_json::Value| {
             let mut spec = serde_json::json!({"podSelector": {"matchLabels": {"app": "a"}}});
             json_patch::merge(&mut spec, &more);
-            let of = read(spec).unwrap().neighbours;
+            let of = read(spec).unwrap().neighbors;
             (of.in_zone, of.per_other_zone)
         };
         let (new, old) = ("neighbors", "neighbours");

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Toleration;
 use super::Readiness;
 use crate::api::UNFIT_SUFFIX;
 
-/// The facts about one node that a judgement needs.
+/// The facts about one node that a judgment needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
     /// The node's name.

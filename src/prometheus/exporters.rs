@@ -7,7 +7,7 @@ pub const MEASURE: &str = "measure";
 /// The measure of jobs that have series nobody believes: the label `job` has their name.
 pub const OTHER_JOB: &str = "other_job";
 
-/// Maximum number of such jobs to request and name: enough to recognise your own.
+/// Maximum number of such jobs to request and name: enough to recognize your own.
 const JOBS: usize = 5;
 
 /// Maximum length of a stored job name, in bytes; a name is untrusted text.

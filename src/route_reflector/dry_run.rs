@@ -51,11 +51,11 @@ fn change(texts: &mut Texts, changes: &[(&str, Option<&str>)]) {
 impl Stage {
     /// Takes a step: the objects are then as the API server would have them.
     pub fn take(&mut self, step: &Step, label: (&str, &str), set: &str) {
-        let labelled = |node: &str| {
+        let labeled = |node: &str| {
             let there = self.speakers.iter().find(|speaker| *speaker.name == *node);
             there.is_some_and(|s| s.labels.iter().any(|(key, _)| **key == *label.0))
         };
-        for write in step.writes(label, labelled) {
+        for write in step.writes(label, labeled) {
             match write {
                 Write::Node(NodeWrite { node, labels, cluster_id }) => {
                     let labels: Vec<_> = labels.iter().map(|(k, v)| (&**k, v.as_deref())).collect();
@@ -93,7 +93,7 @@ impl Stage {
 
     fn identify(&mut self, node: &str, id: Option<&str>) {
         let known = self.snapshot.cluster_ids.remove(node);
-        if self.snapshot.flavour == "etcd" || known.is_some() {
+        if self.snapshot.flavor == "etcd" || known.is_some() {
             if let Some(id) = id.and_then(|id| id.parse().ok()) {
                 self.snapshot.cluster_ids.insert(node.into(), id);
             }
@@ -263,7 +263,7 @@ pub fn simulate(
             let target = decision.target;
             return Ok(DryRun {
                 name,
-                datastore: stage.snapshot.flavour,
+                datastore: stage.snapshot.flavor,
                 topology: target.topology.as_str(),
                 nodes: bgp.nodes.len(),
                 desired: target.desired,

@@ -1,7 +1,7 @@
 //! Verifies the sessions that a step depends on.
 //!
 //! They are counted by name, not asked whether one is down: a BIRD that is dead has no series at
-//! all. Nodes have thousands of neighbours, and most of them the same: the expected sessions are
+//! all. Nodes have thousands of neighbors, and most of them the same: the expected sessions are
 //! stored as a few sets of names ([`Wanted`]), and the query counts, for each node, the established
 //! sessions of each set.
 use std::{

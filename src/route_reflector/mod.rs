@@ -2,7 +2,7 @@
 //! lost.
 //!
 //! Read in this order: [`bgp_model`], the peerings and the routes that arrive (pure, and compared
-//! with the behaviour of BIRD); [`election`], the choice of reflectors (pure); [`steps`], the
+//! with the behavior of BIRD); [`election`], the choice of reflectors (pure); [`steps`], the
 //! single writes from the current state to the target, and which of them are possible now;
 //! [`gate`], the verification of the sessions that a step depends on; `next`, the choice of the
 //! next step; `plan`, which combines these; [`topology`] and [`datastore`], the data read and

@@ -84,7 +84,7 @@ pub(super) fn report(
         },
         ready: count(ready.count()),
         mesh: Some(if figures.mesh { "On" } else { "Off" }.into()),
-        datastore: Some(decided.snapshot.flavour.into()),
+        datastore: Some(decided.snapshot.flavor.into()),
         plan: steps(decided),
         last_step_time: last_step.map(Time),
         ..RouteReflectorSetStatus::default()

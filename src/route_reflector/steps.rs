@@ -254,9 +254,9 @@ impl Step {
     /// The network after it.
     #[must_use]
     pub fn after(&self, before: &Fabric, key: &str, value: &str) -> Fabric {
-        let labelled =
+        let labeled =
             |node: &str| before.node(node).is_some_and(|node| node.labels.get(key).is_some());
-        after(before, &self.writes((key, value), labelled))
+        after(before, &self.writes((key, value), labeled))
     }
 }
 

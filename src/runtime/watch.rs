@@ -1,4 +1,4 @@
-//! The behaviour of every watch of this operator: bounded silence, bounded back-off, unlimited
+//! The behavior of every watch of this operator: bounded silence, bounded back-off, unlimited
 //! retries. And what its caches have in common: [`Mirror`], [`Changes`], [`Synced`].
 use std::time::Duration;
 

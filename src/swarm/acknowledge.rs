@@ -213,7 +213,7 @@ mod tests {
             answer
         };
         for (answer, words) in [
-            // A neighbour without the key; a worker of others, or one from before there were
+            // A neighbor without the key; a worker of others, or one from before there were
             // signatures.
             (serde_json::json!({"jobs": [], "version": 9}), "is not signed"),
             (with("mac", serde_json::Value::Null), "is not signed"),

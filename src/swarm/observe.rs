@@ -73,8 +73,8 @@ pub(super) async fn observe(
 impl SwarmReconciler {
     /// Returns the objects that a `Swarm` depends on, after a short wait for them.
     async fn view(&self, swarm: &Swarm) -> Option<WorkloadView> {
-        let mut learnt = self.cache.learnt();
-        let known = learnt.wait_for(|_| self.cache.view(swarm).is_some());
+        let mut learned = self.cache.learned();
+        let known = learned.wait_for(|_| self.cache.view(swarm).is_some());
         // The sender lives in `self`.
         let _ = tokio::time::timeout(CATCH_UP, known).await;
         self.cache.view(swarm)

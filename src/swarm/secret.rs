@@ -60,7 +60,7 @@ mod tests {
         WorkloadView { share: Some(share), ..WorkloadView::default() }
     }
 
-    /// A neighbour that says of every worker that it runs nothing has the first file give away
+    /// A neighbor that says of every worker that it runs nothing has the first file give away
     /// everything.
     #[test]
     fn s12_that_a_worker_which_signs_runs_nothing_is_not_believed_before_there_is_a_key() {

@@ -113,7 +113,7 @@ pub struct Candidate<'a> {
     pub name: &'a str,
     /// The verdict after hysteresis: unfit or not; `None` if it was never judged.
     pub judged: Option<bool>,
-    /// The mark from the last judgement.
+    /// The mark from the last judgment.
     pub marked: Option<bool>,
     /// The factor by which it exceeds its thresholds (1 is at a threshold), if currently known.
     pub severity: Option<f64>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    judgement::Transition,
+    judgment::Transition,
     memory::{Entry, Facts, HISTORY_SECONDS, MeasureState, Memories, Memory, NodeMemory},
     overview::{Filter, MeasureView, NodeView, TransitionView, ValueView, WatchView},
     settings::Criterion,

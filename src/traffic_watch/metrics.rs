@@ -1,7 +1,7 @@
 //! The metrics of `TrafficWatch`es, read from their memories at scrape time.
 //!
 //! A scrape borrows one object at a time and holds no lock while it encodes: a slow reader delays
-//! no judgement and keeps no more than one memory alive.
+//! no judgment and keeps no more than one memory alive.
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use prometheus_client::{
@@ -281,7 +281,7 @@ impl Gauges {
             ),
             (
                 "traffic_operator_trafficwatch_last_success_timestamp_seconds",
-                "Time of the last judgement, in Unix seconds",
+                "Time of the last judgment, in Unix seconds",
                 |object, _| Some(object.memory.last_success?.as_duration().as_secs_f64()),
             ),
         ];
@@ -295,9 +295,9 @@ impl Gauges {
         Ok(())
     }
 
-    /// From the spec: known before the first judgement, and of an object that is paused.
+    /// From the spec: known before the first judgment, and of an object that is paused.
     fn intervals(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
-        let help = "Time between two judgements (spec.interval)";
+        let help = "Time between two judgments (spec.interval)";
         let family = "traffic_operator_trafficwatch_interval_seconds";
         let mut intervals = gauges(encoder, family, help)?;
         self.each(|labels, object| match object.interval.as_secs_f64() {
@@ -351,7 +351,7 @@ impl Gauges {
         let by_result: [(&'static str, &str, Counts); 2] = [
             (
                 "traffic_operator_trafficwatch_evaluations",
-                "Judgements by result of the measurement",
+                "Judgments by result of the measurement",
                 |counters| &counters.evaluations,
             ),
             (

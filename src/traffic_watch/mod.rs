@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `observe`, `observed` | reads nodes, measurements and pods; the facts they become |
 //! | `query`, `reading`, `evidence` | `PromQL`; the answer sorted by node; what it proves |
-//! | `findings`, `judgement`, `limits`, `room` | states of nodes, and how many may be marked |
+//! | `findings`, `judgment`, `limits`, `room` | states of nodes, and how many may be marked |
 //! | `plan` | what to write: labels, taints, the Deployment (`children`), `evictions` |
 //! | `apply`, `cleanup` | the writes |
 //! | `conflict`, `ceiling` | other objects: who holds a label key, how many nodes all may mark |
@@ -34,7 +34,7 @@ mod deployments;
 mod evictions;
 mod evidence;
 mod findings;
-mod judgement;
+mod judgment;
 pub mod limits;
 mod live;
 mod memory;
@@ -55,7 +55,7 @@ pub use ceiling::Ceiling;
 pub(crate) use conflict::{Claim, claim};
 pub use deployments::DeploymentStore;
 pub use findings::Evaluation;
-pub use judgement::Transition;
+pub use judgment::Transition;
 pub(crate) use live::watches;
 use memory::Entry;
 pub use memory::Memories;

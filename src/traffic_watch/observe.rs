@@ -1,4 +1,4 @@
-//! Reads what a judgement needs: nodes, measurements, the Deployment and its pods. Decides nothing.
+//! Reads what a judgment needs: nodes, measurements, the Deployment and its pods. Decides nothing.
 use std::{
     sync::Arc,
     time::{Duration, Instant},

@@ -12,12 +12,12 @@ use crate::{
     prometheus::QueryError,
 };
 
-/// The facts that a judgement rests on.
+/// The facts that a judgment rests on.
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The time of the pass.
     pub now: Timestamp,
-    /// Number of the tick of the interval: one tick is one judgement, however many passes it has.
+    /// Number of the tick of the interval: one tick is one judgment, however many passes it has.
     pub tick: u64,
     /// The judged nodes, by name.
     pub nodes: Vec<NodeFacts>,

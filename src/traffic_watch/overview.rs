@@ -38,7 +38,7 @@ pub struct WatchView {
     /// `spec.paused`: nothing is judged, and no nodes are shown.
     #[serde(default)]
     pub paused: bool,
-    /// Seconds between two judgements.
+    /// Seconds between two judgments.
     pub interval_seconds: f64,
     /// The number of nodes in each state; always complete.
     pub summary: Summary,
@@ -47,7 +47,7 @@ pub struct WatchView {
     /// The number of nodes that can take the pods in question: what the limit is of.
     #[serde(default)]
     pub room: u32,
-    /// The time of the last judgement.
+    /// The time of the last judgment.
     pub last_success: Option<Timestamp>,
     /// The measures, in the order of the spec.
     pub measures: Vec<MeasureView>,
@@ -116,7 +116,7 @@ pub struct ValueView {
     pub device: Option<String>,
     /// The verdict after hysteresis; none before the first evidence.
     pub unfit: Option<bool>,
-    /// Judgements in a row that speak against that.
+    /// Judgments in a row that speak against that.
     pub streak: u32,
     /// Number of them that changes it.
     pub needed: u32,

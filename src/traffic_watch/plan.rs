@@ -9,7 +9,7 @@ use super::{
     deployments::DeploymentFacts,
     evictions::{self, PodFacts, Replicas},
     findings::Evaluation,
-    judgement::{Judgement, Transition},
+    judgment::{Judgment, Transition},
     memory::{Facts, Memory, NodeMemory, NodeTable},
     observed::Observed,
     report,
@@ -98,7 +98,7 @@ pub(super) fn plan(watch: &TrafficWatch, seen: &Observed) -> Result<TrafficWatch
             "node label {key} belongs to the older TrafficWatch {holder}; set spec.label to another prefix"
         )));
     }
-    Ok(finish(Judgement::of(watch, seen, &settings), child))
+    Ok(finish(Judgment::of(watch, seen, &settings), child))
 }
 
 /// A pass over a paused object: no queries, and no writes except this condition.
@@ -125,7 +125,7 @@ fn paused(watch: &TrafficWatch, seen: &Observed, period: Duration) -> TrafficWat
     }
 }
 
-fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
+fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let seen = judged.seen;
     let ready = is_ready(&judged);
     let enforce = judged.watch.spec.mode == Mode::Enforce;
@@ -205,13 +205,13 @@ fn finish(mut judged: Judgement<'_>, child: Option<Child>) -> TrafficWatchPlan {
 }
 
 /// Every node with data was judged once, now or ever before.
-fn is_ready(judged: &Judgement<'_>) -> bool {
+fn is_ready(judged: &Judgment<'_>) -> bool {
     let was = judged.watch.status.as_ref().is_some_and(|status| status.ready);
     let with_data = || (0..judged.nodes.len()).filter(|&i| judged.has_evidence(i));
     was || (with_data().next().is_some() && with_data().all(|i| judged.nodes[i].judged().is_some()))
 }
 
-fn node_writes(judged: &Judgement<'_>) -> Vec<NodeWrite> {
+fn node_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
     let key = judged.watch.label_key();
     let effect = judged.watch.spec.taint;
     let flips = judged.seen.nodes.iter().enumerate().filter_map(|(i, facts)| {
@@ -240,7 +240,7 @@ fn node_writes(judged: &Judgement<'_>) -> Vec<NodeWrite> {
 }
 
 /// Returns the number of nodes that can take the pods and have no mark.
-fn unmarked_room(judged: &Judgement<'_>) -> usize {
+fn unmarked_room(judged: &Judgment<'_>) -> usize {
     let nodes = judged.takes_pods.iter().zip(&judged.nodes);
     nodes.filter(|(takes_pods, node)| **takes_pods && node.marked != Some(true)).count()
 }
@@ -256,7 +256,7 @@ fn due(seen: &Observed, mut writes: Vec<NodeWrite>) -> (Vec<NodeWrite>, Option<V
 }
 
 /// The pods that leave nodes that stayed unfit, while there is a fit node to go to.
-fn evictions(judged: &Judgement<'_>) -> Result<Vec<PodFacts>, String> {
+fn evictions(judged: &Judgment<'_>) -> Result<Vec<PodFacts>, String> {
     let Some((after, most)) = judged.settings.eviction else { return Ok(vec![]) };
     let refused = judged.seen.memory.refused;
     let pause = after.min(REFUSAL_PAUSE);
@@ -271,9 +271,9 @@ fn evictions(judged: &Judgement<'_>) -> Result<Vec<PodFacts>, String> {
         return Ok(vec![]);
     };
     // Without the label on the node, the replacement could start there again.
-    let labelled = |facts: &NodeFacts| facts.label.as_deref() == Some("true");
+    let labeled = |facts: &NodeFacts| facts.label.as_deref() == Some("true");
     let mut unfit: Vec<_> = nodes()
-        .filter(|(facts, node)| labelled(facts) && stayed_unfit(node, after, judged.seen.now))
+        .filter(|(facts, node)| labeled(facts) && stayed_unfit(node, after, judged.seen.now))
         .collect();
     unfit.sort_by_key(|(_, node)| node.since);
     let names: Vec<_> = unfit.into_iter().map(|(facts, _)| Arc::clone(&facts.name)).collect();
@@ -307,8 +307,8 @@ fn stayed_unfit(node: &NodeMemory, after: Duration, now: Timestamp) -> bool {
     node.state == NodeState::Unfit && Duration::try_from(unfit_for).is_ok_and(|long| long >= after)
 }
 
-/// For how many judgements in a row the window has held too few scrapes.
-fn short_window(judged: &Judgement<'_>) -> u32 {
+/// For how many judgments in a row the window has held too few scrapes.
+fn short_window(judged: &Judgment<'_>) -> u32 {
     let before = judged.seen.memory.short_window;
     if !judged.is_new() {
         return before;

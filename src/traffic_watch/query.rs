@@ -1,4 +1,4 @@
-//! The PromQL text: everything one judgement needs, in one request.
+//! The PromQL text: everything one judgment needs, in one request.
 //!
 //! Each element carries the label [`MEASURE`]; thresholds never enter the text, so that every
 //! `TrafficWatch` with the same devices, direction and window shares it, and because `NaN > 60` is

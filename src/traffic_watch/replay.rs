@@ -1,4 +1,4 @@
-//! The judgement outside of a running operator: over what is now, or step by step over a history.
+//! The judgment outside of a running operator: over what is now, or step by step over a history.
 //!
 //! It is the operator's own code that asks, reads and plans here; this module only stands where the
 //! cluster and the clock would be.
@@ -10,7 +10,7 @@ use super::{
     check_deployment,
     conflict::Claim,
     findings::Evaluation,
-    judgement::Transition,
+    judgment::Transition,
     limits::Headroom,
     live,
     memory::Memory,
@@ -28,7 +28,7 @@ use crate::{
     selector::Selector,
 };
 
-/// The queries of one judgement.
+/// The queries of one judgment.
 #[derive(Clone, Debug)]
 pub struct Inquiry {
     settings: Settings,
@@ -95,7 +95,7 @@ impl Inquiry {
         &self.settings.selector
     }
 
-    /// The period of judgement.
+    /// The period of judgment.
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.settings.interval
@@ -215,7 +215,7 @@ pub fn with_threshold(watch: &TrafficWatch, max: f64) -> TrafficWatch {
     watch
 }
 
-/// The result of one judgement.
+/// The result of one judgment.
 #[derive(Debug)]
 pub struct Step {
     /// The result of the measurement.
@@ -227,7 +227,7 @@ pub struct Step {
 }
 
 impl Replay {
-    /// Begins with an object that no judgement was made for yet, and not paused. Its Deployment
+    /// Begins with an object that no judgment was made for yet, and not paused. Its Deployment
     /// determines where its pods can go, unless only the names of the nodes are known.
     #[must_use]
     pub fn new(watch: &TrafficWatch, names_only: bool) -> Self {
@@ -240,7 +240,7 @@ impl Replay {
         Self { watch, memory: Arc::default(), labels: BTreeMap::new(), tick: 0 }
     }
 
-    /// Judges once. The label of a node is what it was, until a judgement here says something else.
+    /// Judges once. The label of a node is what it was, until a judgment here says something else.
     ///
     /// # Errors
     /// What is wrong with the spec.

@@ -1,14 +1,14 @@
 //! Writes that failed, and when each is tried again.
 //!
 //! A node whose patch is refused at every try must not keep the others from being judged, nor be
-//! asked about at every judgement.
+//! asked about at every judgment.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::controller::Verdict;
 
-/// The first pause: one judgement of the default interval.
+/// The first pause: one judgment of the default interval.
 const FIRST: Duration = Duration::from_secs(10);
 
 /// The longest pause of one node: the API server is not asked about thousands of nodes that it

@@ -36,7 +36,7 @@ pub struct Settings {
     pub capacity: Option<f64>,
     /// The judged nodes.
     pub selector: Selector,
-    /// Judgements in a row.
+    /// Judgments in a row.
     pub consecutive: Consecutive,
     /// The breaker.
     pub limits: Limits,
@@ -154,7 +154,7 @@ impl Settings {
         }
     }
 
-    /// Returns the number of judgements in a row that change a node's side.
+    /// Returns the number of judgments in a row that change a node's side.
     #[must_use]
     pub fn needed(&self, unfit: bool) -> u32 {
         if unfit { self.consecutive.unfit } else { self.consecutive.fit }

@@ -54,7 +54,7 @@ pub enum Namespaces<'a> {
     Named(&'a BTreeSet<String>),
     /// In those with these labels, the system's apart: where nobody needs to consent, the API
     /// server knows by itself that a namespace is there, in the moment in which it is.
-    Labelled(&'a LabelSelector),
+    Labeled(&'a LabelSelector),
 }
 
 /// All that one entry depends on.
@@ -72,7 +72,7 @@ pub struct Interception<'a> {
     pub endpoint: &'a Endpoint,
     /// The CAs that the API server trusts, PEM.
     pub ca_bundle: &'a str,
-    /// The API server's behaviour while the webhook is down.
+    /// The API server's behavior while the webhook is down.
     pub failure_policy: FailurePolicy,
 }
 
@@ -156,7 +156,7 @@ fn namespaces(asked: &Namespaces<'_>, operator_namespace: &str) -> Option<Value>
                 names.filter(|name| !is_excluded(name, operator_namespace)).collect();
             (!asked.is_empty()).then(|| json!({"matchExpressions": [by_name("In", &asked)]}))
         }
-        Namespaces::Labelled(selector) => {
+        Namespaces::Labeled(selector) => {
             let mut selector = json!(selector);
             let mut never: BTreeSet<_> = NEVER.into();
             never.insert(operator_namespace);
@@ -270,7 +270,7 @@ mod tests {
         ] {
             let selector: LabelSelector = serde_json::from_value(written).unwrap();
             let built =
-                build_in(Namespaces::Labelled(&selector), &Endpoint::Service, "mesh").unwrap();
+                build_in(Namespaces::Labeled(&selector), &Endpoint::Service, "mesh").unwrap();
             assert_eq!(built["namespaceSelector"], asked);
         }
     }

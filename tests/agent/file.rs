@@ -79,7 +79,7 @@ fn a_list_that_nobody_confirms_is_given_up_and_taken_up_again() {
 
 /// Three in two zones: each has exactly one prober in each zone.
 #[test]
-fn neighbours_are_worked_out_by_each_agent() {
+fn neighbors_are_worked_out_by_each_agent() {
     let names = ["a", "b", "c", "d"];
     let agents = names.map(|name| {
         let variables = [("NET_PROBER_POD_NAMESPACE", "ns"), ("NET_PROBER_POD_NAME", name)];

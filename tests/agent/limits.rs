@@ -1,4 +1,4 @@
-//! Limits of an agent's cost, whatever its list says, and its defence against other clients.
+//! Limits of an agent's cost, whatever its list says, and its defense against other clients.
 use std::{
     fmt::Write as _,
     fs,

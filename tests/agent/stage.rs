@@ -267,7 +267,7 @@ pub fn entry(name: &str, ip: &str, port: u16) -> Entry {
     Entry { name: name.into(), ip: ip.into(), port }
 }
 
-/// A configuration with the operator's fields but no neighbours: everybody probes everybody. The
+/// A configuration with the operator's fields but no neighbors: everybody probes everybody. The
 /// node of pod `x` is `node-x`, its zone `zone-x`.
 pub fn config(period_ms: u64, timeout_ms: u64, probes: &str, entries: &[Entry]) -> String {
     let mut map = String::new();

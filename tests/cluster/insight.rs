@@ -80,7 +80,7 @@ pub async fn why_a_node_is_unfit_is_answered_by_one_command(stage: &Stage) -> Re
     for text in [
         "node-2 is Unfit for default/why",
         "% on eth0, above 30 %",
-        "fit again with bandwidth at or below 27 % for 2 judgements in a row",
+        "fit again with bandwidth at or below 27 % for 2 judgments in a row",
         "why.traffic.example.com/unfit=true, as it should be",
         "node_network_transmit_bytes_total",
         "From the leader",

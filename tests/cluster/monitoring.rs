@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::stage::Stage;
 
-/// Waits until the decision metrics, as scraped by Prometheus, show a judgement after `time`.
+/// Waits until the decision metrics, as scraped by Prometheus, show a judgment after `time`.
 pub async fn judged_after(stage: &Stage, name: &str, time: Timestamp) -> Result<()> {
     let query = format!(
         "max(traffic_operator_trafficwatch_last_success_timestamp_seconds{{name=\"{name}\"}})"
     );
     let time = time.as_duration().as_secs_f64();
     stage
-        .until("a judgement", async || {
+        .until("a judgment", async || {
             Ok(stage.cluster.query(&query).await?.first().is_some_and(|s| s.1 > time))
         })
         .await

@@ -57,7 +57,7 @@ pub async fn a_newcomer_follows_the_readme(stage: &Stage) -> Result<()> {
     let judged = &stage.status("observe")?["nodes"];
     for node in stage.cluster.node_names() {
         ensure!(judged[node.as_str()]["state"] == "Fit", "{node}: {judged}");
-        ensure!(stage.label(&node, "observe")?.is_none(), "{node} is labelled");
+        ensure!(stage.label(&node, "observe")?.is_none(), "{node} is labeled");
     }
     let before = installed(&newcomer)?;
     ensure!(before.len() > 40, "{before:?}");

@@ -11,7 +11,7 @@ const OPERATOR: &str = "traffic-operator-system";
 /// The agents' metrics port in all scenarios, as in the original's sample.
 const METRICS_PORT: &str = "1222";
 
-/// Prints the observation next to the behaviour of the original (measured on the same kind of
+/// Prints the observation next to the behavior of the original (measured on the same kind of
 /// cluster).
 pub fn compare(original: &str, here: &str) {
     eprintln!("    original: {original}\n    here:     {here}");

@@ -44,7 +44,7 @@ pub async fn the_original_prober_s_sample_runs_verbatim(stage: &Stage) -> Result
         .await?;
     let first = began.elapsed().as_secs_f64();
     compare(
-        "3 pods 2/2 in 6 s; the last pod learnt of the others 80 s late",
+        "3 pods 2/2 in 6 s; the last pod learned of the others 80 s late",
         &format!(
             "3 pods ready in {seconds:.1} s; first measurement {first:.0} s later (kubelets look \
              every 5 s here, not every minute)"
@@ -149,7 +149,7 @@ pub async fn a_namespace_that_does_not_consent_gets_no_agents_and_its_pods_run(
     stage.cluster.kubectl(&["delete", "namespace", "np-other", "--wait=false"]).map(drop)
 }
 
-pub async fn match_expressions_are_honoured(stage: &Stage) -> Result<()> {
+pub async fn match_expressions_are_honored(stage: &Stage) -> Result<()> {
     let selector = |values: &str| {
         format!(
             "podSelector: {{matchExpressions: [{{key: app, operator: In, values: [{values}]}}]}}\n\

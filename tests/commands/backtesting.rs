@@ -50,7 +50,7 @@ fn transitions_times_and_thresholds_of_an_hour() {
             (t["at"].as_str().unwrap(), t["node"].as_str().unwrap(), t["to"].as_str().unwrap())
         })
         .collect();
-    // The second judgement in a row decides: one step after the load changed.
+    // The second judgment in a row decides: one step after the load changed.
     assert_eq!(
         transitions,
         [
@@ -84,7 +84,7 @@ fn the_breaker_holds_back_who_is_beyond_the_limit() {
     let result = json_of(&backtest(&prometheus, &["-o", "json", "--thresholds", "30"]));
     let low = &result["thresholds"][0];
     assert_eq!(low["threshold"], 30.0);
-    assert_eq!(low["breaker"], json!({"judgements": 60, "nodeSeconds": 600.0}));
+    assert_eq!(low["breaker"], json!({"judgments": 60, "nodeSeconds": 600.0}));
     assert_eq!(result["thresholds"][1]["configured"], true);
 }
 
@@ -93,7 +93,7 @@ fn the_table_reads_well() {
     let outcome = backtest(&hour(), &[]);
     for expected in [
         "default/web from 2026-09-21T14:13:20Z to 2026-09-21T15:13:20Z\n",
-        "360 judgements, one every 10s: 360 ok, 0 with low coverage, 0 failed\n",
+        "360 judgments, one every 10s: 360 ok, 0 with low coverage, 0 failed\n",
         "bandwidth: unfit above 60 %, fit again at or below 54 %\n",
         "2026-09-21T14:23:30Z  node-1  Fit    Unfit    Measured  80 %\n",
         "2026-09-21T15:03:20Z  node-3  Fit    Unknown  NoSample  -\n",

@@ -17,7 +17,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 
 /// A newcomer gets the output that the page shows, with the file that it shows.
 #[test]
-fn the_first_judgement_in_the_readme_is_that_of_its_file() {
+fn the_first_judgment_in_the_readme_is_that_of_its_file() {
     let section = between(README, "\n## No cluster, 60 seconds\n", "\n## ");
     let (file, url) = (between(section, "```yaml\n", "```"), "http://127.0.0.1:9090");
     let shown = between(section, &format!("evaluate -f watch.yaml --prometheus-url {url}\n"), "…");

@@ -1,4 +1,4 @@
-//! `evaluate`: one judgement, without a cluster.
+//! `evaluate`: one judgment, without a cluster.
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ fn yaml_has_what_the_json_has() {
     };
     let yaml: Value = serde_yaml::from_str(&of("yaml")).expect("YAML");
     let json = json_of(&of("json"));
-    // Not the judgements as a whole: the two were made at different times.
+    // Not the judgments as a whole: the two were made at different times.
     for at in ["/evaluations/0/watch", "/evaluations/0/nodes/0/name", "/evaluations/0/limit"] {
         assert_eq!(yaml.pointer(at), json.pointer(at), "{at}");
         assert!(json.pointer(at).is_some(), "{at}");
@@ -98,14 +98,14 @@ fn yaml_has_what_the_json_has() {
 }
 
 #[test]
-fn json_has_the_whole_judgement() {
+fn json_has_the_whole_judgment() {
     let prometheus = three();
     let spec = watch("maxBandwidthPercent: \"60\"");
     let args = ["evaluate", "-f", "-", "-o", "json", "--prometheus-url", &prometheus.url];
     let evaluation = json_of(&run_with_input(&args, &spec).out)["evaluations"][0].clone();
     let node =
         evaluation["nodes"].as_array().unwrap().iter().find(|n| n["name"] == "node-2").unwrap();
-    // One judgement of the two that are needed.
+    // One judgment of the two that are needed.
     assert_eq!(node["state"], "Fit");
     assert_eq!(node["values"][0]["streak"], 1);
     assert_eq!(node["values"][0]["needed"], 2);

@@ -216,7 +216,7 @@ fn the_leader_is_asked_through_a_port_forward_to_its_pod() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     for expected in [
         "node-2 is Unfit for default/web for ",
-        "71.5 % on eth0, above 60 %; sample 4 s old; 1 of 2 judgements in a row say fit",
+        "71.5 % on eth0, above 60 %; sample 4 s old; 1 of 2 judgments in a row say fit",
         "web.traffic.example.com/unfit=true, as it should be",
         "default/odd  its spec cannot be read",
         "From the leader, op-1 (version 0.1.0), just now",

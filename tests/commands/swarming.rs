@@ -169,10 +169,10 @@ fn what_keeps_a_plan_from_being_made_is_named() {
     let wrong = of("wrong", &["-f", wrong.to_str().expect("path")]);
     assert_eq!(wrong.code, Some(1));
     expect(&wrong, &["there is no document of kind Swarm, but Pod"]);
-    let mut misspelt = jobs.clone();
-    misspelt["jobz"] = json!(["a"]);
+    let mut misspelled = jobs.clone();
+    misspelled["jobz"] = json!(["a"]);
     for (name, spec, more, expected) in [
-        ("misspelt", &misspelt, &[][..], "spec.jobz: unknown field"),
+        ("misspelled", &misspelled, &[][..], "spec.jobz: unknown field"),
         (
             "elsewhere",
             &jobs,

@@ -242,7 +242,7 @@ fn a_wrong_value_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_misspelt_or_impossible_value_is_refused_with_a_sentence() {
+fn a_misspelled_or_impossible_value_is_refused_with_a_sentence() {
     for (values, expected) in [
         (json!({"replicas": 2}), "additional properties 'replicas' not allowed"),
         (json!({"image": {"name": "x"}}), "additional properties 'name' not allowed"),

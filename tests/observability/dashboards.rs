@@ -238,9 +238,9 @@ fn alerts_are_counted_by_severity_and_information_is_not_red() {
                 let overrides = panel["fieldConfig"]["overrides"].as_array();
                 let own = overrides.into_iter().flatten();
                 let own = own.filter(|own| own["matcher"]["options"] == severity);
-                let colours: String = own.map(|own| own["properties"].to_string()).collect();
-                let red = colours.contains("\"red\"");
-                assert_eq!(red, severity == "critical", "{file}: {severity}: {colours}");
+                let colors: String = own.map(|own| own["properties"].to_string()).collect();
+                let red = colors.contains("\"red\"");
+                assert_eq!(red, severity == "critical", "{file}: {severity}: {colors}");
                 counted.insert(severity.to_owned());
             }
         }

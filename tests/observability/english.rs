@@ -59,6 +59,74 @@ const BANNED: [&str; 48] = [
     "which has to",
 ];
 
+/// British spellings: the API, its documentation, help and comments have those of Kubernetes, which
+/// are American.
+const BRITISH: [&str; 56] = [
+    "analyse",
+    "analysed",
+    "behaviour",
+    "behaviours",
+    "cancelled",
+    "cancelling",
+    "catalogue",
+    "centre",
+    "colour",
+    "coloured",
+    "colours",
+    "defence",
+    "favour",
+    "favours",
+    "flavour",
+    "flavours",
+    "grey",
+    "honour",
+    "honoured",
+    "honours",
+    "initialise",
+    "initialised",
+    "judgement",
+    "judgements",
+    "labelled",
+    "labelling",
+    "learnt",
+    "licence",
+    "licences",
+    "misspelt",
+    "modelled",
+    "neighbour",
+    "neighbouring",
+    "neighbours",
+    "normalise",
+    "normalised",
+    "optimisation",
+    "optimise",
+    "optimised",
+    "organise",
+    "organised",
+    "recognise",
+    "recognised",
+    "relabelled",
+    "relabelling",
+    "serialise",
+    "serialised",
+    "signalled",
+    "signalling",
+    "spelt",
+    "synchronise",
+    "tokeniser",
+    "travelled",
+    "unlabelled",
+    "unoptimised",
+    "whilst",
+];
+
+/// Files, by the end of their names, that keep one: the former spelling of a field.
+const KEPT: [(&str, &str); 3] = [
+    ("networkprobers.probes.bigmikes.io.yaml", "neighbours"),
+    ("fieldpolicy.yaml", "neighbours"),
+    ("traffic-operator.clusterserviceversion.yaml", "neighbours"),
+];
+
 /// Words that no doc comment begins with: a noun or a verb says at once what the item is.
 const BEGINNINGS: [&str; 8] = ["What", "Whether", "Who", "Which", "How", "That", "Where", "When"];
 
@@ -106,6 +174,36 @@ fn assert_plain<'a>(
     assert!(wrong.is_empty(), "phrases to put into plain English:\n{}", wrong.join("\n"));
 }
 
+/// A line without its code, which is named as others, or earlier versions, name it.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect::<Vec<_>>().join("`")
+}
+
+/// The lines with a British spelling in a file of this name: their number, the word.
+fn british(name: &str, lines: &[&str]) -> Vec<(usize, &'static str)> {
+    let lines: Vec<_> = lines.iter().map(|line| without_code(line)).collect();
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    let is_kept = |word: &str| KEPT.iter().any(|(end, kept)| name.ends_with(end) && *kept == word);
+    found(&lines, &BRITISH).into_iter().filter(|(_, word)| !is_kept(word)).collect()
+}
+
+/// Fails with every place where one of the texts has a British spelling.
+fn assert_american<'a>(texts: impl IntoIterator<Item = (String, Vec<&'a str>)>) {
+    let mut wrong = Vec::new();
+    for (name, lines) in texts {
+        let places = british(&name, &lines);
+        wrong.extend(places.iter().map(|(line, word)| format!("{name}:{line}: \"{word}\"")));
+    }
+    assert!(wrong.is_empty(), "British spellings:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_british_spelling_is_found_except_in_code_and_where_it_is_kept() {
+    let lines = ["the Colour", "`colour` and a_colour", "neighbours:", "labelledby"];
+    assert_eq!(british("a.yaml", &lines), [(1, "colour"), (3, "neighbours")]);
+    assert_eq!(british("deploy/base/fieldpolicy.yaml", &lines), [(1, "colour")]);
+}
+
 #[test]
 fn a_phrase_is_found_with_its_line_also_across_two_lines_and_not_within_a_word() {
     let lines = ["fine", "it Is told here", "there are so", "  many of them", "a_what would_be"];
@@ -127,8 +225,10 @@ fn documents_manifests_alerts_and_dashboards_are_in_plain_english() {
     files.extend(files_in("grafana", "json"));
     assert!(files.len() > 80, "{files:?}");
     let texts: Vec<_> = files.iter().map(|file| (name(file), read(file))).collect();
-    let lines = texts.iter().map(|(name, text)| (name.clone(), text.lines().collect()));
-    assert_plain(lines, &BANNED);
+    let lines =
+        || texts.iter().map(|(name, text)| (name.clone(), text.lines().collect::<Vec<_>>()));
+    assert_plain(lines(), &BANNED);
+    assert_american(lines());
 }
 
 #[test]
@@ -144,8 +244,9 @@ fn help_is_in_plain_english() {
     let mut all = Vec::new();
     texts(&mut Cli::command(), "", &mut all);
     assert!(all.len() > 20, "{all:?}");
-    let lines = all.iter().map(|(name, text)| (name.clone(), text.lines().collect()));
-    assert_plain(lines, &BANNED);
+    let lines = || all.iter().map(|(name, text)| (name.clone(), text.lines().collect::<Vec<_>>()));
+    assert_plain(lines(), &BANNED);
+    assert_american(lines());
 }
 
 /// The Rust files of the operator, its crates, the lab, tests and benches, with their text.
@@ -190,14 +291,17 @@ fn a_bad_beginning_is_found_and_only_at_the_beginning() {
 fn comments_are_in_plain_english() {
     let texts = code();
     // Other lines count as empty, so that numbers are those of the file.
-    let commented = texts.iter().map(|(file, text)| {
-        let lines = text.lines().map(|line| {
-            let line = line.trim_start();
-            doc(line).or_else(|| line.strip_prefix("//")).unwrap_or_default()
-        });
-        (name(file), lines.collect())
-    });
-    assert_plain(commented, &BANNED);
+    let commented = || {
+        texts.iter().map(|(file, text)| {
+            let lines = text.lines().map(|line| {
+                let line = line.trim_start();
+                doc(line).or_else(|| line.strip_prefix("//")).unwrap_or_default()
+            });
+            (name(file), lines.collect::<Vec<_>>())
+        })
+    };
+    assert_plain(commented(), &BANNED);
+    assert_american(commented());
 }
 
 #[test]

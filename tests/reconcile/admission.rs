@@ -336,7 +336,7 @@ fn a_name_too_long_for_a_label_needs_a_label() {
 
 #[test]
 fn the_original_samples_are_accepted_by_strict_clients_and_become_ready() {
-    for file in ["trafficwatch.yaml", "trafficwatch-labelled.yaml"] {
+    for file in ["trafficwatch.yaml", "trafficwatch-labeled.yaml"] {
         run(async |bench| sample_becomes_ready(&bench, file).await);
     }
 }
@@ -354,7 +354,7 @@ async fn sample_becomes_ready(bench: &Bench, file: &str) {
     let kept = &stored.data["spec"]["deployment"]["template"]["metadata"]["labels"];
     assert_eq!(*kept, labels, "the template's metadata was pruned");
     let _operator = bench.operator();
-    // The samples' interval is the default, 10 s: two judgements.
+    // The samples' interval is the default, 10 s: two judgments.
     bench.condition(&name, "Ready", "True", "Judged").await;
     let child = bench.deployments().get(&name).await.expect("the Deployment");
     assert_eq!(child.spec.expect("spec").replicas, Some(2));

@@ -270,11 +270,11 @@ impl Bench {
         eventually(&what, holds).await;
     }
 
-    /// Waits until `count` more requests have reached Prometheus, which means that many judgements.
-    pub async fn judgements(&self, count: usize) {
+    /// Waits until `count` more requests have reached Prometheus, which means that many judgments.
+    pub async fn judgments(&self, count: usize) {
         let before = self.prometheus.requests().len();
         let holds = async || (self.prometheus.requests().len() >= before + count).then_some(());
-        eventually(&format!("{count} judgements"), holds).await;
+        eventually(&format!("{count} judgments"), holds).await;
     }
 
     /// Returns the operator's writes since then, except to leases.

@@ -114,7 +114,7 @@ fn explain_answers_why_a_node_is_unfit() {
         for expected in [
             "node-2 is Unfit for default/web for ",
             "71.5 % on eth0, above 60 %",
-            "fit again with bandwidth at or below 54 % for 2 judgements in a row",
+            "fit again with bandwidth at or below 54 % for 2 judgments in a row",
             "web.traffic.example.com/unfit=true, as it should be",
             "1 of 3 nodes that can take pods may be unfit; marked: node-2 (71.5)\n",
             "default/zone spec.nodeSelector wants zone=a; the node has no such label",
@@ -152,7 +152,7 @@ fn explain_asks_the_leader_where_it_can() {
         for expected in [
             "node-2 is Unfit for default/web for ",
             "71.5 % on eth0, above 60 %; sample 1 s old\n",
-            "fit again with bandwidth at or below 54 % for 2 judgements in a row",
+            "fit again with bandwidth at or below 54 % for 2 judgments in a row",
             "web.traffic.example.com/unfit=true, as it should be",
             "query        bandwidth (asked of default): label_replace(",
             "From the leader, operator-1 (version ",

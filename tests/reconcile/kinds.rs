@@ -100,7 +100,7 @@ fn one_kind_runs_with_its_definition_and_its_role_alone() {
         let operator = bench.operator_args(&["--prometheus-url", &bench.prometheus.url], &args);
         operator.ready().await;
         bench.until("web", &[("/ready", json!(true)), ("/summary/unfit", json!(1))]).await;
-        bench.judgements(3).await;
+        bench.judgments(3).await;
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         let of_others = [
             "networkprobers",
@@ -141,7 +141,7 @@ fn a_kind_whose_definition_is_missing_is_off_with_one_line_until_it_is_there() {
         // Readiness does not wait for definitions that are not installed.
         operator.ready().await;
         bench.until("web", &[("/ready", json!(true))]).await;
-        bench.judgements(3).await;
+        bench.judgments(3).await;
         let lines = |kind: &str| {
             let log = operator.log();
             let of = |line: &&str| line.contains("its definition is not installed");

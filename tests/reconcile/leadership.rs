@@ -37,7 +37,7 @@ fn a_killed_operator_that_comes_back_changes_no_label() {
         bench.prometheus.set("node-2", Sample::percent("57"));
         let operator = bench.operator();
         operator.ready().await;
-        bench.judgements(4).await;
+        bench.judgments(4).await;
         let nodes: Vec<_> =
             bench.writes_since(since).into_iter().filter(|w| w.resource == "nodes").collect();
         assert_eq!(nodes, vec![]);
@@ -63,7 +63,7 @@ fn a_rollover_of_two_replicas_hands_the_lease_over_and_changes_no_label() {
         let since = Timestamp::now();
         assert_eq!(first.terminate().await, Some(0));
         until_holder(&bench, "second").await;
-        bench.judgements(3).await;
+        bench.judgments(3).await;
         let nodes: Vec<_> =
             bench.writes_since(since).into_iter().filter(|w| w.resource == "nodes").collect();
         assert_eq!(nodes, vec![]);
@@ -94,7 +94,7 @@ fn a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing_and_ends()
         let code =
             eventually("the old leader to end", async || first.child.try_wait().unwrap()).await;
         assert_eq!(code.code(), Some(1));
-        bench.judgements(2).await;
+        bench.judgments(2).await;
         let writes = bench.writes_since(since);
         assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
         assert_eq!(holder(&bench).await.as_deref(), Some("second"));

@@ -103,7 +103,7 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
         let message = bench.condition("zzz", "Ready", "False", "Conflict").await;
         assert!(message.contains("default/web"), "{message}");
         let since = Timestamp::now();
-        bench.judgements(3).await;
+        bench.judgments(3).await;
         let writes = bench.writes_since(since);
         assert!(writes.iter().all(|w| w.name != "zzz" || w.subresource == "status"), "{writes:?}");
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));

@@ -66,7 +66,9 @@ struct File {
     timeout: i64,
     #[serde(default)]
     probes: Vec<Protocol>,
-    neighbours: Option<Neighbours>,
+    /// The key has kept its spelling: operators and agents of other versions write and read it.
+    #[serde(rename = "neighbours")]
+    neighbors: Option<Neighbors>,
     #[serde(default = "yes")]
     original_metrics: bool,
 }
@@ -92,7 +94,7 @@ struct Endpoint {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Neighbours {
+struct Neighbors {
     in_zone: usize,
     per_other_zone: usize,
 }
@@ -116,7 +118,7 @@ enum Who {
     /// Everybody else, as with the original.
     Everybody,
     /// Those that the ring gives to this one of the peers.
-    Ring(ring::Neighbours, usize),
+    Ring(ring::Neighbors, usize),
     /// Nobody: it is not (or no longer) a member, and nobody counts on its probes.
     Nobody,
 }
@@ -134,14 +136,14 @@ impl Members {
         }
         let own = peers.iter().position(|peer| is_me(peer, who));
         let me = own.map(|place| peers[place].clone()).unwrap_or_default();
-        let ring = match (file.neighbours, own) {
+        let ring = match (file.neighbors, own) {
             (None, _) => {
                 peers.retain(|peer| !is_me(peer, who));
                 Who::Everybody
             }
-            (Some(neighbours), Some(own)) => {
-                let Neighbours { in_zone, per_other_zone } = neighbours;
-                Who::Ring(ring::Neighbours { in_zone, per_other_zone }, own)
+            (Some(neighbors), Some(own)) => {
+                let Neighbors { in_zone, per_other_zone } = neighbors;
+                Who::Ring(ring::Neighbors { in_zone, per_other_zone }, own)
             }
             (Some(_), None) => Who::Nobody,
         };
@@ -190,11 +192,11 @@ impl Members {
                 // No peer has this id.
                 let me = Member { id: String::new(), zone: self.list.own.zone.clone() };
                 let members: Vec<_> = self.peers.iter().map(member).chain([me]).collect();
-                ring::peers_of(&members, ring::Neighbours::FULL_MESH, bound, "")
+                ring::peers_of(&members, ring::Neighbors::FULL_MESH, bound, "")
             }
-            Who::Ring(neighbours, own) => {
+            Who::Ring(neighbors, own) => {
                 let members: Vec<_> = self.peers.iter().map(member).collect();
-                ring::peers_of(&members, neighbours, bound, &members[own].id)
+                ring::peers_of(&members, neighbors, bound, &members[own].id)
             }
             Who::Nobody => Vec::new(),
         }

@@ -1,5 +1,5 @@
 //! The signature of a worker's report, so that nobody can forge it: neither a pod that has taken
-//! over its address, nor a neighbour on the network, nor an earlier pod of its name, nor the worker
+//! over its address, nor a neighbor on the network, nor an earlier pod of its name, nor the worker
 //! itself with an older answer.
 //!
 //! The operator writes a key into the `ConfigMap` with the shares, which only workers mount. Its

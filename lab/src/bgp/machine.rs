@@ -15,7 +15,7 @@ use crate::process::{CommandLine, Lifetime, Process};
 
 /// Port of the exporter: its default.
 pub(super) const EXPORTER_PORT: u16 = 9324;
-/// A BIRD opens its control socket within milliseconds, and says goodbye to its neighbours as fast.
+/// A BIRD opens its control socket within milliseconds, and says goodbye to its neighbors as fast.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// A node of the ground.
@@ -139,7 +139,7 @@ impl Machine {
         }
     }
 
-    /// Kills BIRD with SIGKILL: its neighbours get no message, and its routes stay in the kernel.
+    /// Kills BIRD with SIGKILL: its neighbors get no message, and its routes stay in the kernel.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl Machine {
         lock(&self.bird).take().map_or(Ok(()), |bird| bird.kill())
     }
 
-    /// Stops BIRD gracefully: it informs its neighbours, which drop its routes.
+    /// Stops BIRD gracefully: it informs its neighbors, which drop its routes.
     ///
     /// # Errors
     ///

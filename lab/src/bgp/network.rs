@@ -79,7 +79,7 @@ pub(super) fn add(id: &str, there: &[u8], new: &[u8]) -> Result<()> {
         batch(Some(&namespace), &node(*number, &all))?;
     }
     for number in there {
-        batch(Some(&namespace(id, *number)), &neighbours(*number, new))?;
+        batch(Some(&namespace(id, *number)), &neighbors(*number, new))?;
     }
     Ok(())
 }
@@ -105,12 +105,12 @@ fn node(number: u8, all: &[u8]) -> String {
         address(number),
         pod(number)
     );
-    links + &neighbours(number, all)
+    links + &neighbors(number, all)
 }
 
 /// The addresses of others never have to be resolved: the kernel's table of answers is one for all
 /// namespaces, and small.
-fn neighbours(number: u8, all: &[u8]) -> String {
+fn neighbors(number: u8, all: &[u8]) -> String {
     let others = all.iter().filter(|other| **other != number);
     let line = |other: &u8| {
         let (address, hardware) = (address(*other), hardware(*other));

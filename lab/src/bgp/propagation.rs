@@ -36,7 +36,7 @@ struct Arrival {
 
 struct Graph<'a> {
     names: Vec<&'a str>,
-    /// For each node its neighbours, and the cluster id with which it reflects to them.
+    /// For each node its neighbors, and the cluster id with which it reflects to them.
     ends: Vec<BTreeMap<usize, Option<Ipv4Addr>>>,
 }
 

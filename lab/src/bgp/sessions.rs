@@ -42,7 +42,7 @@ pub fn sessions(world: &World) -> Sessions {
     if world.mesh {
         mesh(world, &mut all);
     }
-    // Global ones first; the first that names a neighbour wins.
+    // Global ones first; the first that names a neighbor wins.
     for global in [true, false] {
         for peer in world.peers.values().filter(|peer| (peer.local == Local::All) == global) {
             forward(world, peer, &mut all);

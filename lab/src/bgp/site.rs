@@ -48,7 +48,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts nodes in zones, each with the same number of neighbouring nodes, as a full mesh, and
+    /// Starts nodes in zones, each with the same number of neighboring nodes, as a full mesh, and
     /// waits until it is one.
     ///
     /// Each node hears of a change within `skew`, in its own time.

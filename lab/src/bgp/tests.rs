@@ -74,7 +74,7 @@ fn what_comes_through_a_reflector_is_held_twice_while_it_starts_again() {
     let all = sessions(&zonal(two(per_zone)));
     let fullest = paths(&all).into_values().max();
     assert_eq!(fullest, Some(194 + 3), "with its own three");
-    // Half of what its clients hold is from it, and all paths to itself and some to its neighbour
+    // Half of what its clients hold is from it, and all paths to itself and some to its neighbor
     // came through it.
     assert_eq!(more_while_restarting(&all, "bgp-00"), 110);
     // A client passes nothing on: only the paths to itself are held twice.

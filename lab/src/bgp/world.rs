@@ -36,7 +36,7 @@ pub struct World {
 /// A node that speaks BGP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The address at which its neighbours reach it.
+    /// The address at which its neighbors reach it.
     pub address: Ipv4Addr,
     /// The block that it announces: `10.91.0.0/24`.
     pub pods: String,

@@ -256,7 +256,7 @@ impl Cluster {
             nodes
                 .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
                 .await
-                .with_context(|| format!("labelling {name}"))?;
+                .with_context(|| format!("labeling {name}"))?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::ask::{Answer, Series};
 use super::model::Panel;
 use super::scale;
-use super::svg::{Area, Svg, colour, cut, palette, width};
+use super::svg::{Area, Svg, color, cut, palette, width};
 
 /// Height of a line of the legend.
 const LEGEND_LINE: f64 = 16.0;
@@ -16,7 +16,7 @@ const LEGEND_LINES: usize = 4;
 /// One line and how it looks.
 struct Line<'a> {
     series: &'a Series,
-    colour: &'a str,
+    color: &'a str,
     dashed: bool,
     unit: &'a str,
     step: f64,
@@ -42,7 +42,7 @@ pub(super) fn draw(
         .enumerate()
         .map(|(index, (look, step, series))| Line {
             series,
-            colour: look.fixed_colour().map_or_else(|| palette(index), colour),
+            color: look.fixed_color().map_or_else(|| palette(index), color),
             dashed: look.get("custom.lineStyle")["fill"] == "dash",
             unit: look.unit(),
             step: *step,
@@ -81,7 +81,7 @@ fn curves(
     }
     time_axis(svg, area, (from, to));
     for (value, name) in limits {
-        svg.line((area.x, y(value)), (area.right(), y(value)), "limit", Some(colour(name)));
+        svg.line((area.x, y(value)), (area.right(), y(value)), "limit", Some(color(name)));
     }
     let x = |time: f64| place(time, area, (from, to));
     for line in lines {
@@ -90,11 +90,11 @@ fn curves(
             .map(|part| part.iter().map(|(time, value)| (x(*time), y(*value))).collect::<Vec<_>>())
             .map(|part| straightened(&part))
             .collect();
-        svg.path(&parts, if line.dashed { "line dash" } else { "line" }, line.colour);
+        svg.path(&parts, if line.dashed { "line dash" } else { "line" }, line.color);
     }
 }
 
-/// The thresholds to draw, with the names of their colours.
+/// The thresholds to draw, with the names of their colors.
 fn limits(panel: &Panel) -> Vec<(f64, &str)> {
     let mode = panel.default("custom.thresholdsStyle.mode").as_str().unwrap_or("off");
     let steps = panel.default("thresholds.steps").as_array();
@@ -202,7 +202,7 @@ fn legend(svg: &mut Svg, panel: &Panel, lines: &[Line], area: Area) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "a handful")]
         let y = area.bottom() - height + 14.0 + row as f64 * LEGEND_LINE;
         let class = if line.dashed { "line dash" } else { "line" };
-        svg.line((area.x + x, y - 4.0), (area.x + x + 14.0, y - 4.0), class, Some(line.colour));
+        svg.line((area.x + x, y - 4.0), (area.x + x + 14.0, y - 4.0), class, Some(line.color));
         svg.text((area.x + x + 18.0, y), "legend", text);
     }
     if left > 0 {

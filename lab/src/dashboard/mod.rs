@@ -1,6 +1,6 @@
 //! Pictures of Grafana dashboards, drawn from a Prometheus and without Grafana.
 //!
-//! What is drawn is what the dashboard's file says: its panels' queries, grid, units, colours,
+//! What is drawn is what the dashboard's file says: its panels' queries, grid, units, colors,
 //! mappings, thresholds and transformations. `model` reads the file, `ask` the data, `scale` makes
 //! axes and words of numbers, `svg` writes, and each type of panel has a file of its own. Something
 //! in a dashboard that is not understood is an error, not an approximation.

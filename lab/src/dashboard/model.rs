@@ -198,13 +198,13 @@ impl Look<'_> {
         self.get("decimals").as_u64().and_then(|decimals| usize::try_from(decimals).ok())
     }
 
-    /// The colour that is set for this field whatever its value.
-    pub fn fixed_colour(&self) -> Option<&str> {
-        let colour = self.get("color");
-        (colour["mode"] == "fixed").then(|| colour["fixedColor"].as_str()).flatten()
+    /// The color that is set for this field whatever its value.
+    pub fn fixed_color(&self) -> Option<&str> {
+        let color = self.get("color");
+        (color["mode"] == "fixed").then(|| color["fixedColor"].as_str()).flatten()
     }
 
-    /// Returns the display of a value: another text, and a colour.
+    /// Returns the display of a value: another text, and a color.
     pub fn mapped(&self, value: &str) -> (Option<&str>, Option<&str>) {
         let mappings = self.get("mappings").as_array().map_or(&[][..], Vec::as_slice);
         let found = mappings
@@ -215,8 +215,8 @@ impl Look<'_> {
         found.map_or((None, None), |option| (option["text"].as_str(), option["color"].as_str()))
     }
 
-    /// The colour of the step that a value has reached.
-    pub fn threshold_colour(&self, value: f64) -> Option<&str> {
+    /// The color of the step that a value has reached.
+    pub fn threshold_color(&self, value: f64) -> Option<&str> {
         let steps = self.get("thresholds")["steps"].as_array()?;
         let mut reached =
             steps.iter().filter(|step| step["value"].as_f64().is_none_or(|from| value >= from));

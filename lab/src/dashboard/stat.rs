@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use super::ask::Answer;
 use super::model::Panel;
 use super::scale;
-use super::svg::{Area, Svg, colour, cut, width};
+use super::svg::{Area, Svg, color, cut, width};
 
 pub(super) fn draw(svg: &mut Svg, panel: &Panel, answers: &[Answer], area: Area) -> Result<()> {
     let values: Vec<_> = answers
@@ -27,15 +27,15 @@ pub(super) fn draw(svg: &mut Svg, panel: &Panel, answers: &[Answer], area: Area)
         ensure!(scale::knows(look.unit()), "the unit {:?} is not known", look.unit());
         let text = scale::format(value, look.unit(), look.decimals());
         let ink =
-            colour(look.fixed_colour().or_else(|| look.threshold_colour(value)).unwrap_or("text"));
+            color(look.fixed_color().or_else(|| look.threshold_color(value)).unwrap_or("text"));
         let room = tile.height - if named { 20.0 } else { 0.0 };
         let widest = 44.0 * (tile.width - 12.0) / width(&text, 44.0);
         let size = (room * 0.6).min(44.0).min(widest).max(10.0);
         let base = tile.y + room / 2.0 + size * 0.36;
-        svg.coloured((tile.x + 4.0, base), "big", ink, size, &text);
+        svg.colored((tile.x + 4.0, base), "big", ink, size, &text);
         if named {
             let name = cut(&series.name, 13.0, tile.width - 8.0);
-            svg.coloured((tile.x + 4.0, tile.bottom() - 4.0), "soft", ink, 13.0, &name);
+            svg.colored((tile.x + 4.0, tile.bottom() - 4.0), "soft", ink, 13.0, &name);
         }
         if below {
             tile.y += tile.height;

@@ -76,14 +76,14 @@ impl Svg {
         let _ = writeln!(self.0, "<rect {place} rx=\"3\" class=\"{class}\"/>");
     }
 
-    pub fn filled(&mut self, area: Area, colour: &str) {
+    pub fn filled(&mut self, area: Area, color: &str) {
         let place = place(area);
-        let _ = writeln!(self.0, "<rect {place} fill=\"{}\"/>", escape(colour));
+        let _ = writeln!(self.0, "<rect {place} fill=\"{}\"/>", escape(color));
     }
 
-    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str, colour: Option<&str>) {
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str, color: Option<&str>) {
         let stroke =
-            colour.map(|colour| format!(" stroke=\"{}\"", escape(colour))).unwrap_or_default();
+            color.map(|color| format!(" stroke=\"{}\"", escape(color))).unwrap_or_default();
         let _ = writeln!(
             self.0,
             "<path d=\"M{} {}L{} {}\" class=\"{class}\"{stroke}/>",
@@ -95,7 +95,7 @@ impl Svg {
     }
 
     /// Draws lines through points, one for each part without gap.
-    pub fn path(&mut self, parts: &[Vec<(f64, f64)>], class: &str, colour: &str) {
+    pub fn path(&mut self, parts: &[Vec<(f64, f64)>], class: &str, color: &str) {
         let mut path = String::new();
         for part in parts {
             // In tenths of a pixel, each from the one before: half as long, and without drift.
@@ -112,11 +112,8 @@ impl Svg {
                 path += "l1 0";
             }
         }
-        let _ = writeln!(
-            self.0,
-            "<path d=\"{path}\" class=\"{class}\" stroke=\"{}\"/>",
-            escape(colour)
-        );
+        let _ =
+            writeln!(self.0, "<path d=\"{path}\" class=\"{class}\" stroke=\"{}\"/>", escape(color));
     }
 
     pub fn text(&mut self, at: (f64, f64), class: &str, text: &str) {
@@ -131,9 +128,9 @@ impl Svg {
         self.write(at, class, " text-anchor=\"middle\"", text);
     }
 
-    /// Writes in a colour, and in a size if it is not the class's own.
-    pub fn coloured(&mut self, at: (f64, f64), class: &str, colour: &str, size: f64, text: &str) {
-        let style = format!(" style=\"fill:{};font-size:{}px\"", escape(colour), number(size));
+    /// Writes in a color, and in a size if it is not the class's own.
+    pub fn colored(&mut self, at: (f64, f64), class: &str, color: &str, size: f64, text: &str) {
+        let style = format!(" style=\"fill:{};font-size:{}px\"", escape(color), number(size));
         self.write(at, class, &style, text);
     }
 
@@ -200,8 +197,8 @@ pub(super) fn cut(text: &str, size: f64, most: f64) -> String {
     kept + "…"
 }
 
-/// The colours that dashboards name, readable on white.
-pub(super) fn colour(name: &str) -> &str {
+/// The colors that dashboards name, readable on white.
+pub(super) fn color(name: &str) -> &str {
     match name {
         "green" => "#2f8a3b",
         "red" => "#d0202f",
@@ -212,11 +209,11 @@ pub(super) fn colour(name: &str) -> &str {
     }
 }
 
-/// For series without a colour of their own, one after the other.
+/// For series without a color of their own, one after the other.
 pub(super) fn palette(index: usize) -> &'static str {
-    const COLOURS: [&str; 12] = [
+    const COLORS: [&str; 12] = [
         "#2f8a3b", "#2b6cd4", "#c77700", "#8e44ad", "#0e8f8f", "#b5467a", "#6b6b00", "#5a5fcf",
         "#8a5a2b", "#1f9bcf", "#4b5563", "#a83232",
     ];
-    COLOURS[index % COLOURS.len()]
+    COLORS[index % COLORS.len()]
 }

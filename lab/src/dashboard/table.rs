@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ask::Answer;
 use super::model::Panel;
 use super::scale;
-use super::svg::{Area, Svg, colour, cut, width};
+use super::svg::{Area, Svg, color, cut, width};
 
 /// Height of a row.
 const ROW: f64 = 21.0;
@@ -60,7 +60,7 @@ pub(super) fn draw(svg: &mut Svg, panel: &Panel, answers: &[Answer], area: Area)
         svg.line((area.x, y), (area.right(), y), "grid", None);
         for (((text, ink), x), width) in row.iter().zip(&places).zip(&widths) {
             let text = cut(text, 12.0, width / total * area.width - 8.0);
-            svg.coloured((*x, y + 15.0), "", ink, 12.0, &text);
+            svg.colored((*x, y + 15.0), "", ink, 12.0, &text);
         }
         y += ROW;
     }
@@ -71,25 +71,25 @@ pub(super) fn draw(svg: &mut Svg, panel: &Panel, answers: &[Answer], area: Area)
     Ok(())
 }
 
-/// A cell's text and colour.
+/// A cell's text and color.
 fn cell(panel: &Panel, column: &str, cell: Option<&Cell>) -> Result<(String, String)> {
     let look = panel.column(column);
     Ok(match cell {
-        None => (String::new(), colour("text").to_owned()),
+        None => (String::new(), color("text").to_owned()),
         Some(Cell::Text(text)) => {
             let (instead, ink) = look.mapped(text);
-            (instead.unwrap_or(text).to_owned(), colour(ink.unwrap_or("text")).to_owned())
+            (instead.unwrap_or(text).to_owned(), color(ink.unwrap_or("text")).to_owned())
         }
         Some(Cell::Number(value)) => {
             ensure!(scale::knows(look.unit()), "the unit {:?} is not known", look.unit());
-            // Grafana colours the background; text in that colour is as clear, and easier to read
+            // Grafana colors the background; text in that color is as clear, and easier to read
             // in both themes.
-            let coloured = look.get("custom.cellOptions")["type"].is_string();
-            let ink = coloured.then(|| look.threshold_colour(*value)).flatten();
+            let colored = look.get("custom.cellOptions")["type"].is_string();
+            let ink = colored.then(|| look.threshold_color(*value)).flatten();
             let (instead, mapped) = look.mapped(&scale::format(*value, "none", None));
             let text = scale::format(*value, look.unit(), look.decimals());
             let text = instead.map_or(text, str::to_owned);
-            (text, colour(mapped.or(ink).unwrap_or("text")).to_owned())
+            (text, color(mapped.or(ink).unwrap_or("text")).to_owned())
         }
     })
 }

@@ -187,7 +187,7 @@ async fn lines_have_axes_units_limits_and_a_legend() {
 }
 
 #[tokio::test]
-async fn stats_are_coloured_by_threshold_and_named() {
+async fn stats_are_colored_by_threshold_and_named() {
     let scripted = Scripted::start(hill).await;
     let more = json!({
         "targets": [{"refId": "A", "expr": "up", "legendFormat": "{{node}}", "instant": true}],
@@ -213,7 +213,7 @@ async fn timelines_merge_what_is_alike_and_say_what_it_means() {
     let more = json!({"fieldConfig": {"defaults": {"mappings": [{"type": "value", "options": {
         "0": {"text": "Fit", "color": "green"}, "1": {"text": "Unfit", "color": "red"}}}]}}});
     let svg = drawn(&scripted, json!([panel("state-timeline", "up", &more)])).await.unwrap().svg;
-    // Each colour once as a bar, once in the legend.
+    // Each color once as a bar, once in the legend.
     assert_eq!(svg.matches("fill=\"#2f8a3b\"").count(), 2, "{svg}");
     assert_eq!(svg.matches("fill=\"#d0202f\"").count(), 2, "{svg}");
     for text in [">Fit</text>", ">Unfit</text>", ">n1 of</text>"] {

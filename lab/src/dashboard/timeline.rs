@@ -1,4 +1,4 @@
-//! Panels of type state-timeline: one bar for each series, coloured by its value.
+//! Panels of type state-timeline: one bar for each series, colored by its value.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use super::ask::Answer;
 use super::lines::{place, time_axis, whole};
 use super::model::Panel;
 use super::scale;
-use super::svg::{Area, Svg, colour, cut, palette, width};
+use super::svg::{Area, Svg, color, cut, palette, width};
 
-/// A lower bar cannot be distinguished from its neighbour.
+/// A lower bar cannot be distinguished from its neighbor.
 const THINNEST: f64 = 7.0;
 
 pub(super) fn draw(
@@ -39,14 +39,14 @@ pub(super) fn draw(
         let look = panel.look(&answer.id, series);
         let size = (height * 0.7).min(12.0);
         let name = cut(&series.name, size, left - 8.0);
-        svg.coloured((area.x, y + height / 2.0 + size * 0.36), "", colour("text"), size, &name);
+        svg.colored((area.x, y + height / 2.0 + size * 0.36), "", color("text"), size, &name);
         for part in whole(&series.points, answer.step) {
             // Each value holds until the next one.
             for run in part.chunk_by(|a, b| same(a.1, b.1)) {
                 let value = run[0].1;
                 let (text, ink) = look.mapped(&scale::format(value, "none", Some(0)));
                 let text = text.map_or_else(|| scale::format(value, "none", None), str::to_owned);
-                let ink = ink.map_or_else(|| palette(seen.len()), colour);
+                let ink = ink.map_or_else(|| palette(seen.len()), color);
                 let ink = seen.entry(text).or_insert_with(|| ink.to_owned()).clone();
                 let from = place(run[0].0, bars, span);
                 let to = place(run[run.len() - 1].0 + answer.step, bars, span);

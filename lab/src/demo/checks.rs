@@ -125,9 +125,9 @@ pub fn order(events: &[AuditEvent], deployment: &str, nodes: &[String]) -> Check
     let Some(created) = first("deployments.apps", deployment) else {
         return Check::new(name, false, "the operator wrote no Deployment");
     };
-    let labelled: Vec<Option<Timestamp>> = nodes.iter().map(|node| first("nodes", node)).collect();
-    match labelled.iter().flatten().max() {
-        Some(last) if labelled.iter().all(Option::is_some) => {
+    let labeled: Vec<Option<Timestamp>> = nodes.iter().map(|node| first("nodes", node)).collect();
+    match labeled.iter().flatten().max() {
+        Some(last) if labeled.iter().all(Option::is_some) => {
             let after = created.duration_since(*last).as_secs_f64();
             Check::new(
                 name,
@@ -138,7 +138,7 @@ pub fn order(events: &[AuditEvent], deployment: &str, nodes: &[String]) -> Check
         _ => Check::new(
             name,
             false,
-            format!("only {} of {} nodes labelled", labelled.iter().flatten().count(), nodes.len()),
+            format!("only {} of {} nodes labeled", labeled.iter().flatten().count(), nodes.len()),
         ),
     }
 }

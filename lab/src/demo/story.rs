@@ -29,7 +29,7 @@ const RATE: u64 = 800_000_000;
 const INTERVAL: f64 = 2.0;
 /// The demo's `spec.window`, and a scrape more: after that a rate is that of the load alone.
 const FULL_WINDOW: Duration = Duration::from_secs(22);
-/// A window of 20 s passes 60 % of 80 % after 15 s; two agreeing judgements and one scrape come on
+/// A window of 20 s passes 60 % of 80 % after 15 s; two agreeing judgments and one scrape come on
 /// top.
 const LABEL_LIMIT: f64 = 30.0;
 /// The time for which nothing must be written while nothing changes.
@@ -92,12 +92,11 @@ impl Stage<'_> {
 
     async fn label(&mut self, node: &str, value: &str) -> Result<Reading> {
         let reading = self
-            .until(&format!("{node} labelled {value:?}"), |reading| {
+            .until(&format!("{node} labeled {value:?}"), |reading| {
                 (reading.nodes.get(node)?.label == value).then(|| reading.clone())
             })
             .await?;
-        self.view
-            .say(&format!("==> {node} is labelled {SAMPLE}.traffic.example.com/unfit={value}"));
+        self.view.say(&format!("==> {node} is labeled {SAMPLE}.traffic.example.com/unfit={value}"));
         Ok(reading)
     }
 
@@ -249,7 +248,7 @@ impl Stage<'_> {
             "{} s of quiet: counting the operator's writes and requests",
             QUIET.as_secs()
         ));
-        // What the last change caused (conditions, events) comes with the next judgements.
+        // What the last change caused (conditions, events) comes with the next judgments.
         self.linger(Duration::from_secs(6)).await?;
         let (begin, before, from) =
             (Timestamp::now(), self.reader.read().await?.metrics, Instant::now());

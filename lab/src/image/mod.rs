@@ -1,7 +1,7 @@
 //! OCI images without a container engine: one layer, and the same bytes for the same input.
 
 mod architecture;
-mod catalogue;
+mod catalog;
 mod index;
 mod product;
 
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-pub(crate) use catalogue::{
+pub(crate) use catalog::{
     Role, build_all, config_reloader_reference, coredns_reference, node_exporter_reference,
     pause_reference, prometheus_reference,
 };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::catalogue::Tool;
+use super::catalog::Tool;
 use crate::{process, progress, workspace};
 
 /// Time between two messages during a long build.

@@ -1,7 +1,7 @@
 //! The programs the lab runs: found where the user has them in the right version, else built once.
 
 mod build;
-mod catalogue;
+mod catalog;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 pub(crate) use build::go;
-use catalogue::Tool;
-pub use catalogue::names;
+use catalog::Tool;
+pub use catalog::names;
 
 use crate::workspace;
 
@@ -42,7 +42,7 @@ pub fn ensure(name: &str) -> Result<PathBuf> {
 }
 
 fn look_up(name: &str) -> Result<PathBuf> {
-    let tool = catalogue::find(name)?;
+    let tool = catalog::find(name)?;
     if let Some(path) = present(tool) {
         return Ok(path);
     }
@@ -62,7 +62,7 @@ fn look_up(name: &str) -> Result<PathBuf> {
 pub fn ensure_all(names: &[&str]) -> Result<Vec<PathBuf>> {
     let missing = names
         .iter()
-        .filter_map(|name| catalogue::find(name).ok())
+        .filter_map(|name| catalog::find(name).ok())
         .filter(|tool| present(tool).is_none());
     let missing = missing.count();
     if missing > 0 {

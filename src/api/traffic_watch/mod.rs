@@ -168,7 +168,7 @@ pub struct TrafficWatchSpec {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub criteria: Vec<Criterion>,
 
-    /// Time between two judgements, from 1s to 24h. Defaults to 10s.
+    /// Time between two judgments, from 1s to 24h. Defaults to 10s.
     #[serde(default = "defaults::interval")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')").message("interval must be a duration from 1s to 24h, e.g. \"10s\""))]
@@ -181,7 +181,7 @@ pub struct TrafficWatchSpec {
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('2s') && duration(self) <= duration('24h')").message("window must be a duration from 2s to 24h and at least four scrape intervals, e.g. \"2m\""))]
     pub window: Duration,
 
-    /// Number of consecutive judgements that must agree before the label changes.
+    /// Number of consecutive judgments that must agree before the label changes.
     #[serde(default)]
     pub consecutive: Consecutive,
 

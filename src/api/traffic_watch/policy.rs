@@ -30,14 +30,14 @@ pub enum Placement {
     Preferred,
 }
 
-/// Number of consecutive judgements that must agree.
+/// Number of consecutive judgments that must agree.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 pub struct Consecutive {
-    /// Consecutive judgements above the threshold that mark a fit node as unfit.
+    /// Consecutive judgments above the threshold that mark a fit node as unfit.
     #[serde(default = "defaults::consecutive")]
     #[schemars(range(min = 1, max = 1000), extend("format" = "int32"))]
     pub unfit: u32,
-    /// Consecutive judgements at or below the recovery threshold that mark an unfit node as fit.
+    /// Consecutive judgments at or below the recovery threshold that mark an unfit node as fit.
     #[serde(default = "defaults::consecutive")]
     #[schemars(range(min = 1, max = 1000), extend("format" = "int32"))]
     pub fit: u32,
@@ -141,7 +141,7 @@ pub struct Eviction {
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) <= duration('168h')").message("after must be a duration of at most 168h, e.g. \"10m\""))]
     pub after: Duration,
-    /// Maximum number of pods to evict in one judgement. Defaults to 1.
+    /// Maximum number of pods to evict in one judgment. Defaults to 1.
     #[serde(default = "defaults::max_per_pass")]
     #[schemars(range(min = 1, max = 100), extend("format" = "int32"))]
     pub max_per_pass: u32,

@@ -35,17 +35,17 @@ const AIM_BYTES: usize = 8 << 20;
 /// Size of one point in an answer: `[1790000000.123,"12.34567890123456"],`.
 const POINT_BYTES: usize = 40;
 
-/// The longest history, in steps: a year at one judgement every 30 seconds.
+/// The longest history, in steps: a year at one judgment every 30 seconds.
 const MAX_STEPS: i64 = 1_051_200;
 
 /// The covered period, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first judgement.
+    /// The first judgment.
     pub from: i64,
-    /// No judgement is after this.
+    /// No judgment is after this.
     pub to: i64,
-    /// Between two judgements.
+    /// Between two judgments.
     pub step: i64,
 }
 
@@ -56,7 +56,7 @@ impl Range {
         let steps = (self.to - self.from) / self.step + 1;
         ensure!(
             steps <= MAX_STEPS,
-            "{steps} judgements are more than {MAX_STEPS}: choose a longer --step or a later --from"
+            "{steps} judgments are more than {MAX_STEPS}: choose a longer --step or a later --from"
         );
         Ok(usize::try_from(steps)?)
     }
@@ -99,7 +99,7 @@ pub async fn run(
     let (mut done, total) = (0, range.steps()?);
     let mut size = Size::new(range.step);
     while done < total {
-        progress.enter(format!("{}: {done} of {total} judgements", name_of(watch)));
+        progress.enter(format!("{}: {done} of {total} judgments", name_of(watch)));
         let grid = Grid {
             start: range.from + range.step * i64::try_from(done)?,
             step: range.step,

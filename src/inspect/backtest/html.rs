@@ -1,6 +1,6 @@
 //! A backtest as one HTML file: a timeline of the nodes, and what other thresholds would have done.
 //!
-//! Nothing is loaded from anywhere. States differ by pattern too: not everybody sees the colours.
+//! Nothing is loaded from anywhere. States differ by pattern too: not everybody sees the colors.
 use std::fmt::Write;
 
 use k8s_openapi::jiff::Timestamp;
@@ -60,7 +60,7 @@ pub fn html(backtest: &Backtest) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <title>Backtest of {watch}</title>\n<style>{STYLE}</style></head>\n<body>\n\
-         <h1>Backtest of {watch}</h1>\n<p>{:.0} to {:.0}, a judgement every {}</p>\n",
+         <h1>Backtest of {watch}</h1>\n<p>{:.0} to {:.0}, a judgment every {}</p>\n",
         backtest.from,
         backtest.to,
         seconds(backtest.step_seconds)
@@ -83,12 +83,12 @@ pub fn html(backtest: &Backtest) -> String {
     let evaluations = &backtest.run.evaluations;
     let _ = writeln!(
         page,
-        "<li>{} judgements ok, {} with low coverage, {} failed</li>\n\
-         <li>the limit held nodes back in {} judgements, for {} of node time</li>\n</ul>",
+        "<li>{} judgments ok, {} with low coverage, {} failed</li>\n\
+         <li>the limit held nodes back in {} judgments, for {} of node time</li>\n</ul>",
         evaluations.ok,
         evaluations.low_coverage,
         evaluations.failed,
-        backtest.run.breaker.judgements,
+        backtest.run.breaker.judgments,
         seconds(backtest.run.breaker.node_seconds)
     );
     timeline(&mut page, backtest);

@@ -28,11 +28,11 @@ pub use thresholds::thresholds;
 pub struct Backtest {
     /// `namespace/name`.
     pub watch: String,
-    /// The first judgement.
+    /// The first judgment.
     pub from: Timestamp,
-    /// The end: one step after the last judgement.
+    /// The end: one step after the last judgment.
     pub to: Timestamp,
-    /// Seconds between two judgements.
+    /// Seconds between two judgments.
     pub step_seconds: f64,
     /// The measures; the thresholds vary that of the first.
     pub measures: Vec<MeasureView>,
@@ -48,7 +48,7 @@ pub struct Backtest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// Judgements by the result of the measurement.
+    /// Judgments by the result of the measurement.
     pub evaluations: Evaluations,
     /// Every change of a node's state, by time.
     pub transitions: Vec<Change>,
@@ -58,7 +58,7 @@ pub struct Run {
     pub breaker: Breaker,
 }
 
-/// Judgements by the result of the measurement.
+/// Judgments by the result of the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evaluations {
@@ -128,8 +128,8 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Breaker {
-    /// Judgements in which a node was held back.
-    pub judgements: u64,
+    /// Judgments in which a node was held back.
+    pub judgments: u64,
     /// Seconds, summed over the nodes that were.
     pub node_seconds: f64,
 }

@@ -1,4 +1,4 @@
-//! Records the results of the judgements of one history.
+//! Records the results of the judgments of one history.
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
@@ -24,25 +24,25 @@ struct Account {
     became_unfit: Option<Timestamp>,
 }
 
-/// The judgement of one node.
+/// The judgment of one node.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
     /// Name of the judged node.
     pub node: &'a Arc<str>,
-    /// State after the judgement.
+    /// State after the judgment.
     pub state: NodeState,
     /// True if it is marked unfit.
     pub marked: bool,
 }
 
 impl Recorder {
-    /// An account of judgements that each hold for one step.
+    /// An account of judgments that each hold for one step.
     #[must_use]
     pub fn new(step_seconds: f64) -> Self {
         Self { step_seconds, run: Run::default(), nodes: BTreeMap::new() }
     }
 
-    /// Takes one judgement, which holds until `end`.
+    /// Takes one judgment, which holds until `end`.
     pub fn take<'a>(
         &mut self,
         (now, end): (Timestamp, Timestamp),
@@ -72,7 +72,7 @@ impl Recorder {
                 self.run.breaker.node_seconds += self.step_seconds;
             }
         }
-        self.run.breaker.judgements += u64::from(held);
+        self.run.breaker.judgments += u64::from(held);
     }
 
     /// The whole account.
@@ -133,7 +133,7 @@ mod tests {
             [node.fit_seconds, node.unfit_seconds, node.suppressed_seconds, node.unknown_seconds];
         assert_eq!(times.map(seconds), ["10m", "20m", "10m", "10m"]);
         assert_eq!(node.spans.len(), 4);
-        assert_eq!((run.breaker.judgements, seconds(run.breaker.node_seconds)), (1, "10m".into()));
+        assert_eq!((run.breaker.judgments, seconds(run.breaker.node_seconds)), (1, "10m".into()));
         assert_eq!(run.evaluations.ok, 5);
     }
 

@@ -22,7 +22,7 @@ pub fn text(backtest: &Backtest) -> String {
     }
     let _ = writeln!(
         text,
-        "{} judgements, one every {}: {} ok, {} with low coverage, {} failed",
+        "{} judgments, one every {}: {} ok, {} with low coverage, {} failed",
         evaluations.ok + evaluations.low_coverage + evaluations.failed,
         seconds(backtest.step_seconds),
         evaluations.ok,
@@ -54,8 +54,8 @@ pub fn text(backtest: &Backtest) -> String {
     });
     let _ = writeln!(
         text,
-        "\nThe limit held nodes back in {} judgements, for {} of node time.\n\nOther thresholds:",
-        run.breaker.judgements,
+        "\nThe limit held nodes back in {} judgments, for {} of node time.\n\nOther thresholds:",
+        run.breaker.judgments,
         seconds(run.breaker.node_seconds)
     );
     let rows: Vec<_> = backtest.thresholds.iter().map(|s| summary(s, unit)).collect();

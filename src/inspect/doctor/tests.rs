@@ -17,7 +17,7 @@ fn text(checks: &[Check]) -> String {
     plain(&super::text(checks))
 }
 
-/// Its generation is slow without optimisation.
+/// Its generation is slow without optimization.
 static DEFINITION: LazyLock<CustomResourceDefinition> = LazyLock::new(TrafficWatch::crd);
 static INSTALLED: LazyLock<CustomResourceDefinition> = LazyLock::new(|| installed(|_| {}));
 static RIGHTS: LazyLock<Vec<Right>> = LazyLock::new(|| rights(Account::Controller, "ns"));

@@ -1,4 +1,4 @@
-//! `evaluate`: one judgement, by the operator's own code.
+//! `evaluate`: one judgment, by the operator's own code.
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;

@@ -67,7 +67,7 @@ fn remark(node: &NodeView, measure: &MeasureView) -> String {
     }
     let number = its.and_then(|v| v.value).unwrap_or_default();
     let streak = match its {
-        Some(v) if v.streak > 0 => format!(", {} of {} judgements in a row", v.streak, v.needed),
+        Some(v) if v.streak > 0 => format!(", {} of {} judgments in a row", v.streak, v.needed),
         _ => String::new(),
     };
     if is_above(measure, node) {

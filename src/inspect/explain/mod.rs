@@ -63,7 +63,7 @@ pub struct Explanation {
     /// The source of the values.
     pub source: Source,
     /// The `TrafficWatch`es that judge it.
-    pub judged_by: Vec<NodeJudgement>,
+    pub judged_by: Vec<NodeJudgment>,
     /// Those that do not, and why.
     pub not_judged_by: Vec<Absence>,
 }
@@ -86,10 +86,10 @@ pub enum Source {
     },
 }
 
-/// The judgement of the node by one `TrafficWatch`.
+/// The judgment of the node by one `TrafficWatch`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeJudgement {
+pub struct NodeJudgment {
     /// `namespace/name`.
     pub watch: String,
     /// State of the node for this `TrafficWatch`.
@@ -110,7 +110,7 @@ pub struct NodeJudgement {
     pub label: Label,
     /// The breaker.
     pub limit: Limit,
-    /// The problems with a judgement: `Paused`, a failed measurement, …
+    /// The problems with a judgment: `Paused`, a failed measurement, …
     pub problems: Vec<String>,
 }
 
@@ -127,9 +127,9 @@ pub struct Measured {
     pub device: Option<String>,
     /// The verdict after hysteresis.
     pub unfit: Option<bool>,
-    /// Judgements in a row against that; absent where only the leader knows.
+    /// Judgments in a row against that; absent where only the leader knows.
     pub streak: Option<u32>,
-    /// Number of judgements that change it.
+    /// Number of judgments that change it.
     pub needed: Option<u32>,
     /// The reason why there is no evidence now.
     pub reason: Option<String>,
@@ -220,7 +220,7 @@ pub fn explain(facts: &Facts) -> Explanation {
     }
 }
 
-fn verdict(facts: &Facts, watch: &TrafficWatch) -> Result<NodeJudgement, String> {
+fn verdict(facts: &Facts, watch: &TrafficWatch) -> Result<NodeJudgment, String> {
     let live = facts.live.as_ref().ok().and_then(|view| {
         view.watches.iter().find(|w| {
             (Some(&w.namespace), &w.name) == (watch.namespace().as_ref(), &watch.name_any())
@@ -235,7 +235,7 @@ fn verdict(facts: &Facts, watch: &TrafficWatch) -> Result<NodeJudgement, String>
     }
 }
 
-fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView) -> NodeJudgement {
+fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView) -> NodeJudgment {
     let measures = w.measures.iter().map(|measure| {
         let value = node.values.iter().find(|value| value.measure == measure.name);
         Measured {
@@ -260,7 +260,7 @@ fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView
         limit.marked = peers(w, NodeState::Unfit);
         limit.waiting = peers(w, NodeState::Suppressed);
     }
-    NodeJudgement {
+    NodeJudgment {
         watch: name_of(watch),
         state: node.state,
         reason: node.reason.clone(),
@@ -307,7 +307,7 @@ fn selects(facts: &Facts, watch: &TrafficWatch) -> bool {
     mismatches(watch.spec.node_selector.as_ref(), &facts.node.labels).is_empty()
 }
 
-/// The reason why a `TrafficWatch` has no judgement of the node.
+/// The reason why a `TrafficWatch` has no judgment of the node.
 fn absence(facts: &Facts, watch: &TrafficWatch) -> String {
     let missing = mismatches(watch.spec.node_selector.as_ref(), &facts.node.labels);
     if !missing.is_empty() {

@@ -86,7 +86,7 @@ fn an_unfit_node_in_the_leaders_words() {
         "\
 node-2 is Unfit for default/web for 12m 4s (since 2026-09-21T14:13:20Z)
   bandwidth    71.5 % on eth0, above 60 %; sample 4 s old
-  next         fit again with bandwidth at or below 54 % for 2 judgements in a row
+  next         fit again with bandwidth at or below 54 % for 2 judgments in a row
   label        web.traffic.example.com/unfit=true, as it should be
   limit        2 of 4 nodes that can take pods may be unfit; marked: node-1 (90), node-3 (80); waiting: node-2 (71.5) \
 (who is marked stays so while unfit; else the worst come first)
@@ -121,7 +121,7 @@ fn every_state_says_what_would_change_it() {
                 "value": 71.5, "unfit": false, "streak": 1
             }))}),
             Some("false"),
-            &["1 of 2 judgements in a row say unfit", "unfit with bandwidth above 60 % for 2 judg"],
+            &["1 of 2 judgments in a row say unfit", "unfit with bandwidth above 60 % for 2 judg"],
         ),
         (
             json!({"state": "Fit", "unfit": false, "values": value(json!({
@@ -135,7 +135,7 @@ fn every_state_says_what_would_change_it() {
             None,
             &[
                 "at or below 54 %; unfit above 60 %",
-                "1 of 2 judgements in a row say fit",
+                "1 of 2 judgments in a row say fit",
                 "is not on the node, but should be \"true\"",
             ],
         ),
@@ -176,7 +176,7 @@ fn without_the_leader_the_status_explains_and_says_why() {
     for expected in [
         "node-2 is Suppressed for default/web for 12m 4s (since 2026-09-21T14:13:20Z)",
         "71.5 % on eth0, above 60 %; taken 2026-09-21T14:24:50Z",
-        "fit again with bandwidth at or below 54 % for 2 judgements in a row\n",
+        "fit again with bandwidth at or below 54 % for 2 judgments in a row\n",
         "2 of 4 nodes that can take pods may be unfit; marked: node-1 (90), node-3 (80); waiting: node-2",
         "may be a minute old; the leader was not asked: you may not get pods/proxy",
     ] {

@@ -1,7 +1,7 @@
 //! The explanation as a person reads it.
 use std::fmt::Write;
 
-use super::{Explanation, Label, Limit, Measured, NodeJudgement, Peer, Source};
+use super::{Explanation, Label, Limit, Measured, NodeJudgment, Peer, Source};
 use crate::{
     api::traffic_watch::NodeState,
     inspect::{
@@ -66,8 +66,8 @@ impl Lines {
     }
 }
 
-fn headline(node: &str, verdict: &NodeJudgement) -> String {
-    let NodeJudgement { state, watch, .. } = verdict;
+fn headline(node: &str, verdict: &NodeJudgment) -> String {
+    let NodeJudgment { state, watch, .. } = verdict;
     let since = match (verdict.since, verdict.seconds) {
         (Some(since), Some(seconds)) => format!(" for {} (since {since:.0})", span(seconds)),
         _ => String::new(),
@@ -81,7 +81,7 @@ fn headline(node: &str, verdict: &NodeJudgement) -> String {
         .replacen(" for ", if *state == NodeState::Unknown { " to " } else { " for " }, 1)
 }
 
-fn describe(lines: &mut Lines, verdict: &NodeJudgement) {
+fn describe(lines: &mut Lines, verdict: &NodeJudgment) {
     for problem in &verdict.problems {
         lines.line("problem", problem);
     }
@@ -102,7 +102,7 @@ fn describe(lines: &mut Lines, verdict: &NodeJudgement) {
     }
 }
 
-fn measured(m: &Measured, verdict: &NodeJudgement) -> String {
+fn measured(m: &Measured, verdict: &NodeJudgment) -> String {
     let unit = &m.measure.unit;
     let max = value(m.measure.max, unit);
     let device = m.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
@@ -139,7 +139,7 @@ fn measured(m: &Measured, verdict: &NodeJudgement) -> String {
     if let (Some(streak @ 1..), Some(needed), Some(unfit)) = (m.streak, m.needed, m.unfit) {
         let _ = write!(
             text,
-            "; {streak} of {needed} judgements in a row say {}",
+            "; {streak} of {needed} judgments in a row say {}",
             if unfit { "fit" } else { "unfit" }
         );
     }
@@ -147,11 +147,11 @@ fn measured(m: &Measured, verdict: &NodeJudgement) -> String {
 }
 
 /// The measurements that change the state.
-fn next(verdict: &NodeJudgement) -> String {
+fn next(verdict: &NodeJudgment) -> String {
     let against: Vec<_> = verdict.measures.iter().filter(|m| m.unfit.unwrap_or(true)).collect();
     let in_a_row = |m: &Measured| match m.needed {
-        Some(1) => " in one judgement".to_owned(),
-        Some(needed) => format!(" for {needed} judgements in a row"),
+        Some(1) => " in one judgment".to_owned(),
+        Some(needed) => format!(" for {needed} judgments in a row"),
         None => String::new(),
     };
     let fit = || {

@@ -1,7 +1,7 @@
 //! The status of a `TrafficWatch`, used when the leader does not answer.
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Facts, Limit, Measured, NodeJudgement, Peer, elapsed, label};
+use super::{Facts, Limit, Measured, NodeJudgment, Peer, elapsed, label};
 use crate::{
     api::{
         TrafficWatch,
@@ -12,14 +12,14 @@ use crate::{
 };
 
 /// The verdict as it was last written; `None` if the status does not list the node.
-pub(super) fn verdict(facts: &Facts, watch: &TrafficWatch) -> Option<NodeJudgement> {
+pub(super) fn verdict(facts: &Facts, watch: &TrafficWatch) -> Option<NodeJudgment> {
     let status = watch.status.as_ref()?;
     let node = status.nodes.get(&facts.node.name)?;
     let state = node.state.unwrap_or(if node.unfit { NodeState::Unfit } else { NodeState::Fit });
     let measures = measures::of(watch).unwrap_or_default();
     let measures = measures.into_iter().map(|measure| measured(watch, node, state, measure));
     let since = node.since.as_ref().map(|time| time.0);
-    Some(NodeJudgement {
+    Some(NodeJudgment {
         watch: name_of(watch),
         state,
         reason: node.reason.clone(),

@@ -19,7 +19,7 @@ pub(super) fn of_agent(subject: &Subject, namespace: &str, pod: &str) -> String 
         ("probes", counted("protocol, result, reason", "netprober_probes_total")),
         ("skipped", counted("reason", "netprober_skipped_probes_total")),
     ];
-    parts.map(|(figure, promql)| labelled(figure, &promql)).join(" or ")
+    parts.map(|(figure, promql)| labeled(figure, &promql)).join(" or ")
 }
 
 /// Everything but the matrix. Each part has a label that says what it is: names of series do not
@@ -47,7 +47,7 @@ pub(super) fn overview(subject: &Subject) -> String {
         ("silent_agents", format!("count{silent}")),
         ("silent", format!("topk({SILENT}, {silent})")),
     ];
-    let parts = parts.map(|(figure, promql)| labelled(figure, &promql));
+    let parts = parts.map(|(figure, promql)| labeled(figure, &promql));
     parts.join(" or ")
 }
 
@@ -57,7 +57,7 @@ fn per_path(series: &str) -> String {
     format!("topk by (src_node, dst_node) (1, {series})")
 }
 
-fn labelled(figure: &str, promql: &str) -> String {
+fn labeled(figure: &str, promql: &str) -> String {
     format!("label_replace({promql}, \"figure\", {}, \"\", \"\")", string(figure))
 }
 
@@ -72,7 +72,7 @@ pub(super) fn paths(subject: &Subject, nodes: Option<&Vec<String>>) -> String {
     let loss = format!("netprober:pair_loss:ratio5m{{{selector}}}");
     let p99 = format!("netprober:pair_rtt_seconds:p99_5m{{{selector}}}");
     let parts = [("pair_loss", loss), ("pair_p99", p99)];
-    parts.map(|(figure, series)| labelled(figure, &per_path(&series))).join(" or ")
+    parts.map(|(figure, series)| labeled(figure, &per_path(&series))).join(" or ")
 }
 
 /// A name as a regular expression that matches nothing else.

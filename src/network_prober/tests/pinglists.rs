@@ -46,7 +46,7 @@ proptest! {
     /// as there are agents, whatever the order in which pods are seen; by fewer only where a list
     /// is cut.
     #[test]
-    fn lists_follow_the_neighbours(count in 1_usize..60, in_zone in 0_u32..6, other in 0_u32..4, turn in 0_usize..60) {
+    fn lists_follow_the_neighbors(count in 1_usize..60, in_zone in 0_u32..6, other in 0_u32..4, turn in 0_usize..60) {
         let settings = settings(&json!({"neighbors": {"inZone": in_zone, "perOtherZone": other}}));
         let mut members = Members { members: (0..count).map(member).collect(), ..Default::default() };
         let lists = Pinglists::of_members(&settings, &members, Duration::ZERO);

@@ -190,22 +190,22 @@ fn s02_pods_have_a_budget_and_who_is_over_it_loses_only_itself() {
     let (mut bench, now) = (Bench::default(), Instant::now());
     let queries = ["x", "y", "z"].map(|labels| query("team", labels));
     let [older, younger, _] = &queries;
-    let neighbours = query("shop", "x");
+    let neighbors = query("shop", "x");
     let mut demands: Vec<_> =
         queries.iter().map(|q| demand_of("team", std::slice::from_ref(q))).collect();
-    demands.push(demand_of("shop", std::slice::from_ref(&neighbours)));
+    demands.push(demand_of("shop", std::slice::from_ref(&neighbors)));
     bench.settle(&demands, now);
     let most = OF_NAMESPACE.pods;
     // It has used up everything before the older one has listed its own.
     bench.lists(younger, &pods(0..most), now);
     bench.lists(&queries[2], &[], now);
-    bench.lists(&neighbours, &pods(most..most + 1), now);
+    bench.lists(&neighbors, &pods(most..most + 1), now);
     assert!((0..4).all(|place| bench.watches.over(place).is_none()));
     assert!(bench.watches.take(older, Event::Apply(pod(most + 2, 1)), now), "somebody lost all");
     let said = bench.watches.over(1).unwrap().to_string();
     assert!(said.contains("5000 pods") && said.contains("the namespace team"), "{said}");
     assert!([0, 2, 3].into_iter().all(|place| bench.watches.over(place).is_none()));
-    assert!(!bench.is_open(younger) && bench.is_open(older) && bench.is_open(&neighbours));
+    assert!(!bench.is_open(younger) && bench.is_open(older) && bench.is_open(&neighbors));
     assert_eq!(bench.watches.kept(), 2);
     // What a watch that was closed still brings is not kept.
     assert!(!bench.watches.take(younger, Event::Apply(pod(5, 9)), now));

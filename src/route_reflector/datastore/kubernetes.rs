@@ -211,7 +211,7 @@ impl Kubernetes {
             only_of_mesh: configuration.only_of_mesh(),
             as_number: configuration.as_number(),
             listen_ports,
-            flavour: group.api_version(),
+            flavor: group.api_version(),
             locked: information.locked(),
             ..Snapshot::default()
         })

@@ -102,7 +102,7 @@ pub struct Snapshot {
     /// The ports of BIRDs.
     pub listen_ports: ListenPorts,
     /// The kind of datastore: `projectcalico.org/v3`, `crd.projectcalico.org/v1` or `etcd`.
-    pub flavour: &'static str,
+    pub flavor: &'static str,
     /// Calico is moving its objects to another place: nothing may be written.
     pub locked: bool,
     /// The reason, if this is not the current answer of Calico's API: then nothing of Calico's may

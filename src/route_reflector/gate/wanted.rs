@@ -15,7 +15,7 @@ pub struct Wanted {
     nodes: BTreeMap<Arc<str>, Entry>,
 }
 
-/// Neighbours with which the same nodes should have sessions.
+/// Neighbors with which the same nodes should have sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Set {
     /// Distinguishes it from every other set of names.
@@ -54,7 +54,7 @@ impl Wanted {
         self.nodes.entry(Arc::clone(name)).or_default().part = part;
     }
 
-    /// Adds sessions with these neighbours, each with its name, of all nodes in `by` that have been
+    /// Adds sessions with these neighbors, each with its name, of all nodes in `by` that have been
     /// added.
     pub fn sessions<'n>(
         &mut self,

@@ -46,13 +46,13 @@ pub fn expected(bgp: &BgpTopology, discounted: &BTreeSet<Arc<str>>, everybody: b
         wanted.node(&node.name, Part { gated, reflector });
     }
     for fabric in bgp.families() {
-        for neighbours in fabric.neighbours() {
-            let of = neighbours.of.iter().filter(|node| !discounted.contains(&node.name));
+        for neighbors in fabric.neighbors() {
+            let of = neighbors.of.iter().filter(|node| !discounted.contains(&node.name));
             let names = of.filter_map(|node| {
-                let name = neighbours.kind.protocol(node.address?, bgp.port(&node.name));
+                let name = neighbors.kind.protocol(node.address?, bgp.port(&node.name));
                 Some((name, Arc::clone(&node.name)))
             });
-            wanted.sessions(names.collect(), neighbours.by.iter().map(|node| &node.name));
+            wanted.sessions(names.collect(), neighbors.by.iter().map(|node| &node.name));
         }
     }
     wanted

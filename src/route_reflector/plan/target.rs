@@ -160,7 +160,7 @@ fn members(
             slot: labels.slot,
             group: labels.group,
             cluster_id: labels.cluster_id,
-            labelled: labels.label.is_some(),
+            labeled: labels.label.is_some(),
         }
     };
     let all = |complete| observed.speakers.iter().map(move |speaker| member(speaker, complete));

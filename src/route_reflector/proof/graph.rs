@@ -18,7 +18,7 @@ const MOST: u64 = 1_000_000;
 pub struct Graph {
     /// Nodes that are up.
     pub living: Nodes,
-    /// For each node its neighbours.
+    /// For each node its neighbors.
     to: Vec<Nodes>,
     /// Those of them that are its clients.
     clients: Vec<Nodes>,

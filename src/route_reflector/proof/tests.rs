@@ -10,7 +10,7 @@ use super::{
 use crate::api::route_reflector_set::Topology;
 
 /// The sample has one layout in this many, and of each one fault in this many: some seconds,
-/// unoptimised.
+/// unoptimized.
 const SAMPLE: (usize, usize) = (97, 13);
 
 /// All, or those whose names contain `PROVE`.

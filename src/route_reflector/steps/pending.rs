@@ -42,7 +42,7 @@ pub fn pending(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
         steps.extend(strange_peers(bgp, goal));
     }
     if steps.is_empty() {
-        steps.extend(unlabelled(bgp, goal));
+        steps.extend(unlabeled(bgp, goal));
     }
     if steps.is_empty() && goal.mesh == Some(false) && bgp.fabric.mesh() {
         steps.push(Step::Mesh(false));
@@ -296,11 +296,11 @@ fn labels(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
 }
 
 /// Group labels where there are no groups (any more).
-fn unlabelled(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
+fn unlabeled(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     if goal.groups.is_some() {
         return None;
     }
-    let labelled = bgp.nodes.iter().filter(|(_, actual)| actual.labels.group.is_some());
-    let nodes: BTreeMap<_, _> = labelled.map(|(node, _)| (Arc::clone(node), None)).collect();
+    let labeled = bgp.nodes.iter().filter(|(_, actual)| actual.labels.group.is_some());
+    let nodes: BTreeMap<_, _> = labeled.map(|(node, _)| (Arc::clone(node), None)).collect();
     (!nodes.is_empty()).then_some(Step::LabelClients { nodes, joining: false })
 }

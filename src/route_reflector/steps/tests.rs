@@ -91,7 +91,7 @@ impl World {
                     slot: actual.labels.slot,
                     group: actual.labels.group.clone(),
                     cluster_id: actual.labels.cluster_id,
-                    labelled: actual.labels.label.is_some(),
+                    labeled: actual.labels.label.is_some(),
                     ..Member::default()
                 }
             })

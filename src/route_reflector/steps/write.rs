@@ -41,13 +41,9 @@ pub struct NodeWrite {
 }
 
 impl Step {
-    /// Its writes, in their order. `labelled` says whether a node has the label of reflectors: its
+    /// Its writes, in their order. `labeled` says whether a node has the label of reflectors: its
     /// value is then kept.
-    pub fn writes(
-        &self,
-        (key, value): (&str, &str),
-        labelled: impl Fn(&str) -> bool,
-    ) -> Vec<Write> {
+    pub fn writes(&self, (key, value): (&str, &str), labeled: impl Fn(&str) -> bool) -> Vec<Write> {
         let node = |node: &Arc<str>, labels: &[(&str, Option<&str>)], cluster_id| {
             let label =
                 |(key, value): &(&str, Option<&str>)| ((*key).into(), value.map(Into::into));
@@ -71,7 +67,7 @@ impl Step {
                 let mark = |slot: &super::Slot| {
                     let id = slot.id.to_string();
                     let own = [(key, Some(value)), (SLOT_LABEL, Some(&*id)), (GROUP_LABEL, None)];
-                    let labels = if labelled(&slot.node) { &own[1..] } else { &own[..] };
+                    let labels = if labeled(&slot.node) { &own[1..] } else { &own[..] };
                     node(&slot.node, labels, Some(Some(slot.cluster_id)))
                 };
                 slots.iter().map(mark).collect()
@@ -93,8 +89,8 @@ impl Goal {
     /// The writes of a step on the way there.
     #[must_use]
     pub fn writes(&self, step: &Step, bgp: &BgpTopology) -> Vec<Write> {
-        let labelled = |node: &str| bgp.labels(node).is_some_and(|labels| labels.label.is_some());
-        step.writes((&self.label.0, &self.label.1), labelled)
+        let labeled = |node: &str| bgp.labels(node).is_some_and(|labels| labels.label.is_some());
+        step.writes((&self.label.0, &self.label.1), labeled)
     }
 }
 

@@ -7,7 +7,7 @@ const NUMBERS = 12; // nodes up to which a field is large enough for its number
 const LETTERS = 22; // of a node's name beside the matrix
 const SVG = "http://www.w3.org/2000/svg";
 
-// Upper bounds of the colours. The alerts begin above 5 % and, with timeouts of 200 ms and more, 100 ms.
+// Upper bounds of the colors. The alerts begin above 5 % and, with timeouts of 200 ms and more, 100 ms.
 const MEASURES = [
   { key: "loss", name: "Loss", of: "lost", bounds: [0, 0.01, 0.05, 0.2], legend: ["none", "up to 1 %", "up to 5 %", "up to 20 %", "more"], text: percent },
   { key: "p99", name: "p99 of round-trip times", of: "p99", bounds: [0.001, 0.01, 0.05, 0.1], legend: ["up to 1 ms", "up to 10 ms", "up to 50 ms", "up to 100 ms", "more"], text: seconds },
@@ -60,7 +60,7 @@ function worstOf(figures, values) {
   return found;
 }
 
-// Told apart by a dot and a stroke as well as by colour.
+// Told apart by a dot and a stroke as well as by color.
 function sign(x, y, size, degree) {
   if (degree === 3) return [draw("circle", { class: "dot", cx: x + size / 2, cy: y + size / 2, r: 1.5 })];
   if (degree === 4) return [draw("path", { class: "bar4", d: `M${x + 2} ${y + size - 2}L${x + size - 2} ${y + 2}` })];

@@ -6,7 +6,7 @@ const PATIENCE = 10000; // for one answer
 const ALL_NODES = 5000; // the most that the server gives
 const FIT_SHOWN = 10; // fit nodes per watch, until asked for more: what is wrong comes first
 
-// Told apart by sign and word, not by colour alone; in the order in which they need attention.
+// Told apart by sign and word, not by color alone; in the order in which they need attention.
 const STATES = [
   { name: "Unfit", sign: "▲", says: "above a threshold: pods are kept off" },
   { name: "Suppressed", sign: "◆", says: "above a threshold, but left fit: the limit of unfit nodes is reached" },

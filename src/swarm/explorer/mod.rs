@@ -50,7 +50,7 @@ use search::{Found, search};
 use world::World;
 
 /// As many states as a search visits, unless `EXPLORE` in the environment says another number: all
-/// tests together take half a minute, unoptimised, on two slow cores.
+/// tests together take half a minute, unoptimized, on two slow cores.
 const MOST: usize = 6_000;
 
 fn explore(plot: &Plot) -> Found {

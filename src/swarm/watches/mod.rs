@@ -92,8 +92,8 @@ pub struct WorkloadCache(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     changes: Changes<Key>,
-    /// Counts what was learnt: to wait for it.
-    learnt: signal::Sender<u64>,
+    /// Counts what was learned: to wait for it.
+    learned: signal::Sender<u64>,
 }
 
 impl WorkloadCache {
@@ -136,10 +136,10 @@ impl WorkloadCache {
         })
     }
 
-    /// To wait for something to be learnt.
+    /// To wait for something to be learned.
     #[must_use]
-    pub fn learnt(&self) -> signal::Receiver<u64> {
-        self.0.learnt.subscribe()
+    pub fn learned(&self) -> signal::Receiver<u64> {
+        self.0.learned.subscribe()
     }
 
     /// The `Swarm`s whose surroundings changed, for ever.
@@ -168,7 +168,7 @@ impl WorkloadCache {
         let who = state.needs.iter().filter(|(_, needs)| needs.contains(watched));
         self.0.changes.add(who.map(|(key, _)| key.clone()));
         drop(state);
-        self.0.learnt.send_modify(|count| *count = count.wrapping_add(1));
+        self.0.learned.send_modify(|count| *count = count.wrapping_add(1));
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{children::Applied, findings::Evaluation, judgement::Transition};
+use super::{children::Applied, findings::Evaluation, judgment::Transition};
 use crate::{
     api::traffic_watch::{Consecutive, Mode, NodeState},
     controller::{self, Error},
@@ -45,7 +45,7 @@ pub(super) struct Counters {
     pub(super) evictions: BTreeMap<&'static str, u64>,
 }
 
-/// The known facts about an object besides its judgement.
+/// The known facts about an object besides its judgment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Facts {
     pub(super) label: String,

@@ -1,4 +1,4 @@
-//! The memory between two judgements of one `TrafficWatch`.
+//! The memory between two judgments of one `TrafficWatch`.
 //!
 //! None of it decides anything that the API server does not know too: after a restart the labels
 //! say which nodes are unfit, the status says since when, and streaks begin at zero.
@@ -40,7 +40,7 @@ pub struct Memory {
     pub above_ceiling: usize,
     /// Nodes whose last write failed, and when each is tried again.
     pub failed: Arc<FailedWrites>,
-    /// For how many judgements in a row the window has held too few scrapes.
+    /// For how many judgments in a row the window has held too few scrapes.
     pub short_window: u32,
     /// The number of nodes in each state.
     pub summary: Summary,
@@ -121,15 +121,15 @@ pub struct NodeMemory {
 /// The state of one measure for one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeasureState {
-    /// The verdict after hysteresis: unfit or not; `None` until the first judgement.
+    /// The verdict after hysteresis: unfit or not; `None` until the first judgment.
     pub judged: Option<bool>,
-    /// Judgements in a row that contradict `judged`.
+    /// Judgments in a row that contradict `judged`.
     pub against: Streak,
     /// The last measured value.
     pub last: Option<Sample>,
-    /// Why this judgement had no evidence, if it had none.
+    /// Why this judgment had no evidence, if it had none.
     pub missing: Option<NoEvidence>,
-    /// Age of the sample, if this judgement had one of known age.
+    /// Age of the sample, if this judgment had one of known age.
     pub age: Option<f64>,
     /// The time at which the sample that was judged last was scraped, in Unix seconds, if known.
     pub scraped: Option<f64>,
@@ -223,7 +223,7 @@ fn told_of(criterion: &Criterion, told: Option<&NodeStatus>, label: Option<bool>
         .then_some(label || told.state == Some(NodeState::Suppressed))
 }
 
-/// Judgements in a row for one side.
+/// Judgments in a row for one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streak {
     /// The side: unfit or not.
@@ -233,7 +233,7 @@ pub struct Streak {
 }
 
 impl Streak {
-    /// One more judgement for a side.
+    /// One more judgment for a side.
     #[must_use]
     pub fn with(self, unfit: bool) -> Self {
         let count = if self.unfit == unfit { self.count.saturating_add(1) } else { 1 };

@@ -5,7 +5,7 @@ use super::super::{
     children::{Child, Outcome},
     evidence::NoEvidence,
     findings::Evaluation,
-    judgement::Judgement,
+    judgment::Judgment,
     memory::Memory,
     query::Question,
     reading::Measurement,
@@ -31,7 +31,7 @@ pub(in super::super) fn refused(
 }
 
 pub(in super::super) fn conditions(
-    j: &Judgement<'_>,
+    j: &Judgment<'_>,
     ready: bool,
     refused: Option<(&'static str, String)>,
 ) -> Vec<Verdict> {
@@ -74,7 +74,7 @@ pub(in super::super) fn conditions(
     vec![ready, metrics_available(j), limited]
 }
 
-fn metrics_available(j: &Judgement<'_>) -> Verdict {
+fn metrics_available(j: &Judgment<'_>) -> Verdict {
     let verdict =
         |status, reason, message| Verdict { type_: "MetricsAvailable", status, reason, message };
     let Some(readings) = &j.seen.readings else {
@@ -127,14 +127,14 @@ fn metrics_available(j: &Judgement<'_>) -> Verdict {
 }
 
 /// Names the measure of a note, if there are several.
-fn prefix(j: &Judgement<'_>, place: usize) -> String {
+fn prefix(j: &Judgment<'_>, place: usize) -> String {
     match &*j.settings.criteria {
         [_] => String::new(),
         criteria => format!("{}: ", criteria[place].name),
     }
 }
 
-fn low_coverage(j: &Judgement<'_>, place: usize, reading: &Measurement) -> (&'static str, String) {
+fn low_coverage(j: &Judgment<'_>, place: usize, reading: &Measurement) -> (&'static str, String) {
     let criterion = &j.settings.criteria[place];
     let nodes = &j.seen.nodes;
     let measure = &j.gathered[place];
@@ -178,7 +178,7 @@ fn untrusted(jobs: &[String], all: usize) -> String {
 /// Texts carry messages of servers, and some contain another time or figure at each request: each
 /// would be a write.
 pub(in super::super) fn settled(
-    j: &Judgement<'_>,
+    j: &Judgment<'_>,
     mut conditions: Vec<Verdict>,
 ) -> (Vec<Verdict>, bool) {
     let may = is_past(j.seen.memory.reworded, j.seen.now);
@@ -203,7 +203,7 @@ pub(in super::super) fn settled(
 }
 
 /// Why each measure has no answer now.
-pub(in super::super) fn problems(j: &Judgement<'_>) -> Vec<Option<String>> {
+pub(in super::super) fn problems(j: &Judgment<'_>) -> Vec<Option<String>> {
     let Some(readings) = &j.seen.readings else { return vec![] };
     let problem = |(place, reading): (usize, &Result<Arc<Measurement>, QueryError>)| match reading {
         Err(error) => Some(format!("{}: {}", error.class.reason(), error.message)),
@@ -220,6 +220,6 @@ pub(in super::super) fn problems(j: &Judgement<'_>) -> Vec<Option<String>> {
 pub(in super::super) const SCRAPES_NEEDED: f64 = 4.0;
 
 /// The scrapes that the window of the built-in measurement holds.
-pub(in super::super) fn scrapes(j: &Judgement<'_>) -> Option<f64> {
+pub(in super::super) fn scrapes(j: &Judgment<'_>) -> Option<f64> {
     j.seen.readings.iter().flatten().find_map(|reading| reading.as_ref().ok()?.scrapes)
 }

@@ -5,7 +5,7 @@ use super::{
     super::{
         evidence::Unit,
         findings::Evaluation,
-        judgement::{Change, Judgement, Transition},
+        judgment::{Change, Judgment, Transition},
         memory::Sample,
         settings::Criterion,
     },
@@ -20,13 +20,13 @@ use crate::{
     controller::{Notice, Verdict},
 };
 
-/// The number of nodes that get an event of their own when many change in one judgement: more would
+/// The number of nodes that get an event of their own when many change in one judgment: more would
 /// be read by nobody, and each is a write.
 const EVENTS_OF_A_KIND: usize = 10;
 
 /// The events of the nodes that changed: one per node, and for those beyond the first few of a kind
 /// one for all.
-pub(in super::super) fn changes(j: &Judgement<'_>) -> Vec<Notice> {
+pub(in super::super) fn changes(j: &Judgment<'_>) -> Vec<Notice> {
     let of = |change: &Change| {
         let expired = change.expired.then(|| expired(j, change.node));
         // What a flip that was not measured means is said by the event above.
@@ -54,7 +54,7 @@ fn shortened(mut notices: Vec<Notice>) -> Vec<Notice> {
     notices
 }
 
-fn flip(j: &Judgement<'_>, node: usize, unfit: bool) -> Option<Notice> {
+fn flip(j: &Judgment<'_>, node: usize, unfit: bool) -> Option<Notice> {
     let name = &j.seen.nodes[node].name;
     let note = if unfit {
         let (place, criterion) = j.unfit_by(node).next()?;
@@ -70,7 +70,7 @@ fn flip(j: &Judgement<'_>, node: usize, unfit: bool) -> Option<Notice> {
     };
     let observe = match j.watch.spec.mode {
         Mode::Enforce => "",
-        Mode::Observe => " (not labelled: mode is Observe)",
+        Mode::Observe => " (not labeled: mode is Observe)",
     };
     Some(Notice {
         warning: unfit,
@@ -92,7 +92,7 @@ fn measured(criterion: &Criterion, sample: &Sample) -> String {
 }
 
 /// The event of a node whose evidence stayed away for as long as the spec allows.
-fn expired(j: &Judgement<'_>, node: usize) -> Notice {
+fn expired(j: &Judgment<'_>, node: usize) -> Notice {
     let name = &j.seen.nodes[node].name;
     let (after, action) = j.settings.on_unknown;
     let done = match (action, j.nodes[node].marked) {
@@ -116,7 +116,7 @@ fn expired(j: &Judgement<'_>, node: usize) -> Notice {
 
 /// The event of a node that is not judged as it was. When all nodes are without evidence, one event
 /// about the measurement says it for all.
-fn entered(j: &Judgement<'_>, node: usize, transition: &Transition) -> Option<Notice> {
+fn entered(j: &Judgment<'_>, node: usize, transition: &Transition) -> Option<Notice> {
     let facts = &j.seen.nodes[node];
     let (reason, note) = match transition.to {
         NodeState::Unknown if j.evaluation() == Evaluation::Ok => {
@@ -134,10 +134,10 @@ fn entered(j: &Judgement<'_>, node: usize, transition: &Transition) -> Option<No
 
 /// The event of a window that is too short, once it has been so for two windows: after its own
 /// start Prometheus has no more than this either.
-pub(in super::super) fn window_too_short(j: &Judgement<'_>, judgements: u32) -> Option<Notice> {
+pub(in super::super) fn window_too_short(j: &Judgment<'_>, judgments: u32) -> Option<Notice> {
     let window = j.settings.window?;
-    let long = |judgements: u32| j.settings.interval * judgements >= window * 2;
-    let now = long(judgements) && !long(j.seen.memory.short_window);
+    let long = |judgments: u32| j.settings.interval * judgments >= window * 2;
+    let now = long(judgments) && !long(j.seen.memory.short_window);
     let scrapes = scrapes(j)?;
     now.then(|| Notice {
         warning: true,

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
-use super::super::{evidence::Unit, judgement::Judgement, memory::NodeMemory, observed::Observed};
+use super::super::{evidence::Unit, judgment::Judgment, memory::NodeMemory, observed::Observed};
 use crate::api::{
     TrafficWatchStatus,
     go::format_exponent,
@@ -17,11 +17,7 @@ const MAX_LISTED: usize = 100;
 /// status is for looking.
 const REFRESH_SECONDS: u64 = 60;
 
-pub(in super::super) fn status(
-    j: &Judgement<'_>,
-    ready: bool,
-    refresh: bool,
-) -> TrafficWatchStatus {
+pub(in super::super) fn status(j: &Judgment<'_>, ready: bool, refresh: bool) -> TrafficWatchStatus {
     let old = j.watch.status.clone().unwrap_or_default();
     let mut order: Vec<_> = (0..j.nodes.len()).collect();
     // `seen.nodes` is sorted by name and this sort is stable.
@@ -71,7 +67,7 @@ fn same_states(a: &BTreeMap<String, NodeStatus>, b: &BTreeMap<String, NodeStatus
         })
 }
 
-fn node_status(j: &Judgement<'_>, i: usize) -> NodeStatus {
+fn node_status(j: &Judgment<'_>, i: usize) -> NodeStatus {
     let node = &j.nodes[i];
     let criteria = &j.settings.criteria;
     let main = criteria.first().filter(|c| c.is_bandwidth());
@@ -97,7 +93,7 @@ fn node_status(j: &Judgement<'_>, i: usize) -> NodeStatus {
     }
 }
 
-fn criterion_statuses(j: &Judgement<'_>, node: &NodeMemory) -> Vec<CriterionStatus> {
+fn criterion_statuses(j: &Judgment<'_>, node: &NodeMemory) -> Vec<CriterionStatus> {
     let sides = node.sides().zip(&j.settings.criteria);
     sides
         .map(|(side, criterion)| CriterionStatus {

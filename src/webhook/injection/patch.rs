@@ -7,7 +7,7 @@
 //! the agent's ports (`traffic.sidecar.istio.io/excludeInboundPorts` and `…OutboundPorts`,
 //! `config.linkerd.io/skip-inbound-ports` and `…outbound-ports`) in the pod's template. Adding
 //! these here would not do the same: on a pod they *replace* the exclusions of the namespace and
-//! the mesh, so that other ports of the application change their behaviour; excluding an outbound
+//! the mesh, so that other ports of the application change their behavior; excluding an outbound
 //! port removes the encryption from all traffic of the application to that port; and Istio's
 //! webhook has read them before ours is called.
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! The behaviour of a good injector, row by row, and the mistakes of the original one.
+//! The behavior of a good injector, row by row, and the mistakes of the original one.
 use serde_json::{Value, json};
 
 use super::*;

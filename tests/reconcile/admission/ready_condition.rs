@@ -16,9 +16,9 @@ fn what_only_the_operator_can_see_is_told_in_the_ready_condition() {
         bench.watch("mismatch", json!({"deployment": mismatch})).await;
         let bad = json!({"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]});
         bench.watch("selector", json!({"nodeSelector": bad})).await;
-        let mut misspelt = deployment();
-        misspelt["template"]["spec"]["containers"][0]["imagePullPolice"] = "Never".into();
-        bench.watch("misspelt", json!({"deployment": misspelt})).await;
+        let mut misspelled = deployment();
+        misspelled["template"]["spec"]["containers"][0]["imagePullPolice"] = "Never".into();
+        bench.watch("misspelled", json!({"deployment": misspelled})).await;
         let endpoint = json!({"prometheus": "nowhere"});
         bench.watch("endpoint", endpoint).await;
         let own = |query: &str| json!({"query": query, "window": null});
@@ -44,24 +44,24 @@ fn what_only_the_operator_can_see_is_told_in_the_ready_condition() {
             ("range", ["spec.criteria[1].query: gives a range", "one value per node"]),
             ("mismatch", ["spec.deployment.selector", "add app: other to the template"]),
             ("selector", ["spec.nodeSelector.matchExpressions[0].operator", "In, NotIn"]),
-            ("misspelt", ["spec.deployment", "imagePullPolice"]),
+            ("misspelled", ["spec.deployment", "imagePullPolice"]),
         ] {
             let message = bench.condition(name, "Ready", "False", "InvalidSpec").await;
             for text in texts {
                 assert!(message.contains(text), "{name}: {message}");
             }
         }
-        // No other object is affected, and a refused Deployment stops no judgement.
+        // No other object is affected, and a refused Deployment stops no judgment.
         bench.until_label("node-1", KEY, Some("false")).await;
-        bench.until_label("node-1", "misspelt.traffic.example.com/unfit", Some("false")).await;
+        bench.until_label("node-1", "misspelled.traffic.example.com/unfit", Some("false")).await;
         // A mended spec is served at once.
         let patch = Patch::Merge(json!({"spec": {"deployment": deployment()}}));
         let api = bench.watches("default");
-        api.patch("misspelt", &PatchParams::default(), &patch).await.unwrap();
+        api.patch("misspelled", &PatchParams::default(), &patch).await.unwrap();
         let fixed = Patch::Merge(json!({"spec": {"deployment": {"template": {"spec":
             {"containers": [{"name": "c", "image": "busybox:1.35"}]}}}}}));
-        api.patch("misspelt", &PatchParams::default(), &fixed).await.unwrap();
-        bench.condition("misspelt", "Ready", "True", "Judged").await;
+        api.patch("misspelled", &PatchParams::default(), &fixed).await.unwrap();
+        bench.condition("misspelled", "Ready", "True", "Judged").await;
     });
 }
 

@@ -12,7 +12,7 @@ use crate::{
     traffic_watch::judging::{deployment, three_nodes},
 };
 
-/// Time without a write: many judgements, and less than the minute between two refreshes of a
+/// Time without a write: many judgments, and less than the minute between two refreshes of a
 /// status.
 const QUIET: Duration = Duration::from_secs(20);
 
@@ -48,7 +48,7 @@ fn s01_a_tenant_judges_nodes_under_a_label_of_its_own_and_then_all_is_quiet() {
         eventually("the status", refreshed).await;
         let resting = async || {
             let since = Timestamp::now();
-            bench.judgements(3).await;
+            bench.judgments(3).await;
             bench.writes_since(since).is_empty().then_some(())
         };
         eventually("rest", resting).await;

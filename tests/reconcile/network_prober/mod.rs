@@ -124,7 +124,7 @@ impl Bench {
         api.patch(name, &PatchParams::default(), &patch).await.expect("patch NetworkProber");
     }
 
-    /// Creates a pod labelled `app: net-prober`, with a change to it.
+    /// Creates a pod labeled `app: net-prober`, with a change to it.
     pub async fn try_pod(
         &self,
         namespace: &str,

@@ -41,8 +41,8 @@ fn n07_a_pod_that_is_made_with_its_namespace_has_an_agent() {
         let out = with(probed, &json!({"annotations": {"probes.bigmikes.io/inject": "false"}}));
         assert!(!bench.made_at_once("n07-out", out).await, "it opted out");
         assert!(!bench.made_at_once("n07-other", json!({})).await, "it is not selected");
-        let labelled = json!({"labels": {"probed": "yes"}});
-        bench.namespace("kube-system", labelled).await;
+        let labeled = json!({"labels": {"probed": "yes"}});
+        bench.namespace("kube-system", labeled).await;
         let pod = bench.try_pod("kube-system", "system", &json!({}), true).await;
         assert!(agent(&pod.expect("pod")).is_none(), "it is the system's");
         eventually("its status", async || {

@@ -13,13 +13,13 @@ use crate::{
 
 const MANAGED: &str = "app.kubernetes.io/managed-by";
 
-fn labelled(more: &Value) -> Value {
+fn labeled(more: &Value) -> Value {
     with(json!({"metadata": {"labels": {MANAGED: "traffic-operator"}}}), more)
 }
 
 /// The marks of an object that belongs to a NetworkProber.
 fn of_a_prober() -> Value {
-    labelled(&json!({"metadata": {
+    labeled(&json!({"metadata": {
         "labels": {"probes.bigmikes.io/owner-uid": "u"},
         "annotations": {"probes.bigmikes.io/owner": "default/guarded"},
     }}))
@@ -46,27 +46,27 @@ async fn of_deployments(bench: &Bench) {
     dependent["controller"] = false.into();
     for marks in [
         json!({}),
-        labelled(&json!({})),
+        labeled(&json!({})),
         ours.clone(),
-        labelled(&owned(with(watch.clone(), &json!({"name": "another"})))),
-        labelled(&owned(with(watch.clone(), &json!({"kind": "Swarm"})))),
-        labelled(&owned(dependent)),
-        labelled(&json!({"metadata": {"ownerReferences": stranger()}})),
+        labeled(&owned(with(watch.clone(), &json!({"name": "another"})))),
+        labeled(&owned(with(watch.clone(), &json!({"kind": "Swarm"})))),
+        labeled(&owned(dependent)),
+        labeled(&json!({"metadata": {"ownerReferences": stranger()}})),
     ] {
         let body = with(spec.clone(), &marks);
         all.gone("guarded").await;
         refused(all.create("guarded", &body).await, &marks, write);
     }
-    all.create("guarded", &with(spec.clone(), &labelled(&ours))).await.expect("its own");
+    all.create("guarded", &with(spec.clone(), &labeled(&ours))).await.expect("its own");
     // Taking over an existing object is refused, too.
     all.given("guarded", &spec).await;
-    let take = with(labelled(&ours), &json!({"spec": {"replicas": 5}}));
+    let take = with(labeled(&ours), &json!({"spec": {"replicas": 5}}));
     let change = "may change only Deployments that the TrafficWatch of their name owns";
     refused(all.patch("guarded", &take).await, &take, change);
     // It may change its own; a label that another client has removed is restored.
     all.given("guarded", &with(spec, &ours)).await;
     all.patch("guarded", &take).await.expect("its own");
-    let away = labelled(&json!({"metadata": {"ownerReferences": [
+    let away = labeled(&json!({"metadata": {"ownerReferences": [
             {"$patch": "delete", "uid": watch["uid"]}]}}));
     refused(all.patch("guarded", &away).await, &away, write);
     all.gone("guarded").await;
@@ -79,7 +79,7 @@ fn s08_configmaps_of_others_are_not_written() {
         let data = json!({"data": {"a": "b"}});
         all.given("guarded", &data).await;
         all.guarded("guarded", &json!({"data": {"a": "c"}})).await;
-        let of_a_swarm = labelled(&json!({"metadata": {
+        let of_a_swarm = labeled(&json!({"metadata": {
             "labels": {"traffic.example.com/swarm-uid": "u"},
             "ownerReferences": [owner(&bench, "Swarm", "streams").await],
         }}));
@@ -87,9 +87,9 @@ fn s08_configmaps_of_others_are_not_written() {
         let change = "may change only ConfigMaps that a NetworkProber or a Swarm owns";
         for marks in [
             json!({}),
-            labelled(&json!({})),
-            labelled(&json!({"metadata": {"labels": {"probes.bigmikes.io/owner-uid": "u"}}})),
-            labelled(&json!({"metadata": {"labels": {"traffic.example.com/swarm-uid": "u"}}})),
+            labeled(&json!({})),
+            labeled(&json!({"metadata": {"labels": {"probes.bigmikes.io/owner-uid": "u"}}})),
+            labeled(&json!({"metadata": {"labels": {"traffic.example.com/swarm-uid": "u"}}})),
             with(of_a_swarm.clone(), &json!({"metadata": {"labels": {MANAGED: "helm"}}})),
             with(of_a_prober(), &json!({"metadata": {"labels": {MANAGED: null}}})),
         ] {

@@ -126,7 +126,7 @@ fn r08_after_a_restart_what_lies_behind_calicos_api_is_read_and_not_written() {
         bring_back(&bench).await;
         let again = async || store.read().await.ok().filter(|read| read.stale.is_none());
         let read = eventually("Calico's API", again).await;
-        assert_eq!(read.flavour, "projectcalico.org/v3");
+        assert_eq!(read.flavor, "projectcalico.org/v3");
         installed(&bench, &[Group::V1]).await;
     });
 }

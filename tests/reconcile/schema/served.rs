@@ -27,7 +27,7 @@ const SHARES: [usize; 4] = [4, 3, 5, 13];
 /// These tests load a machine that may have other work.
 const LEASE: &str = "15s";
 
-/// The name of the neighbour that must never notice anything.
+/// The name of the neighbor that must never notice anything.
 const BESIDE: &str = "beside";
 
 /// The content that the condition Ready may have for a spec.
@@ -162,7 +162,7 @@ async fn settled(bench: &Bench, name: &str, case: &Case) {
     eventually_or(&what, holds, async || bench.status(name).await.to_string()).await;
 }
 
-/// The operator lives and goes on judging the neighbour.
+/// The operator lives and goes on judging the neighbor.
 async fn is_well(operator: &mut Operator, what: &str) {
     let ended = operator.child.try_wait().expect("wait");
     assert!(ended.is_none(), "{what}: the operator ended: {ended:?}");
@@ -257,9 +257,9 @@ fn a_prefix_that_changes_while_no_node_is_selected_leaves_no_label_behind() {
     });
 }
 
-/// A foreign Deployment of that name stopped the judgement, and the record of the label with it.
+/// A foreign Deployment of that name stopped the judgment, and the record of the label with it.
 #[test]
-fn a_deployment_of_anothers_neither_stops_the_judgement_nor_leaves_a_label_behind() {
+fn a_deployment_of_anothers_neither_stops_the_judgment_nor_leaves_a_label_behind() {
     run(async |bench| {
         nodes(&bench).await;
         let foreign = json!({"metadata": {"name": "walker"}, "spec": deployment()});

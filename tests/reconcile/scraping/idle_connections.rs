@@ -34,7 +34,7 @@ fn s14_two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judgi
         let prometheus = token(&bench, "monitoring", "prometheus-k8s").await;
         assert_eq!(stage.scrape(20, Some(&prometheus)).await.0, StatusCode::OK);
 
-        // One neighbour that comes again as often as it is closed, at both ports, with and without
+        // One neighbor that comes again as often as it is closed, at both ports, with and without
         // a byte.
         let mut attack = tokio::task::JoinSet::new();
         for address in [stage.metrics, stage.probes] {

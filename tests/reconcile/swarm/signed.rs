@@ -32,10 +32,10 @@ impl Stage {
     }
 }
 
-/// A neighbour that has taken the address of a worker, and reports that no stream runs there any
+/// A neighbor that has taken the address of a worker, and reports that no stream runs there any
 /// more.
 #[test]
-fn s12_an_acknowledgement_that_a_neighbour_forges_frees_no_stream() {
+fn s12_an_acknowledgement_that_a_neighbor_forges_frees_no_stream() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;

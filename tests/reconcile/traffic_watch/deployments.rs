@@ -43,7 +43,7 @@ fn t01_eviction_never_empties_a_deployment_that_gets_no_replacements() {
             (status.available_replicas == Some(1)).then_some(())
         };
         eventually("one replica to be missing", available).await;
-        bench.judgements(5).await;
+        bench.judgments(5).await;
         assert!(leaving(&bench).await.is_empty(), "the last pod stays");
         // The quota goes, the replacement comes, and the way is free.
         quotas.delete(OBSTACLE, &DeleteParams::default()).await.unwrap();
@@ -76,7 +76,7 @@ fn t14_pods_of_a_deployment_that_is_not_ours_are_not_evicted() {
         let _operator = bench.operator();
         bench.condition("web", "Ready", "False", "Conflict").await;
         bench.until_label("node-2", KEY, Some("true")).await;
-        bench.judgements(5).await;
+        bench.judgments(5).await;
         assert!(leaving(&bench).await.is_empty());
     });
 }
@@ -108,7 +108,7 @@ fn t14_replicas_that_the_author_hands_over_stay_as_they_are() {
         // The autoscaler.
         let scale = Patch::Merge(json!({"spec": {"replicas": 5}}));
         bench.deployments().patch_scale("web", &PatchParams::default(), &scale).await.unwrap();
-        bench.judgements(4).await;
+        bench.judgments(4).await;
         assert_eq!(replicas().await, Some(5));
     });
 }

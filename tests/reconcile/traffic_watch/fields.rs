@@ -18,7 +18,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
         "traffic_watch/judging",
         "capacity_of_the_annotation_then_of_the_spec_replaces_the_link_speed",
     ),
-    ("consecutive", "traffic_watch/fields", "as_many_judgements_as_the_spec_says_must_agree"),
+    ("consecutive", "traffic_watch/fields", "as_many_judgments_as_the_spec_says_must_agree"),
     (
         "criteria",
         "traffic_watch/policies",
@@ -27,7 +27,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "deployment",
         "traffic_watch/judging",
-        "a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_judgement",
+        "a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_judgment",
     ),
     ("devices", "traffic_watch/fields", "devices_and_window_are_what_is_asked"),
     ("direction", "traffic_watch/fields", "the_direction_decides_which_load_counts"),
@@ -50,7 +50,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "maxBandwidthPercent",
         "traffic_watch/judging",
-        "a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_judgement",
+        "a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_judgment",
     ),
     ("maxSampleAge", "traffic_watch/fields", "a_sample_older_than_the_spec_allows_is_no_evidence"),
     ("maxUnfit", "traffic_watch/policies", "the_limits_of_the_spec_decide_how_many_are_marked"),
@@ -147,7 +147,7 @@ fn devices_and_window_are_what_is_asked() {
         three_nodes(&bench).await;
         bench.watch("web", json!({"devices": "bond[0-9]+", "window": "7s"})).await;
         let _operator = bench.operator();
-        bench.judgements(1).await;
+        bench.judgments(1).await;
         let form = format!("http://form/?{}", bench.prometheus.requests()[0]);
         let form = reqwest::Url::parse(&form).expect("a form");
         let query = form.query_pairs().find(|(key, _)| key == "query").expect("a query").1;
@@ -159,7 +159,7 @@ fn devices_and_window_are_what_is_asked() {
 }
 
 #[test]
-fn as_many_judgements_as_the_spec_says_must_agree() {
+fn as_many_judgments_as_the_spec_says_must_agree() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("web", json!({"consecutive": {"unfit": 6, "fit": 1}})).await;
@@ -167,7 +167,7 @@ fn as_many_judgements_as_the_spec_says_must_agree() {
         bench.until_label("node-2", KEY, Some("false")).await;
         bench.prometheus.set("node-2", Sample::percent("99"));
         // One may be under way; four more are not six.
-        bench.judgements(5).await;
+        bench.judgments(5).await;
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("false"));
         bench.until_label("node-2", KEY, Some("true")).await;
         bench.prometheus.set("node-2", Sample::percent("1"));
@@ -184,7 +184,7 @@ fn the_node_is_fit_again_at_the_percent_of_the_threshold_that_the_spec_says() {
         let _operator = bench.operator();
         bench.until_label("node-2", KEY, Some("true")).await;
         bench.prometheus.set("node-2", Sample::percent("31"));
-        bench.judgements(4).await;
+        bench.judgments(4).await;
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         bench.prometheus.set("node-2", Sample::percent("30"));
         bench.until_label("node-2", KEY, Some("false")).await;

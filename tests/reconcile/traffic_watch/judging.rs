@@ -38,7 +38,7 @@ pub fn deployment() -> Value {
 }
 
 #[test]
-fn a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_judgement() {
+fn a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_judgment() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("71.5"));
@@ -85,7 +85,7 @@ fn a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_j
 
         // 54 is the recovery threshold: 55 keeps the mark, 54 ends it.
         bench.prometheus.set("node-2", Sample::percent("55"));
-        bench.judgements(4).await;
+        bench.judgments(4).await;
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         bench.prometheus.set("node-2", Sample::percent("54"));
         bench.until_label("node-2", KEY, Some("false")).await;
@@ -113,7 +113,7 @@ fn twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_no
         for i in 0..20 {
             bench.until(&format!("web-{i}"), &[("/ready", json!(true))]).await;
         }
-        bench.judgements(2).await;
+        bench.judgments(2).await;
         let (since, before) = (Timestamp::now(), bench.prometheus.requests().len());
         // The length of the watch is what is tested.
         tokio::time::sleep(Duration::from_mins(1)).await;
@@ -192,7 +192,7 @@ fn observe_writes_nothing_but_its_status() {
         bench.watch("web", json!({"mode": "Observe", "deployment": deployment()})).await;
         let _operator = bench.operator();
         bench.until("web", &[("/summary/unfit", json!(1)), ("/ready", json!(true))]).await;
-        bench.judgements(2).await;
+        bench.judgments(2).await;
         for write in bench.writes_since(since) {
             // The first operator of all makes the authority of the webhook.
             let ours = write.resource.starts_with("events")
@@ -202,7 +202,7 @@ fn observe_writes_nothing_but_its_status() {
         }
         // Nor its status again and again.
         let since = Timestamp::now();
-        bench.judgements(4).await;
+        bench.judgments(4).await;
         let writes = bench.writes_since(since);
         assert!(writes.len() <= 1, "{writes:?}");
         assert_eq!(bench.label("node-2", KEY).await, None);

@@ -33,7 +33,7 @@ fn t02_closed_nodes_are_no_room_and_t03_a_mark_is_released_when_the_last_open_on
         bench.until_label("worker-2", KEY, Some("true")).await;
         let message = bench.condition("web", "PlacementLimited", "True", "LimitReached").await;
         assert!(message.contains("at most 1 of 3 that can take pods"), "{message}");
-        bench.judgements(3).await;
+        bench.judgments(3).await;
         for node in ["worker-1", "worker-3"] {
             assert_eq!(bench.label(node, KEY).await.as_deref(), Some("false"), "{node}");
         }
@@ -93,7 +93,7 @@ fn s01_all_objects_together_mark_no_more_than_the_operator_allows() {
             nodes.iter().filter(|node| unfit(node.labels())).count()
         };
         eventually("three of six", async || (marked().await == 3).then_some(())).await;
-        bench.judgements(6).await;
+        bench.judgments(6).await;
         assert_eq!(marked().await, 3);
         let mut reasons = vec![];
         for pool in 0..3 {

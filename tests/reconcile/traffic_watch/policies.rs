@@ -79,7 +79,7 @@ fn a_query_of_the_authors_replaces_the_built_in_one_and_criteria_stand_beside_it
         bench.prometheus.own("sum by (node) (loss)", "node-3", "0.0095");
         let operator = bench.operator_with("operator-2", "5s");
         operator.ready().await;
-        bench.judgements(8).await;
+        bench.judgments(8).await;
         assert_eq!(bench.label("node-3", KEY).await.as_deref(), Some("true"));
     });
 }
@@ -109,7 +109,7 @@ fn the_limits_of_the_spec_decide_how_many_are_marked() {
         bench.condition("web", "PlacementLimited", "False", "WithinLimits").await;
         // A limit that shrinks takes no mark away.
         patch_spec(&bench, "web", json!({"maxUnfit": 1})).await;
-        bench.judgements(3).await;
+        bench.judgments(3).await;
         assert_eq!(bench.label("node-1", KEY).await.as_deref(), Some("true"));
     });
 }
@@ -175,9 +175,9 @@ fn a_taint_comes_and_goes_with_the_label_and_leaves_the_taints_of_others() {
         assert_eq!(taints(&bench, "node-2").await["team"], "NoSchedule");
         assert!(!taints(&bench, "node-1").await.contains_key(KEY));
         // Nothing is written while nothing changes.
-        bench.judgements(2).await;
+        bench.judgments(2).await;
         let since = Timestamp::now();
-        bench.judgements(4).await;
+        bench.judgments(4).await;
         let writes = bench.writes_since(since);
         assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
         bench.prometheus.set("node-2", Sample::percent("10"));
@@ -329,7 +329,7 @@ fn pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold() {
         budgets.delete("web", &DeleteParams::default()).await.unwrap();
         bench.until_event("web", "PodEvicted", "from node node-2, which stays unfit").await;
         // The other waits until the replacement is Ready.
-        bench.judgements(4).await;
+        bench.judgments(4).await;
         let first = leaving(&bench).await;
         assert_eq!(first.len(), 1, "{first:?}");
         assert!((evictions(&operator, "evicted").await - 1.0).abs() < f64::EPSILON);
@@ -344,7 +344,7 @@ fn pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold() {
         assert_ne!(second, "stranger");
         pods.delete(&second, &now).await.unwrap();
         bind_and_ready(&bench, "node-3", 3).await;
-        bench.judgements(4).await;
+        bench.judgments(4).await;
         assert!(leaving(&bench).await.is_empty(), "nobody is left to evict: not the stranger");
         pods.delete("stranger", &now).await.unwrap();
     });

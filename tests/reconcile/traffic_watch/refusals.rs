@@ -92,7 +92,7 @@ fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
         // The policy holds a moment after it was created.
         let refused = async || {
             patch_spec(&bench, "web", json!({"deployment": other})).await;
-            bench.judgements(2).await;
+            bench.judgments(2).await;
             let status = bench.status("web").await;
             let conditions = status["conditions"].as_array()?.clone();
             let ready = conditions.into_iter().find(|c| c["type"] == "Ready")?;
@@ -100,7 +100,7 @@ fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
                 return Some(ready["message"].as_str()?.to_owned());
             }
             patch_spec(&bench, "web", json!({"deployment": deployment()})).await;
-            bench.judgements(2).await;
+            bench.judgments(2).await;
             None
         };
         let message = eventually("the refusal", refused).await;
@@ -113,7 +113,7 @@ fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
             replicas += 1;
             let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
             bench.deployments().patch("web", &PatchParams::default(), &scale).await.ok()?;
-            bench.judgements(2).await;
+            bench.judgments(2).await;
             let spec = bench.deployments().get("web").await.ok()?.spec?;
             let image = spec.template.spec?.containers[0].image.clone()?;
             (image == "busybox:1.36").then_some(())
@@ -143,10 +143,10 @@ fn t10_a_node_that_cannot_be_written_holds_nothing_else_back() {
         let errors = ["controller=\"trafficwatch\""];
         assert!(operator.metric("traffic_operator_reconcile_errors_total", &errors).await >= 1.0);
         let since = k8s_openapi::jiff::Timestamp::now();
-        bench.judgements(8).await;
+        bench.judgments(8).await;
         let tried = bench.writes_since(since);
         let tried = tried.iter().filter(|write| write.name == "node-2").count();
-        assert!(tried <= 1, "{tried} tries in 8 judgements: the first pause is ten seconds");
+        assert!(tried <= 1, "{tried} tries in 8 judgments: the first pause is ten seconds");
         bench.prometheus.set("node-1", Sample::percent("1"));
         bench.until_label("node-1", KEY, Some("false")).await;
         let told = bench.events("web").await;
@@ -173,7 +173,7 @@ async fn silent_server() -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) 
 
 /// Each event takes five seconds to be refused: decisions do not wait for them.
 #[test]
-fn t12_storage_of_events_that_hangs_delays_no_judgement() {
+fn t12_storage_of_events_that_hangs_delays_no_judgment() {
     run(async |bench| {
         three_nodes(&bench).await;
         let (address, server) = silent_server().await;
@@ -216,7 +216,7 @@ fn t12_storage_of_events_that_hangs_delays_no_judgement() {
             bench.until_label("node-2", KEY, Some(unfit)).await;
             let status = if percent == "99" { "Unfit" } else { "Fit" };
             bench.until("web", &[("/nodes/node-2/state", json!(status))]).await;
-            // Two judgements a second apart, and not two events of five seconds each.
+            // Two judgments a second apart, and not two events of five seconds each.
             assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
         }
         let dropped = async || {

@@ -54,11 +54,11 @@ fn the_extended_file_is_a_ring() {
             i % 2
         )
     };
-    let file = |neighbours: &str| {
+    let file = |neighbors: &str| {
         let all: Vec<_> = (1..=20).map(endpoint).collect();
         format!(
             r#"{{"endpointsMap":{{{}}},"pollingPeriod":1000000000,"timeout":500000000,"probes":["UDP","TCP"],
-            "neighbours":{neighbours},"originalMetrics":false}}"#,
+            "neighbours":{neighbors},"originalMetrics":false}}"#,
             all.join(",")
         )
     };
@@ -129,7 +129,7 @@ fn only_families_that_both_have_are_probed() {
 }
 
 /// A file of many members, all on nodes of their own, of which the first is alone in its zone.
-fn crowd(count: usize, neighbours: &str) -> String {
+fn crowd(count: usize, neighbors: &str) -> String {
     let endpoint = |i: usize| {
         let zone = if i == 0 { "small" } else { "large" };
         format!(
@@ -140,7 +140,7 @@ fn crowd(count: usize, neighbours: &str) -> String {
     };
     let all: Vec<_> = (0..count).map(endpoint).collect();
     let probes = r#""probes":["HTTP","TCP","UDP"]"#;
-    format!(r#"{{"endpointsMap":{{{}}},{probes}{neighbours}}}"#, all.join(","))
+    format!(r#"{{"endpointsMap":{{{}}},{probes}{neighbors}}}"#, all.join(","))
 }
 
 /// The file is the same for all, and each agent finds its bounded list in it; so does one that
@@ -148,13 +148,13 @@ fn crowd(count: usize, neighbours: &str) -> String {
 #[test]
 fn n01_an_agent_bounds_what_it_reads_from_a_file_and_all_have_their_turn() {
     let ring = r#","neighbours":{"inZone":8,"perOtherZone":2}"#;
-    for (neighbours, who) in [
+    for (neighbors, who) in [
         (ring, me("pod-0", &[])),
         ("", me("pod-0", &[])),
         ("", me("", &["10.9.9.9"])),
         (r#","neighbours":{"inZone":0,"perOtherZone":0}"#, me("pod-0", &[])),
     ] {
-        let text = crowd(300, neighbours);
+        let text = crowd(300, neighbors);
         let members = Members::read(text.as_bytes(), &who, "").unwrap();
         let (mut seen, mut all) = (std::collections::BTreeSet::new(), 299);
         if who.name.is_empty() {
@@ -164,10 +164,10 @@ fn n01_an_agent_bounds_what_it_reads_from_a_file_and_all_have_their_turn() {
             let now = budget::turn(Duration::from_secs(10)) * epoch;
             let (list, rotates) = members.pinglist(now);
             // Three protocols and the original's metric: 109 series for each peer.
-            assert_eq!((list.peers.len(), rotates), (17, true), "{neighbours}");
+            assert_eq!((list.peers.len(), rotates), (17, true), "{neighbors}");
             seen.extend(list.peers.into_iter().map(|peer| peer.key));
         }
-        assert_eq!(seen.len(), all, "{neighbours}");
+        assert_eq!(seen.len(), all, "{neighbors}");
     }
     let members = crowd(300, ring);
     let members = Members::read(members.as_bytes(), &me("pod-7", &[]), "").unwrap();

@@ -90,7 +90,7 @@ async fn tell(signal: Signal, name: String, settle: Duration) -> anyhow::Result<
     let ids: Vec<_> = told.iter().map(|process| process.id.as_raw()).collect();
     tracing::info!(
         %signal, process = name, ?ids, ?settle,
-        "signalled; nobody answers a signal: taken as followed after that time"
+        "signaled; nobody answers a signal: taken as followed after that time"
     );
     sleep(settle).await;
     // One that was not ready for the signal is ended by it.

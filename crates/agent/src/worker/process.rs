@@ -292,7 +292,7 @@ fn send(group: Pid, signal: Signal) {
 fn tell(to: Pid, sent: nix::Result<()>) {
     match sent {
         Ok(()) | Err(Errno::ESRCH) => {}
-        Err(error) => tracing::warn!(pid = %to, %error, "not signalled"),
+        Err(error) => tracing::warn!(pid = %to, %error, "not signaled"),
     }
 }
 

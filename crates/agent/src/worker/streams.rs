@@ -30,7 +30,7 @@ pub(super) enum Work {
 
 /// A stream that was started and is not gone yet.
 struct Held {
-    /// Tells its process to end; used until the process has been signalled.
+    /// Tells its process to end; used until the process has been signaled.
     stop: Option<oneshot::Sender<()>>,
 }
 

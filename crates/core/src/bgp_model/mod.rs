@@ -28,7 +28,7 @@
 //!
 //! - [`Selector`], [`Labels`]: which nodes a BGPPeer is about.
 //! - [`Fabric`]: nodes, BGPPeers and mesh, as they are or as they would be.
-//! - [`Sessions`], [`Neighbours`]: the number of sessions that each node should have, and their
+//! - [`Sessions`], [`Neighbors`]: the number of sessions that each node should have, and their
 //!   ends.
 //! - [`Missing`], [`Paths`]: what does not arrive, and how many times the rest does.
 //! - [`Change`]: what one write costs.
@@ -44,7 +44,7 @@ mod classes;
 mod graph;
 mod labels;
 mod missing;
-mod neighbours;
+mod neighbors;
 mod paths;
 mod selector;
 mod sessions;
@@ -53,7 +53,7 @@ mod tokens;
 pub use change::Change;
 pub use labels::Labels;
 pub use missing::Missing;
-pub use neighbours::{Kind, Neighbours};
+pub use neighbors::{Kind, Neighbors};
 pub use paths::{Cluster, LIMIT_AT_CLIENT, LIMIT_AT_REFLECTOR, LIMIT_PER_TABLE, Load, Paths};
 pub use selector::{MAX_LENGTH, Selector, SelectorError};
 pub use sessions::{Expected, Sessions};

@@ -26,7 +26,7 @@ pub(super) enum Token<'t> {
     End,
 }
 
-/// Splits a selector; each token with how many characters are before it. As Calico's tokeniser:
+/// Splits a selector; each token with how many characters are before it. As Calico's tokenizer:
 /// what follows a label is an operator even without a space after it, and only spaces and tabs
 /// separate.
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>, SelectorError> {

@@ -70,7 +70,7 @@ impl<'a> Roll<'a> {
             .iter()
             .map(|member| {
                 let before = before.get(&*member.name).copied();
-                let reflects = member.labelled && member.cluster_id.is_some();
+                let reflects = member.labeled && member.cluster_id.is_some();
                 if member.slot.is_some() {
                     Standing::Holder(member.slot)
                 } else if reflects && (first || before.is_some()) {

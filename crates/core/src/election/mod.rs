@@ -86,7 +86,7 @@ pub struct Member {
     /// The cluster id it has in Calico.
     pub cluster_id: Option<Ipv4Addr>,
     /// It carries the label of reflectors.
-    pub labelled: bool,
+    pub labeled: bool,
 }
 
 /// The slots that the status remembers.

@@ -1,8 +1,8 @@
 //! Hashes that stay what they are.
 //!
 //! The operator and agents of other versions place by the same numbers: these functions never
-//! change. (`std`'s hasher promises nothing across releases.) They are no defence against chosen
-//! input: an author who chooses names can choose a neighbour.
+//! change. (`std`'s hasher promises nothing across releases.) They are no defense against chosen
+//! input: an author who chooses names can choose a neighbor.
 
 /// FNV-1a's 64-bit offset basis and prime (Fowler, Noll, Vo).
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;

@@ -4,7 +4,7 @@
 //! be sticky, of the assignment before. No Kubernetes type, no input or output, no clock, no
 //! randomness. Apparent randomness is a [`hash`] of identities, so that every replica and every
 //! agent, of any version, computes the same result without asking another, and in whatever order it
-//! learnt of its members.
+//! learned of its members.
 //!
 //! A decision of this module promises three things, each proved by a property test: it depends on
 //! nothing but its arguments (not on their order either); it is balanced, within bounds that its

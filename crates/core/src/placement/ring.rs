@@ -4,8 +4,8 @@
 //! the position of its hash; a zone and itself are such a pair. Each member of the second zone, the
 //! *target*, is probed by the `k` members of the first that precede it. Hence:
 //!
-//! - **Exact in-degree.** Every target has exactly min([`Neighbours::in_zone`], members of its zone
-//!   − 1) probers in its own zone, and exactly min([`Neighbours::per_other_zone`], members of that
+//! - **Exact in-degree.** Every target has exactly min([`Neighbors::in_zone`], members of its zone
+//!   − 1) probers in its own zone, and exactly min([`Neighbors::per_other_zone`], members of that
 //!   zone) in each other zone. Nobody probes itself. So no target is forgotten, every path between
 //!   two zones is measured, and a median over a target's probers always has the same number of
 //!   voices.
@@ -66,14 +66,14 @@ pub struct Member {
 
 /// Numbers of members of a zone that probe each target. `{0, 0}` is the full mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Neighbours {
+pub struct Neighbors {
     /// Of the target's own zone.
     pub in_zone: usize,
     /// Of each other zone.
     pub per_other_zone: usize,
 }
 
-impl Neighbours {
+impl Neighbors {
     /// Everybody probes everybody.
     pub const FULL_MESH: Self = Self { in_zone: 0, per_other_zone: 0 };
 }
@@ -92,14 +92,14 @@ pub struct Ring {
     zones: Vec<(u64, Vec<usize>)>,
     /// The zone of each member.
     zone_of: Vec<usize>,
-    neighbours: Neighbours,
+    neighbors: Neighbors,
     bound: Bound,
 }
 
 impl Ring {
     /// The ring of these members, whatever their order.
     #[must_use]
-    pub fn new(members: &[Member], neighbours: Neighbours) -> Self {
+    pub fn new(members: &[Member], neighbors: Neighbors) -> Self {
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by_key(|&place| (&members[place].id, &members[place].zone, place));
         let mut ring = Self {
@@ -107,7 +107,7 @@ impl Ring {
             members: Vec::with_capacity(members.len()),
             zones: Vec::new(),
             zone_of: Vec::with_capacity(members.len()),
-            neighbours,
+            neighbors,
             bound: Bound::NONE,
         };
         let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
@@ -178,7 +178,7 @@ impl Ring {
     fn turns_of_zone(&self, zone: usize, only: Option<usize>, mut visit: impl FnMut(usize, Turn)) {
         let sources = &self.zones[zone].1;
         let wanted = |from: usize| only.is_none_or(|only| only == from);
-        if self.neighbours == Neighbours::FULL_MESH {
+        if self.neighbors == Neighbors::FULL_MESH {
             for &from in sources.iter().filter(|&&from| wanted(from)) {
                 let others = self.zones.iter().enumerate().flat_map(|(zone, (_, members))| {
                     members.iter().filter(|&&to| to != from).map(move |&to| (zone, to))
@@ -207,9 +207,9 @@ impl Ring {
         for (zone, (_, targets)) in self.zones.iter().enumerate() {
             let circle = hash::combine(self.zones[source].0, self.zones[zone].0);
             let probers = if source == zone {
-                self.neighbours.in_zone.min(sources.len() - 1)
+                self.neighbors.in_zone.min(sources.len() - 1)
             } else {
-                self.neighbours.per_other_zone.min(sources.len())
+                self.neighbors.per_other_zone.min(sources.len())
             };
             if probers == 0 {
                 continue;
@@ -246,9 +246,9 @@ impl Ring {
 
 /// Returns the peers of one member, as indices in `members`; none if it is not among them.
 #[must_use]
-pub fn peers_of(members: &[Member], neighbours: Neighbours, bound: Bound, who: &str) -> Vec<usize> {
+pub fn peers_of(members: &[Member], neighbors: Neighbors, bound: Bound, who: &str) -> Vec<usize> {
     let place = members.iter().position(|member| member.id == who);
-    let ring = |place| Ring::new(members, neighbours).bounded(bound).peers_at(place);
+    let ring = |place| Ring::new(members, neighbors).bounded(bound).peers_at(place);
     place.map_or_else(Vec::new, ring)
 }
 

@@ -1,6 +1,6 @@
 //! The elements of an instant vector, in the form in which Prometheus writes them.
 //!
-//! Reading them is most of what a judgement costs: an answer about 5,000 nodes has 20,000. That is
+//! Reading them is most of what a judgment costs: an answer about 5,000 nodes has 20,000. That is
 //! why this is here, in a crate that is built for speed, and not beside the client that asks.
 mod element;
 mod labels;

@@ -223,7 +223,7 @@ async fn kill(stage: &mut Stage) -> Result<()> {
     let dead = stage
         .step(&[&victim], async |stage| {
             stage.machine(&victim)?.kill()?;
-            // Its neighbours keep its routes for the configured 5 s.
+            // Its neighbors keep its routes for the configured 5 s.
             tokio::time::sleep(Duration::from_secs(7)).await;
             Ok(())
         })

@@ -16,7 +16,7 @@ const SLOT: &str = "rr-slot";
 /// Label with the group of reflectors of a client.
 const GROUP: &str = "rr-group";
 const ZONE: &str = "zone";
-/// The names of the zones; each has the same number of neighbouring nodes.
+/// The names of the zones; each has the same number of neighboring nodes.
 pub(crate) const ZONES: [&str; 3] = ["a", "b", "c"];
 
 /// A cluster id for a slot in a zone.

@@ -26,7 +26,7 @@ const COMPARED: Duration = Duration::from_mins(2);
 const MOST_LOSS: f64 = 0.05;
 const MOST_P99: f64 = 0.5;
 /// A minute of probes is weighed; a few lossy seconds are enough for 5 % of it. Scrape, rule and
-/// two judgements come on top.
+/// two judgments come on top.
 const FOUND: f64 = 45.0;
 /// The minute must pass, and the same on top.
 const RECOVERED: f64 = 90.0;
@@ -117,7 +117,7 @@ async fn watch(stage: &Stage<'_>, value: &str) -> Result<f64> {
     let began = Instant::now();
     let mut shown = None::<Instant>;
     stage
-        .until(&format!("{SLOW} labelled {value:?}"), async || {
+        .until(&format!("{SLOW} labeled {value:?}"), async || {
             let there = labels(stage)?.get(SLOW).is_some_and(|found| found == value);
             if there || shown.is_none_or(|last| last.elapsed() >= LINE) {
                 shown = Some(Instant::now());
@@ -169,9 +169,9 @@ async fn links(stage: &Stage<'_>) -> Result<Links> {
 fn labels(stage: &Stage<'_>) -> Result<BTreeMap<String, String>> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let nodes = stage.list(&["nodes"])?;
-    let labelled = nodes.iter().map(|node| {
+    let labeled = nodes.iter().map(|node| {
         let metadata = &node["metadata"];
         (text(&metadata["name"]), text(&metadata["labels"]["links.traffic.example.com/unfit"]))
     });
-    Ok(labelled.collect())
+    Ok(labeled.collect())
 }

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_original_s_file_is_recognised_in_either_form() {
+    fn the_original_s_file_is_recognized_in_either_form() {
         let text = r#"{"endpointsMap":{"web-1":{"ip":"10.0.0.1","port":"9090"}},"pollingPeriod":10000000000}"#;
         let pods = [json!({"metadata": {"name": "web-1"}, "status": {"podIP": "10.0.0.1"}})];
         let binary = json!({"binaryData": {"config.json": BASE64_STANDARD.encode(text)}});

@@ -15,7 +15,7 @@ use crate::bgp::Start;
 /// The time for which a BIRD is dead, and Prometheus silent: everybody has had the time to act on
 /// it.
 const OUTAGE: Duration = Duration::from_secs(12);
-/// Calico's BIRD is started again by its supervisor about as fast; long enough for neighbours to
+/// Calico's BIRD is started again by its supervisor about as fast; long enough for neighbors to
 /// see it.
 const DEAD: Duration = Duration::from_secs(3);
 /// The reflectors of all zones but one get another cluster id with another topology.

@@ -88,7 +88,7 @@ impl Etcd {
         let [peers, configurations, information, nodes] = &all[..] else {
             return Ok(Snapshot::default());
         };
-        let mut snapshot = Snapshot { flavour: "etcd", ..Snapshot::default() };
+        let mut snapshot = Snapshot { flavor: "etcd", ..Snapshot::default() };
         let mut speakers = BTreeMap::new();
         let (mut names, mut labels) = (BTreeMap::new(), BTreeMap::new());
         let mut known = Interned::default();

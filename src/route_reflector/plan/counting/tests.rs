@@ -138,7 +138,7 @@ fn r03_where_bird_listens_is_part_of_the_name() {
 
 /// Prometheus answers even with this many names; only the text grows with the nodes.
 #[test]
-fn r03_the_question_names_each_neighbour_once() {
+fn r03_the_question_names_each_neighbor_once() {
     let nobody = BTreeSet::new();
     let bgp = bgp(&["4"; 200], |_| {});
     let wanted = expected(&bgp, &nobody, false);

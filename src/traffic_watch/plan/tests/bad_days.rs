@@ -1,4 +1,4 @@
-//! Judgements while something else than the network is broken.
+//! Judgments while something else than the network is broken.
 use serde_json::json;
 
 use super::*;
@@ -246,7 +246,7 @@ fn t14_a_replaced_node_inherits_nothing() {
     w.labels.insert("a".into(), None);
     w.judge(&[Nothing, Percent(1.0)]);
     assert_eq!(w.node("a").current_bandwidth_percent, "NaN");
-    // The previous node, whose UID is learnt with the restart, is still unfit.
+    // The previous node, whose UID is learned with the restart, is still unfit.
     let mut w = busy_and_calm();
     w.restart();
     w.lives.insert("a".into(), life(1, 5));

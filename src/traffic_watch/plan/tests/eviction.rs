@@ -41,7 +41,7 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
     assert_eq!(told.concat(), ["EvictionFailed"]);
     w.pods = pods;
     assert_eq!(w.judge(&busy).evicted, ["p"]);
-    // Passes of the same tick are one judgement.
+    // Passes of the same tick are one judgment.
     let reading = w.reading(&busy);
     assert!(w.pass(vec![Ok(reading)]).evicted.is_empty());
     // No fit node, no eviction.

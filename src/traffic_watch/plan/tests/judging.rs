@@ -1,10 +1,10 @@
-//! Judgements by one measure.
+//! Judgments by one measure.
 use serde_json::json;
 
 use super::*;
 
 #[test]
-fn two_judgements_that_agree_change_the_label_one_does_not() {
+fn two_judgments_that_agree_change_the_label_one_does_not() {
     let mut w = World::new(&["a", "b", "c"], json!({}));
     let all = |a| [Percent(a), Percent(1.0), Percent(1.0)];
     assert_eq!(w.judge(&all(1.0)).writes, []);
@@ -42,7 +42,7 @@ fn a_flapping_node_keeps_its_label() {
 }
 
 #[test]
-fn passes_of_one_tick_are_one_judgement() {
+fn passes_of_one_tick_are_one_judgment() {
     let mut w = World::new(&["a", "b"], json!({}));
     w.judge(&[Percent(1.0); 2]);
     w.judge(&[Percent(1.0); 2]);
@@ -166,11 +166,11 @@ fn values_alone_are_written_once_a_minute() {
         w.judge(&[Percent(2.0 + f64::from(i) / 10.0), Percent(1.0)]);
         writes += u32::from(before != w.watch.status);
     }
-    // 600 s at one judgement per 10 s.
+    // 600 s at one judgment per 10 s.
     assert!((9..=11).contains(&writes), "{writes}");
 }
 
-/// For how long evidence has stayed away changes at every judgement; where nothing has any, the
+/// For how long evidence has stayed away changes at every judgment; where nothing has any, the
 /// clock stands, and there is nothing to refresh.
 #[test]
 fn a_status_without_evidence_is_refreshed_once_a_minute_too() {

@@ -1,4 +1,4 @@
-//! Judgements in sequence, without a cluster: labels and status are fed back as the API server
+//! Judgments in sequence, without a cluster: labels and status are fed back as the API server
 //! would.
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ struct World {
     second: i64,
 }
 
-/// The effects of one judgement.
+/// The effects of one judgment.
 #[derive(Debug, PartialEq)]
 struct Step {
     /// Labels set, and labels removed.

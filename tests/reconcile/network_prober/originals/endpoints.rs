@@ -62,7 +62,7 @@ fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
         bench.prober("np", original()).await;
         bench.intercepted("default").await;
         for (i, name) in
-            ["finished", "stays", "terminating", "unlabelled", "unready"].iter().enumerate()
+            ["finished", "stays", "terminating", "unlabeled", "unready"].iter().enumerate()
         {
             let spec = json!({"metadata": {"finalizers": (*name == "terminating").then_some(["test.example.com/hold"])}});
             bench.pod("default", name, spec).await;
@@ -72,7 +72,7 @@ fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
             "finished 10.1.0.0:9090",
             "stays 10.1.0.1:9090",
             "terminating 10.1.0.2:9090",
-            "unlabelled 10.1.0.3:9090",
+            "unlabeled 10.1.0.3:9090",
             "unready 10.1.0.4:9090",
         ];
         bench.until_listed("default", "np", &all).await;
@@ -92,7 +92,7 @@ fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
         let patch = Patch::Merge(json!({"metadata": {"labels": {"app": "other"}}}));
         bench
             .pods("default")
-            .patch("unlabelled", &PatchParams::default(), &patch)
+            .patch("unlabeled", &PatchParams::default(), &patch)
             .await
             .expect("patch");
         // One that is not Ready takes part: its agent runs.

@@ -170,7 +170,7 @@ fn etcd_keys_that_are_not_ours_stay_byte_by_byte() {
 
         let store = stage.store().await;
         let read = store.read().await.expect("read");
-        assert_eq!((read.flavour, read.mesh, read.as_number), ("etcd", true, 64_512));
+        assert_eq!((read.flavor, read.mesh, read.as_number), ("etcd", true, 64_512));
         assert_eq!(read.unreadable, ["broken"]);
         let names: Vec<_> = read.peers.iter().map(|p| (&*p.name, p.ours)).collect();
         assert_eq!(names, [("rrs-to-rrs", false), ("tor", false)]);

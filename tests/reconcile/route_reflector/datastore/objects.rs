@@ -29,7 +29,7 @@ fn a_peer_that_is_not_ours_stays_byte_by_byte_and_keeps_its_name() {
 
             let store = store(&bench).await;
             let read = store.read().await.expect("read");
-            assert_eq!(read.flavour, group.api_version());
+            assert_eq!(read.flavor, group.api_version());
             assert_eq!((read.mesh, read.as_number, read.locked), (true, 64_512, false));
             let names: Vec<_> = read.peers.iter().map(|p| (&*p.name, p.ours)).collect();
             assert_eq!(names, [("rrs-to-rrs", false), ("tor", false)]);
@@ -191,10 +191,10 @@ fn the_group_that_calico_uses_is_found_and_found_again() {
         // That is believed for a minute.
         calico::install(&bench.client, Group::V1).await.expect("install");
         let first = store(&bench).await;
-        let flavour = async |store: &traffic_operator::route_reflector::datastore::Datastore| {
-            store.read().await.expect("read").flavour
+        let flavor = async |store: &traffic_operator::route_reflector::datastore::Datastore| {
+            store.read().await.expect("read").flavor
         };
-        assert_eq!(flavour(&first).await, "crd.projectcalico.org/v1");
+        assert_eq!(flavor(&first).await, "crd.projectcalico.org/v1");
         first.apply_peer(&CLIENTS).await.expect("create");
         let information =
             |group| kind(&bench.client, group, "ClusterInformation", "clusterinformations");
@@ -204,15 +204,15 @@ fn the_group_that_calico_uses_is_found_and_found_again() {
 
         // Definitions alone are not yet in use.
         calico::install(&bench.client, Group::V3).await.expect("install");
-        assert_eq!(flavour(&store(&bench).await).await, "crd.projectcalico.org/v1");
+        assert_eq!(flavor(&store(&bench).await).await, "crd.projectcalico.org/v1");
         // After a migration both are there.
         information(Group::V3).create("ClusterInformation", default, ready).await;
-        assert_eq!(flavour(&store(&bench).await).await, "projectcalico.org/v3");
+        assert_eq!(flavor(&store(&bench).await).await, "projectcalico.org/v3");
 
         // The version that was found before is gone: the next call finds the other.
-        assert_eq!(flavour(&first).await, "crd.projectcalico.org/v1");
+        assert_eq!(flavor(&first).await, "crd.projectcalico.org/v1");
         calico::remove(&bench.client, Group::V1).await.expect("remove");
-        assert_eq!(flavour(&first).await, "projectcalico.org/v3");
+        assert_eq!(flavor(&first).await, "projectcalico.org/v3");
         assert_eq!(first.read().await.expect("read").peers, []);
         assert_eq!(first.apply_peer(&CLIENTS).await.expect("create"), Written::Changed);
     });

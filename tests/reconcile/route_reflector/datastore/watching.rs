@@ -65,7 +65,7 @@ fn calico_may_be_installed_and_removed_while_we_watch() {
         assert!(timeout(Duration::from_secs(1), changes.next()).await.is_err(), "nothing is there");
         calico::install(&bench.client, Group::V3).await.expect("install");
         told(&mut changes, "installed").await;
-        assert_eq!(store.read().await.expect("read").flavour, "projectcalico.org/v3");
+        assert_eq!(store.read().await.expect("read").flavor, "projectcalico.org/v3");
         settled(&mut changes).await;
         calico::remove(&bench.client, Group::V3).await.expect("remove");
         told(&mut changes, "removed").await;

@@ -236,11 +236,11 @@ fn nothing_at_all() {
 /// Returns the expected sessions, by the names of their ends.
 fn names(fabric: &Fabric) -> Vec<Vec<String>> {
     let mut all = vec![vec![]; fabric.nodes().len()];
-    for neighbours in fabric.neighbours() {
-        for by in &neighbours.by {
+    for neighbors in fabric.neighbors() {
+        for by in &neighbors.by {
             let place = fabric.nodes().iter().position(|node| node.name == by.name).unwrap();
-            let of = neighbours.of.iter().filter(|of| of.name != by.name);
-            let named = of.map(|of| neighbours.kind.protocol(of.address.unwrap(), None));
+            let of = neighbors.of.iter().filter(|of| of.name != by.name);
+            let named = of.map(|of| neighbors.kind.protocol(of.address.unwrap(), None));
             all[place].extend(named);
         }
     }
@@ -273,11 +273,11 @@ fn r04_every_session_has_the_name_of_its_kind() {
 
 /// Nodes that nobody can tell apart are named once for all that expect them.
 #[test]
-fn r03_there_are_few_sets_of_neighbours_however_many_nodes_there_are() {
+fn r03_there_are_few_sets_of_neighbors_however_many_nodes_there_are() {
     for (kind, sets) in [(Kind::Simple, 2), (Kind::Zonal, 6)] {
         let fabric = Lab::sized(600, kind, Ids::PerZone, 3);
         let fabric = Fabric::new(fabric.nodes, fabric.peers, fabric.mesh);
-        assert_eq!(fabric.neighbours().len(), sets, "{kind:?}");
+        assert_eq!(fabric.neighbors().len(), sets, "{kind:?}");
         let all: Vec<_> = names(&fabric).iter().map(Vec::len).collect();
         let counted = fabric.sessions();
         let counted: Vec<_> = counted.iter().map(|(_, expected)| expected.all as usize).collect();

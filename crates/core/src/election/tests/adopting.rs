@@ -7,7 +7,7 @@ type Spoil = fn(&mut Member);
 fn chosen_before(cluster: &mut Cluster, names: &[&str]) {
     for name in names {
         let member = cluster.node(name);
-        (member.labelled, member.cluster_id) = (true, Some(Ipv4Addr::new(224, 0, 0, 0)));
+        (member.labeled, member.cluster_id) = (true, Some(Ipv4Addr::new(224, 0, 0, 0)));
     }
 }
 
@@ -58,9 +58,9 @@ fn a_reflector_that_was_made_by_hand_later_is_not_ours() {
 #[test]
 fn labels_removed_by_hand_come_back_on_the_same_node() {
     let gone: [(&str, Spoil); 4] = [
-        ("all", |m| (m.slot, m.labelled, m.cluster_id) = (None, false, None)),
+        ("all", |m| (m.slot, m.labeled, m.cluster_id) = (None, false, None)),
         ("slot", |m| m.slot = None),
-        ("slot and label", |m| (m.slot, m.labelled) = (None, false)),
+        ("slot and label", |m| (m.slot, m.labeled) = (None, false)),
         ("slot and id", |m| (m.slot, m.cluster_id) = (None, None)),
     ];
     for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {
@@ -91,6 +91,6 @@ fn labels_removed_from_a_node_that_is_drained() {
     let mut cluster = Cluster::new(":9");
     cluster.settle();
     let member = cluster.node("n01");
-    (member.slot, member.labelled, member.cluster_id, member.closed) = (None, false, None, true);
+    (member.slot, member.labeled, member.cluster_id, member.closed) = (None, false, None, true);
     assert_eq!(cluster.target().shown(), "0=n00 1=n03 2=n02");
 }

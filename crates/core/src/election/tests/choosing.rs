@@ -4,11 +4,11 @@ use super::*;
 type Change = fn(&mut Member);
 
 /// Each row: the criterion that makes the second of two nodes the better one, though all lower
-/// criteria favour the first.
+/// criteria favor the first.
 #[test]
 fn the_order_of_what_counts() {
     let better: [(&str, Change, Change); 6] = [
-        ("a reflector already", |_| {}, |m| (m.slot, m.labelled, m.unfit) = (Some(7), true, true)),
+        ("a reflector already", |_| {}, |m| (m.slot, m.labeled, m.unfit) = (Some(7), true, true)),
         ("fit", |m| (m.unfit, m.preferred) = (true, true), |m| m.workloads = 9),
         ("preferred", |_| {}, |m| (m.preferred, m.workloads) = (true, 9)),
         ("fewest workloads", |m| m.workloads = 3, |m| (m.workloads, m.created) = (2, 9)),

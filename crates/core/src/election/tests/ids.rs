@@ -97,7 +97,7 @@ fn the_id_of_somebody_elses_reflector_is_not_given_out() {
         cluster_id: None,
     });
     let other = cluster.node("b04");
-    (other.labelled, other.cluster_id) = (true, Some(Ipv4Addr::new(10, 1, 0, 0)));
+    (other.labeled, other.cluster_id) = (true, Some(Ipv4Addr::new(10, 1, 0, 0)));
     assert_eq!(cluster.target().ids(), ["10.1.0.1"; 4].join(" "));
 }
 
@@ -108,7 +108,7 @@ fn the_originals_ids_become_one_for_each_zone() {
     for (index, name) in ["a00", "a01", "a02", "b00", "b01", "b02"].into_iter().enumerate() {
         let node = cluster.node(name);
         let last = 9 - u8::try_from(index).unwrap();
-        (node.labelled, node.cluster_id) = (true, Some(Ipv4Addr::new(224, 0, 0, last)));
+        (node.labeled, node.cluster_id) = (true, Some(Ipv4Addr::new(224, 0, 0, last)));
     }
     let target = cluster.target();
     assert_eq!(target.topology, Topology::Zonal);

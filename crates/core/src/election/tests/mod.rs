@@ -132,7 +132,7 @@ impl Cluster {
                 let slot = slots.get(&member.name);
                 member.slot = slot.map(|slot| slot.id);
                 member.cluster_id = slot.map(|slot| slot.cluster_id);
-                member.labelled = slot.is_some();
+                member.labeled = slot.is_some();
                 member.group = target.groups.get(&member.name).cloned();
             }
         }
@@ -160,7 +160,7 @@ impl Cluster {
         let target = self.target();
         for slot in &target.slots {
             let member = self.node(&slot.node);
-            (member.slot, member.labelled) = (Some(slot.id), true);
+            (member.slot, member.labeled) = (Some(slot.id), true);
             member.cluster_id = Some(slot.cluster_id);
             member.group = None;
         }

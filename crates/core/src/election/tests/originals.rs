@@ -25,7 +25,7 @@ fn how_many_are_expected() {
             let member = cluster.members.last_mut().unwrap();
             member.ready = sign != "-";
             if sign == "*" {
-                member.labelled = true;
+                member.labeled = true;
                 member.cluster_id = Some(Ipv4Addr::new(224, 0, 0, 0));
             }
         }

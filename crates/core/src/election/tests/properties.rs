@@ -98,7 +98,7 @@ fn some_running() -> impl Strategy<Value = Cluster> {
                     slot: member.slot,
                     group: member.group.clone(),
                     cluster_id: member.cluster_id,
-                    labelled: member.labelled,
+                    labeled: member.labeled,
                     ..later
                 };
             }

@@ -4,7 +4,7 @@ use std::time::Instant;
 use super::*;
 
 /// 5,000 nodes and 25 reflectors, as many as have room where there are zones: milliseconds in a
-/// release; without optimisation on a busy machine still not a second.
+/// release; without optimization on a busy machine still not a second.
 #[test]
 fn five_thousand_nodes() {
     for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {

@@ -17,8 +17,8 @@ fn members(count: usize, zones: usize) -> Vec<Member> {
     (0..count).map(|i| member(format!("shop/web-{i}/uid"), format!("z{}", i % zones))).collect()
 }
 
-fn edges(members: &[Member], neighbours: Neighbours) -> Edges {
-    let lists = Ring::new(members, neighbours).peers();
+fn edges(members: &[Member], neighbors: Neighbors) -> Edges {
+    let lists = Ring::new(members, neighbors).peers();
     let name = |place: usize| members[place].id.clone();
     lists
         .iter()
@@ -39,9 +39,9 @@ fn some_members() -> impl Strategy<Value = Vec<Member>> {
     })
 }
 
-fn some_neighbours() -> impl Strategy<Value = Neighbours> {
+fn some_neighbors() -> impl Strategy<Value = Neighbors> {
     (0..12_usize, 0..5_usize)
-        .prop_map(|(in_zone, per_other_zone)| Neighbours { in_zone, per_other_zone })
+        .prop_map(|(in_zone, per_other_zone)| Neighbors { in_zone, per_other_zone })
 }
 
 /// Lists by the zones of their edges: how many elements each gained or lost.
@@ -52,7 +52,7 @@ fn check_movement(
     before: &[Member],
     after: &[Member],
     new: &Member,
-    k: Neighbours,
+    k: Neighbors,
 ) -> Result<(), TestCaseError> {
     let (old, now) = (edges(before, k), edges(after, k));
     let zones = zone_of(after);
@@ -106,7 +106,7 @@ proptest! {
     #[test]
     fn the_order_of_the_members_does_not_matter(
         (members, shuffled) in some_members().prop_flat_map(|m| (Just(m.clone()), Just(m).prop_shuffle())),
-        k in some_neighbours(),
+        k in some_neighbors(),
     ) {
         prop_assert_eq!(edges(&members, k), edges(&shuffled, k));
         // The lists are the same word for word, not only as sets.
@@ -119,8 +119,8 @@ proptest! {
     }
 
     #[test]
-    fn every_target_has_exactly_its_probers(members in some_members(), k in some_neighbours()) {
-        prop_assume!(k != Neighbours::FULL_MESH);
+    fn every_target_has_exactly_its_probers(members in some_members(), k in some_neighbors()) {
+        prop_assume!(k != Neighbors::FULL_MESH);
         let zones = zone_of(&members);
         let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
         for zone in zones.values() {
@@ -151,9 +151,9 @@ proptest! {
 
     #[test]
     fn every_ordered_pair_of_zones_is_measured(members in some_members(), k in 1..4_usize) {
-        let neighbours = Neighbours { in_zone: 0, per_other_zone: k };
+        let neighbors = Neighbors { in_zone: 0, per_other_zone: k };
         let zones = zone_of(&members);
-        let edges = edges(&members, neighbours);
+        let edges = edges(&members, neighbors);
         let measured: BTreeSet<_> =
             edges.iter().map(|(from, to)| (zones[from.as_str()], zones[to.as_str()])).collect();
         let names: BTreeSet<_> = zones.values().copied().collect();
@@ -162,9 +162,9 @@ proptest! {
 
     #[test]
     fn one_member_moves_no_more_than_its_own_share(
-        all in some_members(), pick in any::<prop::sample::Index>(), k in some_neighbours(),
+        all in some_members(), pick in any::<prop::sample::Index>(), k in some_neighbors(),
     ) {
-        prop_assume!(!all.is_empty() && k != Neighbours::FULL_MESH);
+        prop_assume!(!all.is_empty() && k != Neighbors::FULL_MESH);
         let place = pick.index(all.len());
         let mut without = all.clone();
         let one = without.remove(place);
@@ -173,7 +173,7 @@ proptest! {
 
     #[test]
     fn one_list_is_that_of_all_lists(
-        mut members in some_members(), k in some_neighbours(), again in any::<prop::sample::Index>(),
+        mut members in some_members(), k in some_neighbors(), again in any::<prop::sample::Index>(),
     ) {
         // With one of them told twice.
         if !members.is_empty() {
@@ -190,7 +190,7 @@ proptest! {
 
     #[test]
     fn who_is_told_twice_counts_once(
-        members in some_members(), k in some_neighbours(), again in any::<prop::sample::Index>(),
+        members in some_members(), k in some_neighbors(), again in any::<prop::sample::Index>(),
     ) {
         prop_assume!(!members.is_empty());
         let twice = members[again.index(members.len())].clone();
@@ -207,19 +207,19 @@ proptest! {
 }
 
 #[test]
-fn no_neighbours_is_the_full_mesh() {
+fn no_neighbors_is_the_full_mesh() {
     let all = members(7, 3);
-    let lists = Ring::new(&all, Neighbours::FULL_MESH).peers();
+    let lists = Ring::new(&all, Neighbors::FULL_MESH).peers();
     for (place, list) in lists.iter().enumerate() {
         assert_eq!(list.len(), 6);
         assert!(!list.contains(&place));
-        assert_eq!(*list, peers_of(&all, Neighbours::FULL_MESH, Bound::NONE, &all[place].id));
+        assert_eq!(*list, peers_of(&all, Neighbors::FULL_MESH, Bound::NONE, &all[place].id));
     }
 }
 
 #[test]
 fn few_members_and_strangers_are_no_trouble() {
-    let k = Neighbours { in_zone: 8, per_other_zone: 2 };
+    let k = Neighbors { in_zone: 8, per_other_zone: 2 };
     assert!(Ring::new(&[], k).peers().is_empty());
     assert!(Ring::new(&[], k).peers_at(0).is_empty());
     assert_eq!(Ring::new(&members(1, 1), k).peers(), [Vec::<usize>::new()]);
@@ -230,7 +230,7 @@ fn few_members_and_strangers_are_no_trouble() {
 
 /// Returns the minimum and the maximum of the numbers of lists that hold a member, and of the
 /// lengths of lists.
-fn degrees(members: &[Member], k: Neighbours) -> [(usize, usize); 2] {
+fn degrees(members: &[Member], k: Neighbors) -> [(usize, usize); 2] {
     let lists = Ring::new(members, k).peers();
     let mut probers = vec![0; members.len()];
     lists.iter().flatten().for_each(|&place| probers[place] += 1);
@@ -241,16 +241,16 @@ fn degrees(members: &[Member], k: Neighbours) -> [(usize, usize); 2] {
 /// The table in the documentation of this module.
 #[test]
 fn sizes_are_as_documented() {
-    let k = Neighbours { in_zone: 10, per_other_zone: 0 };
+    let k = Neighbors { in_zone: 10, per_other_zone: 0 };
     assert_eq!(degrees(&members(500, 1), k), [(10, 10), (10, 10)]);
-    let k = Neighbours { in_zone: 8, per_other_zone: 2 };
+    let k = Neighbors { in_zone: 8, per_other_zone: 2 };
     assert_eq!(degrees(&members(500, 3), k), [(12, 12), (8, 22)]);
 }
 
 /// Two agents of different versions have to agree: an edge that moves here moves in every cluster.
 #[test]
 fn the_lists_never_change() {
-    let k = Neighbours { in_zone: 2, per_other_zone: 1 };
+    let k = Neighbors { in_zone: 2, per_other_zone: 1 };
     let lists = Ring::new(&members(8, 2), k).peers();
     let expected: [&[usize]; 8] = [
         &[2, 6],

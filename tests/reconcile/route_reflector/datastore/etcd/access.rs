@@ -188,6 +188,6 @@ fn s05_the_documented_commands_let_the_operator_read_endpoints_and_credentials()
         std::fs::remove_dir_all(&dir).expect("directory");
         // A right takes a moment to be in force.
         let read = eventually("the Secret", async || store.read().await.ok()).await;
-        assert_eq!(read.flavour, "etcd");
+        assert_eq!(read.flavor, "etcd");
     });
 }

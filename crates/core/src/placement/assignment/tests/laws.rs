@@ -110,8 +110,8 @@ pub(super) fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCa
                 case.standing(pin) == Some(Standing::Keeps)
                     && thing.owner.as_deref() == Some(worker)
             });
-            let honoured = thing.pin.as_deref().is_none_or(|pin| pin == worker);
-            prop_assert!(honoured || waits, "{:?} on {}", thing, worker);
+            let honored = thing.pin.as_deref().is_none_or(|pin| pin == worker);
+            prop_assert!(honored || waits, "{:?} on {}", thing, worker);
         }
     }
     let open = case.open(&shares);

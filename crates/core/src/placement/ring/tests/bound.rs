@@ -30,7 +30,7 @@ fn skewed() -> impl Strategy<Value = Vec<Member>> {
 /// The lists of one member in consecutive epochs.
 fn epochs_of(
     members: &[Member],
-    k: Neighbours,
+    k: Neighbors,
     most: usize,
     place: usize,
     epochs: std::ops::Range<u64>,
@@ -46,9 +46,9 @@ proptest! {
     /// is filled.
     #[test]
     fn n01_no_member_probes_more_than_the_bound(
-        members in skewed(), k in some_neighbours(), most in 4_usize..80, epoch: u64,
+        members in skewed(), k in some_neighbors(), most in 4_usize..80, epoch: u64,
     ) {
-        prop_assume!(k != Neighbours::FULL_MESH);
+        prop_assume!(k != Neighbors::FULL_MESH);
         let all = Ring::new(&members, k).peers();
         let ring = Ring::new(&members, k).bounded(Bound { most, epoch });
         let (lists, rotation) = ring.rotation();
@@ -70,7 +70,7 @@ proptest! {
     /// ring holds, the least movement included, and no epoch moves anything.
     #[test]
     fn n01_below_the_bound_nothing_changes(
-        members in some_members(), k in some_neighbours(), epoch: u64,
+        members in some_members(), k in some_neighbors(), epoch: u64,
     ) {
         let all = Ring::new(&members, k).peers();
         let most = all.iter().map(Vec::len).max().unwrap_or_default();
@@ -82,7 +82,7 @@ proptest! {
     #[test]
     fn n01_a_cut_list_depends_on_the_members_and_the_epoch_only(
         (members, shuffled) in some_members().prop_flat_map(|m| (Just(m.clone()), Just(m).prop_shuffle())),
-        k in some_neighbours(), most in 1_usize..8, epoch: u64,
+        k in some_neighbors(), most in 1_usize..8, epoch: u64,
     ) {
         let bound = Bound { most, epoch };
         for who in &members {
@@ -99,7 +99,7 @@ proptest! {
     /// pair of zones is forgotten.
     #[test]
     fn n01_every_target_has_its_turn(
-        members in some_members(), k in some_neighbours(), most in 4_usize..10,
+        members in some_members(), k in some_neighbors(), most in 4_usize..10,
         first in 0_u64..1 << 40,
     ) {
         let all = Ring::new(&members, k).peers();
@@ -121,7 +121,7 @@ proptest! {
 /// documented.
 #[test]
 fn n01_skewed_zones_come_round_in_time() {
-    let k = Neighbours { in_zone: 8, per_other_zone: 2 };
+    let k = Neighbors { in_zone: 8, per_other_zone: 2 };
     for (sizes, most, wanted, epochs) in [
         // Seventeen: three protocols and the original's metric.
         (vec![1, 3000], 17, 3000, 256),
@@ -148,7 +148,7 @@ fn n01_skewed_zones_come_round_in_time() {
 /// A small zone is not starved by a large one, nor the ways to other zones by one's own.
 #[test]
 fn n01_zones_share_what_there_is() {
-    let k = Neighbours { in_zone: 8, per_other_zone: 2 };
+    let k = Neighbors { in_zone: 8, per_other_zone: 2 };
     // Each member has its own order of zones: whichever of the two comes first.
     for (sizes, small) in [([1, 3, 3000], "z001"), ([1, 3000, 3], "z002")] {
         let members = zones(&sizes);
@@ -158,7 +158,7 @@ fn n01_zones_share_what_there_is() {
         }
     }
     let members = zones(&[200, 200]);
-    let k = Neighbours { in_zone: 100, per_other_zone: 100 };
+    let k = Neighbors { in_zone: 100, per_other_zone: 100 };
     for list in epochs_of(&members, k, 17, 0, 0..50) {
         assert_eq!(list.iter().filter(|&&to| members[to].zone == "z000").count(), 13);
         assert_eq!(list.len(), 17);
@@ -168,7 +168,7 @@ fn n01_zones_share_what_there_is() {
 /// A rollout in a cluster whose lists are cut does not turn all of them over.
 #[test]
 fn n01_one_member_moves_a_window_by_one() {
-    let k = Neighbours { in_zone: 8, per_other_zone: 2 };
+    let k = Neighbors { in_zone: 8, per_other_zone: 2 };
     let members = zones(&[1, 1500]);
     let list = |members: &[Member], epoch| -> BTreeSet<String> {
         let list = epochs_of(members, k, 17, 0, epoch..epoch + 1).concat();

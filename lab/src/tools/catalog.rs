@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_recognised_whole() {
+    fn versions_are_recognized_whole() {
         // v1.36.3 must not be taken for v1.36.31.
         let said = format!("Kubernetes {}1\n", versions::KUBERNETES);
         assert!(!said.contains(&find("kubelet").unwrap().version_says()));

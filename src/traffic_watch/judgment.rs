@@ -24,7 +24,7 @@ const SAME_SCRAPE: Duration = Duration::from_millis(500);
 /// A node entered a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Transition {
-    /// The time of the judgement, in Unix seconds.
+    /// The time of the judgment, in Unix seconds.
     pub at: i64,
     /// Name of the node.
     pub node: Arc<str>,
@@ -49,8 +49,8 @@ pub(super) struct Change {
     pub(super) expired: bool,
 }
 
-/// One judgement in the making.
-pub(super) struct Judgement<'a> {
+/// One judgment in the making.
+pub(super) struct Judgment<'a> {
     pub(super) watch: &'a TrafficWatch,
     pub(super) seen: &'a Observed,
     pub(super) settings: &'a Settings,
@@ -59,7 +59,7 @@ pub(super) struct Judgement<'a> {
     pub(super) nodes: Vec<NodeMemory>,
     /// True for the nodes that can take the pods in question, their marks apart.
     pub(super) takes_pods: Vec<bool>,
-    /// The marks as they were before this judgement.
+    /// The marks as they were before this judgment.
     before: Vec<Option<bool>>,
     /// Nodes whose evidence has stayed away for as long as the spec allows.
     expired: Vec<bool>,
@@ -72,7 +72,7 @@ pub(super) struct Judgement<'a> {
     pub(super) changes: Vec<Change>,
 }
 
-impl<'a> Judgement<'a> {
+impl<'a> Judgment<'a> {
     /// Judges every node.
     pub(super) fn of(watch: &'a TrafficWatch, seen: &'a Observed, settings: &'a Settings) -> Self {
         let gathered: Vec<_> =
@@ -80,7 +80,7 @@ impl<'a> Judgement<'a> {
         let mut known = seen.memory.nodes.in_turn();
         let remember = |node| remember(watch, seen, settings, node, known(&node.name));
         let nodes: Vec<_> = seen.nodes.iter().map(remember).collect();
-        let mut judgement = Self {
+        let mut judgment = Self {
             before: nodes.iter().map(|node| node.marked).collect(),
             expired: vec![false; nodes.len()],
             takes_pods: seen.nodes.iter().map(|facts| settings.room.takes(facts)).collect(),
@@ -95,14 +95,14 @@ impl<'a> Judgement<'a> {
             summary: Summary::default(),
             changes: Vec::new(),
         };
-        judgement.apply_hysteresis();
-        judgement.expire();
-        judgement.limit();
-        judgement.settle();
-        judgement
+        judgment.apply_hysteresis();
+        judgment.expire();
+        judgment.limit();
+        judgment.settle();
+        judgment
     }
 
-    /// Reports whether this pass is the first of its tick: only that one counts as a judgement.
+    /// Reports whether this pass is the first of its tick: only that one counts as a judgment.
     pub(super) fn is_new(&self) -> bool {
         self.seen.memory.tick != Some(self.seen.tick)
     }

@@ -39,12 +39,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Neighbours with which the same nodes should have a session of one kind.
+/// Neighbors with which the same nodes should have a session of one kind.
 #[derive(Clone, Debug)]
-pub struct Neighbours<'f> {
+pub struct Neighbors<'f> {
     /// The kind of session.
     pub kind: Kind,
-    /// The neighbours. A node that is one of them has none with itself.
+    /// The neighbors. A node that is one of them has none with itself.
     pub of: Vec<&'f Node>,
     /// The nodes that should have a session with each of them.
     pub by: Vec<&'f Node>,
@@ -53,7 +53,7 @@ pub struct Neighbours<'f> {
 impl Fabric {
     /// All sessions, by both ends.
     #[must_use]
-    pub fn neighbours(&self) -> Vec<Neighbours<'_>> {
+    pub fn neighbors(&self) -> Vec<Neighbors<'_>> {
         let mut members: Vec<Vec<&Node>> = vec![vec![]; self.classes.list.len()];
         for (node, &class) in self.nodes.iter().zip(&self.classes.of) {
             members[class].push(node);
@@ -62,12 +62,12 @@ impl Fabric {
             classes.iter().flat_map(|&class| &members[class]).copied().collect()
         };
         let groups = self.classes.groups();
-        let neighbours = |((kind, by), of): (&(Kind, Vec<usize>), &Vec<usize>)| Neighbours {
+        let neighbors = |((kind, by), of): (&(Kind, Vec<usize>), &Vec<usize>)| Neighbors {
             kind: *kind,
             of: nodes(of),
             by: nodes(by),
         };
-        groups.iter().map(neighbours).collect()
+        groups.iter().map(neighbors).collect()
     }
 }
 
