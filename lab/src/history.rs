@@ -25,8 +25,10 @@ const PERCENT: usize = 1_250_000;
 /// Prometheus opens its blocks in a second or two.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The percentage of its link that each node uses, by seconds from now.
-const NODES: [(&str, fn(i64) -> usize); 3] = [
+/// The percentage of its link that a node uses, by seconds from now.
+type Usage = fn(i64) -> usize;
+
+const NODES: [(&str, Usage); 3] = [
     ("node-1", |_| 8),
     // Busy for the last two hours.
     ("node-2", |at| if at > -2 * 3600 { 72 } else { 31 }),

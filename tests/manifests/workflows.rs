@@ -11,8 +11,10 @@ use serde_json::{Value, json};
 
 use crate::rendering::{read, root, scratch, tool};
 
+type Rights = &'static [(&'static str, &'static str)];
+
 /// The rights of each job.
-const RIGHTS: [(&str, &str, &[(&str, &str)]); 5] = [
+const RIGHTS: [(&str, &str, Rights); 5] = [
     ("ci.yml", "check", &[("contents", "read")]),
     ("release.yml", "check", &[("contents", "read")]),
     ("release.yml", "build", &[("contents", "read")]),

@@ -62,7 +62,9 @@ const SVG: &str = "www.w3.org";
 
 /// Reports whether a host is in the cluster or on the machine, or an example without a domain.
 fn is_near(host: &str) -> bool {
-    host.ends_with(".svc") || !host.contains('.') || host.parse::<std::net::IpAddr>().is_ok()
+    host.rsplit('.').next() == Some("svc")
+        || !host.contains('.')
+        || host.parse::<std::net::IpAddr>().is_ok()
 }
 
 /// The page for clusters without internet says that nothing is fetched from there.

@@ -60,15 +60,16 @@ pub fn text(made: &WatchExplanation) -> String {
             let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
         }
     }
-    text.push_str(&match &made.source {
+    let _ = match &made.source {
         Source::Leader { identity, version } => {
-            format!("\nFrom the leader, {identity} (version {version}), just now\n")
+            writeln!(text, "\nFrom the leader, {identity} (version {version}), just now")
         }
-        Source::Status { because } => format!(
+        Source::Status { because } => writeln!(
+            text,
             "\nFrom the status, whose values may be a minute old; the leader was not asked: \
-             {because}\n"
+             {because}"
         ),
-    });
+    };
     text
 }
 

@@ -220,8 +220,7 @@ fn operator(facts: &Facts) -> (OperatorStatus, Option<Attention>) {
 
 fn kind(facts: &KindFacts) -> (KindStatus, Vec<Attention>) {
     let KindFacts { kind, command, columns, objects } = facts;
-    let mut status =
-        KindStatus { kind: kind.clone(), columns: *columns, unlisted: None, objects: vec![] };
+    let mut status = KindStatus { kind: kind.clone(), columns, unlisted: None, objects: vec![] };
     let mut attention = Vec::new();
     match objects {
         Ok(objects) => {

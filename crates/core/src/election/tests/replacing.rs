@@ -206,7 +206,9 @@ fn r21_in_topology_multi_nodes_leave_groups_without_a_living_reflector() {
             let member = cluster.node(node);
             (member.ready, member.not_ready_for) = (true, None);
         }
-        dead.iter().for_each(|node| cluster.dead(node));
+        for node in dead {
+            cluster.dead(node);
+        }
         cluster.settle()
     };
     for alive in ["a00", "a01", "b00", "b01"] {
