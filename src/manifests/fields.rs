@@ -193,6 +193,10 @@ fn type_of<'a>(path: &str, schema: &'a Value) -> anyhow::Result<Type<'a>> {
             let (one, several) = (format!("map of {several}"), format!("maps of {several}"));
             return Ok(Type { one, several, object });
         }
+        // One of several forms, which the description names.
+        None if is("x-kubernetes-preserve-unknown-fields") => {
+            return Ok(Type::plain("see the description", "see the description"));
+        }
         Some("boolean") => "booleans",
         Some("integer") => "integers",
         Some("number") => "numbers",

@@ -52,6 +52,7 @@ fn each_type_has_its_words() {
                 "properties": {"a": {"type": "string"}}}),
             "object of Kubernetes",
         ),
+        (json!({"x-kubernetes-preserve-unknown-fields": true}), "see the description"),
     ] {
         assert_eq!(row_of(&schema), format!("| `spec.field` | {expected} |  |  |  |  |"));
     }
