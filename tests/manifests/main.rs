@@ -2,8 +2,8 @@
 //! install renders the same objects, which an API server accepts; the commands of the pages install
 //! and uninstall.
 //!
-//! Needs helm, kubectl, bundle-validate and actionlint, and a control plane's programs for two tests;
-//! `cargo run --bin lab -- tools` builds them beforehand.
+//! Needs helm, kubectl, bundle-validate and actionlint, and the programs of a control plane for two
+//! tests; `cargo run --bin lab -- tools` builds them beforehand.
 mod accepted;
 mod chart;
 mod equal;

@@ -88,9 +88,9 @@ pub struct Archive {
 /// The parts of an image before they are in an archive.
 struct Parts {
     architecture: &'static str,
-    /// What an index says of the manifest.
+    /// The manifest as an index describes it.
     descriptor: serde_json::Value,
-    /// That of the manifest.
+    /// Digest of the manifest.
     digest: String,
     /// Configuration, manifest and layer, by their digests.
     blobs: Vec<(String, Vec<u8>)>,

@@ -21,6 +21,9 @@ const FEWER_IDS: &str = "use fewer cluster ids or fewer reflectors";
 /// The advice where one reflector carries everything.
 const TWO: &str = "set count.min to 2";
 
+/// A step that its runbook answers with topology Simple.
+const ROUTES: &str = "would lose the routes to";
+
 /// An event, with a number that picks the node.
 #[derive(Clone, Debug)]
 enum Event {
@@ -175,11 +178,12 @@ impl Event {
 
 impl Play {
     /// Topologies that change half-way can come to sizes that none of them has, and clusters grow
-    /// beyond what a count was good for. The message names what works, and that must work.
+    /// beyond what a count was good for. The message or its runbook names what works, and that must
+    /// work.
     fn follow_advice(&mut self, end: &End) -> bool {
         let End::Stuck(text) = end else { return false };
         let spec = &mut self.set.spec;
-        if text.contains(FEWER_IDS) {
+        if text.contains(FEWER_IDS) || text.contains(ROUTES) {
             spec.topology = Topology::Simple;
         } else if text.contains(TWO) {
             (spec.count.min, spec.count.max) = (2, 2);
@@ -230,7 +234,6 @@ proptest! {
 
     /// Whatever happens in whatever cluster, no step takes a route, and the operator settles.
     #[test]
-    #[ignore = "an open finding: where the topology changes half-way, one in 300 goes no further"]
     fn no_step_takes_a_route_in_any_cluster(cluster in cluster()) {
         prop_assert_eq!(failures(&cluster), Vec::<String>::new());
     }

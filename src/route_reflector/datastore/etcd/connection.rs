@@ -324,7 +324,7 @@ pub(super) fn reader(client: &Client) -> etcd_client::KvClient {
 
 /// An error for a person, and whether another member may do better.
 pub(super) fn explain(error: &etcd_client::Error) -> (String, bool) {
-    /// Cancelled, unknown, deadline exceeded, internal, unavailable: numbers of gRPC.
+    /// Canceled, unknown, deadline exceeded, internal, unavailable: numbers of gRPC.
     const ELSEWHERE: [i32; 5] = [1, 2, 4, 13, 14];
     match error {
         etcd_client::Error::GRpcStatus(status) => {
