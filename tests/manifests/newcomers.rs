@@ -57,8 +57,9 @@ fn run_own(newcomer: &Newcomer, commands: &str) -> String {
 fn define(newcomer: &Newcomer, name: &str, text: &[u8]) {
     fs::write(newcomer.dir().join(name), text).expect("a definition");
     run_own(newcomer, &format!("kubectl apply --server-side -f {name}"));
-    let wait = "kubectl wait --for=condition=Established --timeout=60s";
-    run_own(newcomer, &format!("{wait} crd/{name}"));
+    // At first its conditions are null, which `kubectl wait` takes for an error.
+    let wait = format!("kubectl wait --for=condition=Established --timeout=30s crd/{name}");
+    run_own(newcomer, &format!("timeout 60 sh -c 'until {wait}; do sleep 1; done'"));
 }
 
 /// Runs the commands twice: the second time changes none of the objects in the file.
