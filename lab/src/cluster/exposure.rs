@@ -129,6 +129,7 @@ pub(crate) async fn query(prometheus: &str, expression: &str) -> Result<Vec<Samp
         metric: BTreeMap<String, String>,
         value: (f64, String),
     }
+    crate::credentials::install_crypto();
     let url = format!("{prometheus}/api/v1/query");
     let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
     let answer: Answer =
