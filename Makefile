@@ -170,7 +170,10 @@ docker-push: ## Push the image with Docker; needs IMG.
 # With -j too: nothing is applied before the image is known to be there.
 install: $(if $(filter deploy,$(MAKECMDGOALS)),image-there) ## Install the custom resource definitions.
 	$(KUBECTL) apply -k deploy/crds
-	$(KUBECTL) wait --for=condition=Established --timeout=30s -k deploy/crds
+	@# kubectl wait has no -k, and takes the conditions of a definition that is a moment old, null, for an error.
+	@tries=0; until $(KUBECTL) kustomize deploy/crds | $(KUBECTL) wait --for=condition=Established --timeout=30s -f -; do \
+		tries=$$((tries + 1)); [ $$tries -lt 5 ] || exit 1; sleep 1; \
+	done
 
 .PHONY: uninstall
 uninstall: ## Delete all custom resources, then their definitions; print what is left.
