@@ -319,6 +319,7 @@ mod tests {
             answer(r#"{"metric":{"a":"b"},"value":[1,"x"]}"#),
             answer(r#"{"metric":{"a":1},"value":[1,"1"]}"#),
             answer("{\"metric\":{\"a\":\"\n\"},\"value\":[1,\"1\"]}"),
+            answer(USUAL).replace("1700000000.123", "1700000000.1.23"),
             answer(USUAL).replace("]},", "],"),
             answer(USUAL) + "}",
             "{\"status\":\"succ".into(),

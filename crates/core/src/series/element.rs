@@ -197,17 +197,24 @@ impl Cursor<'_> {
         let rest = &self.bytes[self.at..];
         let len = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.');
         match len {
-            Some(0) => Err(Stop::Unusual),
-            Some(len) if !rest[0].is_ascii_digit() || !rest[len - 1].is_ascii_digit() => {
-                Err(Stop::Unusual)
-            }
-            Some(len) => {
+            Some(len) if is_usual(&rest[..len]) => {
                 self.at += len;
                 Ok(())
             }
+            Some(_) => Err(Stop::Unusual),
             None => Err(Stop::Incomplete),
         }
     }
+}
+
+/// Reports whether a text of digits and points is a number in JSON.
+fn is_usual(number: &[u8]) -> bool {
+    let (whole, fraction) = match number.iter().position(|byte| *byte == b'.') {
+        Some(point) => (&number[..point], &number[point + 1..]),
+        None => (number, &b"0"[..]),
+    };
+    let has_zeros = whole.len() > 1 && whole[0] == b'0';
+    !whole.is_empty() && !has_zeros && !fraction.is_empty() && !fraction.contains(&b'.')
 }
 
 const LOW: u64 = 0x0101_0101_0101_0101;
@@ -262,11 +269,11 @@ mod tests {
             let read = elements.read(text.as_bytes());
             read.map(|(series, len)| (series.value, len == text.len()))
         };
-        for number in ["1", "1.5", "1700000000.123"] {
+        for number in ["0", "0.5", "1", "1.5", "1700000000.123"] {
             assert_eq!(read(number), Ok((Some(8.0), true)), "{number}");
         }
         // Left to the parser that knows all of JSON.
-        for number in ["", ".5", "1.", "-1", "1e3", "x"] {
+        for number in ["", ".", ".5", "1.", "1.2.3", "1..2", "01", "00.5", "-1", "1e3", "x"] {
             assert_eq!(read(number), Err(Stop::Unusual), "{number}");
         }
     }
