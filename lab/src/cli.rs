@@ -76,15 +76,9 @@ fn run(command: Command) -> Result<ExitCode> {
             return Ok(verdict(interruptible(demo::prober::run(keep))?));
         }
         Command::DemoSwarm { keep } => return Ok(verdict(interruptible(demo::swarm::run(keep))?)),
-        Command::DemoReflectors { keep, short, four_zones, operator } => {
-            let passed = if four_zones {
-                interruptible(demo::reflectors::run_four_zones(&operator))?
-            } else if short {
-                interruptible(demo::reflectors::run_short(&operator))?
-            } else {
-                interruptible(demo::reflectors::run(keep, &operator))?
-            };
-            return Ok(verdict(passed));
+        Command::DemoReflectors { keep, parts, operator } => {
+            let demo = demo::reflectors::run(&parts, keep, &operator);
+            return Ok(verdict(interruptible(demo)?));
         }
         Command::BgpCheck { scenarios } => {
             return Ok(verdict(interruptible(bgp::check::run(&scenarios))?));

@@ -53,7 +53,9 @@ fn main() -> ExitCode {
         // Real BGP runs between nodes that have no other purpose.
         Trial::test("route_reflectors_replace_the_mesh_and_go_again", move || {
             let operator = Path::new(env!("CARGO_BIN_EXE_traffic-operator"));
-            let passed = runtime.block_on(lab::demo::reflectors::run_short(operator));
+            let parts = [lab::demo::reflectors::Part::Short];
+            let demo = lab::demo::reflectors::run(&parts, false, operator);
+            let passed = runtime.block_on(demo);
             if passed.map_err(failed)? { Ok(()) } else { Err("see the checks".into()) }
         })
         .with_ignored_flag(!is_root())

@@ -62,8 +62,9 @@ pub(super) fn established(answer: &[String]) -> BTreeSet<String> {
 
 /// Reads the number of paths from `show route count`.
 pub(super) fn paths(answer: &[String]) -> Option<usize> {
-    // "306 of 306 routes for 18 networks in table master4"; a last line adds the tables up.
-    answer.first()?.split_whitespace().next()?.parse().ok()
+    // "306 of 306 routes for 18 networks in table master4", and the same of master6, of which one
+    // is empty; a last line adds them up.
+    answer.iter().filter_map(|line| line.split_whitespace().next()?.parse().ok()).max()
 }
 
 #[cfg(test)]
@@ -97,6 +98,10 @@ mod tests {
     fn paths_are_counted_not_networks() {
         let answer = lines("326 of 326 routes for 20 networks in table master4\nTotal: 326 of 326");
         assert_eq!(paths(&answer), Some(326));
+        let answer = lines(
+            "0 of 0 routes for 0 networks in table master4\n7 of 7 routes for 3 networks in table master6",
+        );
+        assert_eq!(paths(&answer), Some(7));
         assert_eq!(paths(&[]), None);
     }
 }

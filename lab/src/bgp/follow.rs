@@ -20,7 +20,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::confd::Confd;
 use super::machine::Machine;
-use super::render::texts;
+use super::render::{Texts, texts};
 use super::world::World;
 
 /// Follows an API server. Dropping it ends that; the nodes stay as they are.
@@ -156,22 +156,22 @@ async fn follow(
 struct Daemons {
     skew: Duration,
     faults: Arc<Mutex<Vec<String>>>,
-    nodes: BTreeMap<String, watch::Sender<String>>,
+    nodes: BTreeMap<String, watch::Sender<Texts>>,
     tasks: JoinSet<()>,
 }
 
 impl Daemons {
-    fn tell(&mut self, confd: &Confd, texts: BTreeMap<String, String>) {
+    fn tell(&mut self, confd: &Confd, texts: BTreeMap<String, Texts>) {
         self.nodes.retain(|name, _| texts.contains_key(name));
-        for (name, text) in texts {
+        for (name, texts) in texts {
             if let Some(node) = self.nodes.get(&name) {
                 node.send_if_modified(|old| {
-                    let differs = *old != text;
-                    *old = text;
+                    let differs = *old != texts;
+                    *old = texts;
                     differs
                 });
             } else if let Ok(machine) = confd.machine(&name) {
-                let (sender, receiver) = watch::channel(text);
+                let (sender, receiver) = watch::channel(texts);
                 self.nodes.insert(name, sender);
                 let faults = Arc::clone(&self.faults);
                 self.tasks.spawn(daemon(machine, receiver, self.skew, faults));
@@ -182,16 +182,16 @@ impl Daemons {
 
 async fn daemon(
     machine: Arc<Machine>,
-    mut texts: watch::Receiver<String>,
+    mut configured: watch::Receiver<Texts>,
     skew: Duration,
     faults: Arc<Mutex<Vec<String>>>,
 ) {
-    texts.mark_changed();
-    while texts.changed().await.is_ok() {
+    configured.mark_changed();
+    while configured.changed().await.is_ok() {
         tokio::time::sleep(skew.mul_f64(share())).await;
-        let text = texts.borrow_and_update().clone();
+        let texts = configured.borrow_and_update().clone();
         let machine = Arc::clone(&machine);
-        let done = tokio::task::spawn_blocking(move || machine.boot(&text)).await;
+        let done = tokio::task::spawn_blocking(move || machine.boot(&texts)).await;
         if let Ok(Err(error)) = done {
             note(&faults, format!("{error:#}"));
         }

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use super::family::Family;
 use super::machine::Machine;
 use super::network::{self, MOST_NODES};
+use super::render::Texts;
 use super::sessions::Sessions;
 use super::teardown;
 use crate::cluster::{guard, program};
@@ -37,13 +39,14 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Creates a network with this many nodes; their BIRDs do not run yet.
+    /// Creates a network with this many nodes that speak some address families; their BIRDs do not
+    /// run yet.
     ///
     /// # Errors
     ///
     /// If this is not root, something is missing and cannot be installed, or a namespace cannot be
     /// made. What was made is taken down.
-    pub async fn start(nodes: u8) -> Result<Self> {
+    pub async fn start(nodes: u8, families: &[Family]) -> Result<Self> {
         ensure!(nix::unistd::geteuid().is_root(), "network namespaces need root");
         ensure!((1..=MOST_NODES).contains(&nodes), "1 to {MOST_NODES} nodes, not {nodes}");
         // On a fresh machine this takes a while: signals must be heard meanwhile.
@@ -70,7 +73,7 @@ impl Ground {
         let guard = guard::start(&copy, &ground.dir, &["bgp-guard", &ground.id])?;
         *lock(&ground.guard) = Some(guard);
         network::create(&ground.id)?;
-        ground.add(nodes)?;
+        ground.add(nodes, families)?;
         progress(&format!("{nodes} nodes in {:.2} s", started.elapsed().as_secs_f64()));
         Ok(ground)
     }
@@ -80,15 +83,16 @@ impl Ground {
     /// # Errors
     ///
     /// If there are too many, or a namespace cannot be made.
-    pub fn add(&self, nodes: u8) -> Result<Vec<Arc<Machine>>> {
+    pub fn add(&self, nodes: u8, families: &[Family]) -> Result<Vec<Arc<Machine>>> {
         let there: Vec<u8> = self.machines().iter().map(|machine| machine.number).collect();
         // A number is never used twice: nobody takes a new node for an old one.
         let first = there.iter().max().map_or(0, |last| last + 1);
         ensure!(nodes <= MOST_NODES - first, "more than {MOST_NODES} nodes");
         let new: Vec<u8> = (first..first + nodes).collect();
-        network::add(&self.id, &there, &new)?;
-        let machine =
-            |number: &u8| Arc::new(Machine::new(&self.id, &self.dir, &node_name(*number), *number));
+        network::add(&self.id, &there, &new, families)?;
+        let machine = |number: &u8| {
+            Arc::new(Machine::new(&self.id, &self.dir, &node_name(*number), *number, families))
+        };
         let new: Vec<Arc<Machine>> = new.iter().map(machine).collect();
         let named = new.iter().map(|machine| (machine.name.clone(), Arc::clone(machine)));
         lock(&self.machines).extend(named);
@@ -140,11 +144,11 @@ impl Ground {
     /// # Errors
     ///
     /// If one does not come up.
-    pub fn restart(&self, texts: &BTreeMap<String, String>) -> Result<()> {
+    pub fn restart(&self, texts: &BTreeMap<String, Texts>) -> Result<()> {
         self.each(Machine::kill)?;
         self.each(|machine| {
             network::flush(&self.id, machine.number)?;
-            machine.configure(texts.get(&machine.name).map_or("", String::as_str))?;
+            machine.configure(texts.get(&machine.name).unwrap_or(&Texts::new()))?;
             machine.start(false)
         })?;
         self.each(Machine::started)
@@ -156,11 +160,10 @@ impl Ground {
     /// # Errors
     ///
     /// If a BIRD refuses its configuration.
-    pub fn configure(&self, texts: &BTreeMap<String, String>) -> Result<BTreeSet<String>> {
+    pub fn configure(&self, texts: &BTreeMap<String, Texts>) -> Result<BTreeSet<String>> {
         let changed = Mutex::new(BTreeSet::new());
         self.each(|machine| {
-            let text = texts.get(&machine.name).map_or("", String::as_str);
-            if machine.configure(text)? {
+            if machine.configure(texts.get(&machine.name).unwrap_or(&Texts::new()))? {
                 lock(&changed).insert(machine.name.clone());
             }
             Ok(())

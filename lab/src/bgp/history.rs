@@ -58,10 +58,9 @@ pub fn changed(versions: &[Version]) -> BTreeSet<String> {
     for pair in versions.windows(2) {
         let [old, new] = [&pair[0].world.nodes, &pair[1].world.nodes];
         for name in old.keys().chain(new.keys()) {
-            let id = |nodes: &std::collections::BTreeMap<_, super::world::Node>| {
-                nodes.get(name).map(|node| (node.address, node.cluster_id))
-            };
-            if id(old) != id(new) {
+            let [before, after] = [old, new]
+                .map(|nodes| nodes.get(name).map(|node| (node.speakers.clone(), node.cluster_id)));
+            if before != after {
                 changed.insert(name.clone());
             }
         }
@@ -84,13 +83,13 @@ pub fn kept<'a>(
         let after = last.sessions.get(node).and_then(|ends| ends.get(protocol));
         after == Some(session) && !changed.contains(node)
     };
-    let back = |node: &str, peer: &str| {
-        let ends = first.sessions.get(peer).into_iter().flatten();
-        let mut ends = ends.filter(|(_, end)| end.peer == node);
-        ends.next().is_some_and(|(protocol, end)| same(peer, end, protocol))
+    let back = |node: &str, there: &Session| {
+        let ends = first.sessions.get(&there.peer).into_iter().flatten();
+        let mut ends = ends.filter(|(_, end)| end.peer == node && end.family() == there.family());
+        ends.next().is_some_and(|(protocol, end)| same(&there.peer, end, protocol))
     };
     let all = first.sessions.iter().flat_map(|(node, ends)| ends.iter().map(move |e| (node, e)));
-    all.filter(|(node, (protocol, end))| same(node, end, protocol) && back(node, &end.peer))
+    all.filter(|(node, (protocol, end))| same(node, end, protocol) && back(node, end))
         .map(|(node, (protocol, _))| (node.as_str(), protocol.as_str()))
         .collect()
 }

@@ -1,22 +1,21 @@
-//! One node: its BIRD, and the exporter beside it.
+//! One node: its BIRDs, and the exporter beside them.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::Signal;
+use anyhow::{Context, Result};
 
-use super::{birdc, network};
-use crate::packages::{self, BIRD, EXPORTER};
+use super::bird::Bird;
+use super::family::Family;
+use super::network;
+use super::render::Texts;
+use crate::packages::{self, EXPORTER};
 use crate::process::{CommandLine, Lifetime, Process};
 
 /// Port of the exporter: its default.
 pub(super) const EXPORTER_PORT: u16 = 9324;
-/// A BIRD opens its control socket within milliseconds, and says goodbye to its neighbors as fast.
-const LIMIT: Duration = Duration::from_secs(5);
 
 /// A node of the ground.
 #[derive(Debug)]
@@ -25,204 +24,196 @@ pub struct Machine {
     pub name: String,
     pub(super) number: u8,
     pub(super) namespace: String,
+    /// The address families that it speaks.
+    pub families: Vec<Family>,
     dir: PathBuf,
-    /// The configuration written last; empty before the first.
-    text: Mutex<String>,
-    bird: Mutex<Option<Process>>,
+    birds: Vec<(Family, Bird)>,
     exporter: Mutex<Option<Process>>,
 }
 
 impl Machine {
-    pub(super) fn new(id: &str, dir: &Path, name: &str, number: u8) -> Self {
+    pub(super) fn new(id: &str, dir: &Path, name: &str, number: u8, families: &[Family]) -> Self {
+        let namespace = network::namespace(id, number);
+        let bird = |family: &Family| {
+            let name = match family {
+                Family::V4 => name.to_owned(),
+                Family::V6 => format!("{name}-bird6"),
+            };
+            (*family, Bird::new(name, &namespace, dir))
+        };
         Self {
             name: name.to_owned(),
             number,
-            namespace: network::namespace(id, number),
+            families: families.to_vec(),
             dir: dir.to_owned(),
-            text: Mutex::default(),
-            bird: Mutex::default(),
+            birds: families.iter().map(bird).collect(),
             exporter: Mutex::default(),
+            namespace,
         }
     }
 
-    /// Returns the address of the node.
+    /// Returns the address of the node in a family.
     #[must_use]
-    pub fn address(&self) -> String {
-        network::address(self.number)
+    pub fn address(&self, family: Family) -> String {
+        network::address(family, self.number)
     }
 
-    /// The network of its pods.
+    /// The network of its pods in a family.
     #[must_use]
-    pub fn pods(&self) -> String {
-        network::pods(self.number)
+    pub fn pods(&self, family: Family) -> String {
+        network::pods(family, self.number)
     }
 
-    fn file(&self, end: &str) -> PathBuf {
-        self.dir.join(format!("{}.{end}", self.name))
+    fn birds(&self) -> impl Iterator<Item = &Bird> {
+        self.birds.iter().map(|(_, bird)| bird)
     }
 
-    /// The log of its BIRDs, all of them.
-    pub(super) fn log(&self) -> PathBuf {
-        self.dir.join("log").join(format!("{}.log", self.name))
+    fn bird(&self, family: Family) -> Result<&Bird> {
+        let found = self.birds.iter().find(|(of, _)| *of == family).map(|(_, bird)| bird);
+        found.with_context(|| format!("{} does not speak {family:?}", self.name))
     }
 
-    /// Writes the configuration if it is another one; a BIRD that runs reads it. Returns whether it
-    /// was another one.
+    /// The logs of its BIRDs.
+    pub(super) fn logs(&self) -> Vec<PathBuf> {
+        self.birds().map(Bird::log).collect()
+    }
+
+    /// Writes the configurations that are other ones; BIRDs that run read them. Returns whether
+    /// there was another one.
     ///
     /// # Errors
     ///
-    /// If BIRD refuses it; it then continues with the previous one.
-    pub fn configure(&self, text: &str) -> Result<bool> {
-        let mut written = lock(&self.text);
-        if *written == text {
-            return Ok(false);
+    /// If a BIRD refuses its own; it then continues with the previous one.
+    pub fn configure(&self, texts: &Texts) -> Result<bool> {
+        let mut changed = false;
+        for (family, bird) in &self.birds {
+            changed |= bird.configure(texts.get(family).map_or("", String::as_str))?;
         }
-        let path = self.file("conf");
-        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-        text.clone_into(&mut written);
-        if self.runs() {
-            self.ask("configure")?;
-        }
-        Ok(true)
+        Ok(changed)
     }
 
-    /// Configures it; with the first configuration BIRD is started.
-    pub(super) fn boot(&self, text: &str) -> Result<()> {
-        let first = lock(&self.text).is_empty();
-        self.configure(text)?;
-        if !first {
-            return Ok(());
+    /// Configures it; a BIRD is started with its first configuration.
+    pub(super) fn boot(&self, texts: &Texts) -> Result<()> {
+        for (family, bird) in &self.birds {
+            let Some(text) = texts.get(family) else { continue };
+            let is_first = !bird.is_configured();
+            bird.configure(text)?;
+            if is_first {
+                bird.start(false)?;
+                // The next configuration may come before it has a socket to receive it.
+                bird.started()?;
+            }
         }
-        self.start(false)?;
-        // The next configuration may come before it has a socket to receive it.
-        self.started()
-    }
-
-    /// Starts BIRD; `recover` is for one that has crashed, and is what Calico does.
-    ///
-    /// # Errors
-    ///
-    /// If it does not come up; the error shows the end of its log.
-    pub fn start(&self, recover: bool) -> Result<()> {
-        let mut bird = lock(&self.bird);
-        let socket = self.file("ctl");
-        let _ = fs::remove_file(&socket);
-        let path = |end| self.file(end).to_string_lossy().into_owned();
-        let mut arguments =
-            vec!["-f".to_owned(), "-c".to_owned(), path("conf"), "-s".to_owned(), path("ctl")];
-        if recover {
-            arguments.push("-R".to_owned());
-        }
-        let program = packages::find(BIRD).context("no bird")?;
-        // The time in its log must be read again.
-        let command =
-            CommandLine::new(program, arguments).env("TZ", "UTC").inside(Some(&self.namespace));
-        let process = Process::start(&self.name, command, &self.dir, Lifetime::Starter)?;
-        *bird = Some(process);
         Ok(())
     }
 
-    /// Waits until BIRD answers.
+    /// Starts its BIRDs; `recover` is for those that have crashed, and is what Calico does.
+    ///
+    /// # Errors
+    ///
+    /// If one does not come up; the error shows the end of its log.
+    pub fn start(&self, recover: bool) -> Result<()> {
+        self.birds().try_for_each(|bird| bird.start(recover))
+    }
+
+    /// Starts the BIRD of one family.
+    ///
+    /// # Errors
+    ///
+    /// If it does not come up, or the node does not speak this family.
+    pub fn start_one(&self, family: Family) -> Result<()> {
+        self.bird(family)?.start(false)
+    }
+
+    /// Waits until its BIRDs answer.
     pub(super) fn started(&self) -> Result<()> {
-        let end = Instant::now() + LIMIT;
-        loop {
-            match self.ask("show status") {
-                Ok(_) => return Ok(()),
-                Err(error) if Instant::now() > end => return Err(error),
-                Err(_) => {
-                    if let Some(bird) = lock(&self.bird).as_ref() {
-                        bird.check()?;
-                    }
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-            }
-        }
+        self.birds().try_for_each(Bird::started)
     }
 
-    /// Kills BIRD with SIGKILL: its neighbors get no message, and its routes stay in the kernel.
+    /// Kills its BIRDs with SIGKILL: their neighbors get no message, and their routes stay in the
+    /// kernel.
     ///
     /// # Errors
     ///
-    /// If it cannot be killed.
+    /// If one cannot be killed.
     pub fn kill(&self) -> Result<()> {
-        lock(&self.bird).take().map_or(Ok(()), |bird| bird.kill())
+        self.birds().try_for_each(Bird::kill)
     }
 
-    /// Stops BIRD gracefully: it informs its neighbors, which drop its routes.
+    /// Stops its BIRDs gracefully: they inform their neighbors, which drop their routes.
     ///
     /// # Errors
     ///
-    /// If it does not end.
+    /// If one does not end.
     pub fn stop(&self) -> Result<()> {
-        let Some(bird) = lock(&self.bird).take() else { return Ok(()) };
-        bird.signal(Signal::SIGTERM)?;
-        let end = Instant::now() + LIMIT;
-        while bird.check().is_ok() {
-            ensure!(Instant::now() < end, "the BIRD of {} does not end", self.name);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        bird.kill()
+        self.birds().try_for_each(Bird::stop)
     }
 
-    /// Returns whether BIRD runs.
-    pub fn runs(&self) -> bool {
-        lock(&self.bird).as_ref().is_some_and(|bird| bird.check().is_ok())
-    }
-
-    /// Gives BIRD a command, as `birdc` does.
+    /// Stops the BIRD of one family gracefully.
     ///
     /// # Errors
     ///
-    /// If it does not answer, or with an error.
-    pub fn ask(&self, command: &str) -> Result<Vec<String>> {
-        birdc::ask(&self.file("ctl"), command).with_context(|| self.name.clone())
+    /// If it does not end, or the node does not speak this family.
+    pub fn stop_one(&self, family: Family) -> Result<()> {
+        self.bird(family)?.stop()
     }
 
-    /// Returns the names of the sessions that are established; none if BIRD does not run.
+    /// Returns whether all its BIRDs run.
+    pub fn runs(&self) -> bool {
+        self.birds().all(Bird::runs)
+    }
+
+    /// Gives its BIRDs a command, as `birdc` does.
+    ///
+    /// # Errors
+    ///
+    /// If one does not answer, or with an error.
+    pub fn ask(&self, command: &str) -> Result<()> {
+        self.birds().try_for_each(|bird| bird.ask(command).map(drop))
+    }
+
+    /// Returns the names of the sessions that are established; none of a BIRD that does not run.
     #[must_use]
     pub fn established(&self) -> BTreeSet<String> {
-        self.ask("show protocols").map(|answer| birdc::established(&answer)).unwrap_or_default()
+        self.birds().flat_map(Bird::established).collect()
     }
 
-    /// Returns how many paths the table holds; none if BIRD does not run.
+    /// Returns how many paths its fullest table holds; none if no BIRD runs.
     #[must_use]
     pub fn paths(&self) -> Option<usize> {
-        birdc::paths(&self.ask("show route count").ok()?)
+        self.birds().filter_map(Bird::paths).max()
     }
 
-    /// Returns the processor time that BIRD has used; none if it does not run.
+    /// Returns the processor time that its BIRDs have used; none if none runs.
     #[must_use]
     pub fn spent(&self) -> Option<Duration> {
-        let pid = lock(&self.bird).as_ref()?.pid()?;
-        // BIRD has one thread. The first number is its nanoseconds on a processor.
-        let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-        Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
+        self.birds().filter_map(Bird::spent).reduce(|one, other| one + other)
     }
 
     /// Starts the exporter.
     pub(super) fn export(&self) -> Result<()> {
-        let arguments = [
-            "-bird.v2".to_owned(),
-            "-bird.socket".to_owned(),
-            self.file("ctl").to_string_lossy().into_owned(),
-            "-web.listen-address".to_owned(),
-            format!("{}:{EXPORTER_PORT}", self.address()),
+        let mut arguments = vec![
+            format!("-bird.ipv4={}", self.families.contains(&Family::V4)),
+            format!("-bird.ipv6={}", self.families.contains(&Family::V6)),
+            // Prometheus reaches every node by its IPv4 address.
+            format!("-web.listen-address={}:{EXPORTER_PORT}", self.address(Family::V4)),
         ];
+        for (family, bird) in &self.birds {
+            let flag = if *family == Family::V4 { "socket" } else { "socket6" };
+            arguments.push(format!("-bird.{flag}={}", bird.socket().display()));
+        }
         let program = packages::find(EXPORTER).with_context(|| format!("no {EXPORTER}"))?;
         let command = CommandLine::new(program, arguments).inside(Some(&self.namespace));
         let name = format!("exporter-{}", self.name);
-        *lock(&self.exporter) = Some(Process::start(&name, command, &self.dir, Lifetime::Starter)?);
+        let process = Process::start(&name, command, &self.dir, Lifetime::Starter)?;
+        *self.exporter.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
         Ok(())
     }
 
     /// Kills everything that runs on it.
     pub(super) fn end(&self) -> Result<()> {
-        let exporter = lock(&self.exporter).take();
+        let exporter = self.exporter.lock().unwrap_or_else(PoisonError::into_inner).take();
         exporter.map_or(Ok(()), |exporter| exporter.kill())?;
         self.kill()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

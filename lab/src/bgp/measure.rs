@@ -109,7 +109,7 @@ impl Measure {
         let kept = kept(&versions, &changed);
         let (mut resets, mut needless) = (0, Vec::new());
         for machine in self.ground.machines() {
-            for event in journal::read(&machine.log()) {
+            for event in machine.logs().iter().flat_map(|log| journal::read(log)) {
                 if event.up || event.time < since.time || event.time > end {
                     continue;
                 }

@@ -3,6 +3,7 @@
 //! ```text
 //! lab-bgp-<id>       10.90.0.1     bridge, Prometheus
 //! lab-bgp-<id>-NN    10.90.0.1N    eth0; one pod, 10.91.N.1; BIRD; prometheus-bird-exporter
+//!                    fd90::a + N   the same in IPv6: one pod, fd91:0:0:N::1; a BIRD of its own
 //! ```
 //!
 //! `world` is the input of Calico, `sessions` and `render` derive from it what confd would, `confd`
@@ -10,9 +11,11 @@
 //! every pair, `measure` reports the cost of a step; `propagation` predicts the observations, and
 //! `check` verifies them.
 
+mod bird;
 mod birdc;
 pub mod check;
 mod confd;
+mod family;
 mod follow;
 mod ground;
 mod history;
@@ -34,6 +37,7 @@ mod watch;
 mod world;
 
 pub use confd::Confd;
+pub use family::Family;
 pub use follow::Follower;
 pub use ground::Ground;
 pub use history::{History, Version};
@@ -48,4 +52,4 @@ pub use site::Site;
 pub(crate) use site::define;
 pub(crate) use teardown::{leftovers, run_guard, sweep};
 pub use watch::{Gap, Seen, Watch};
-pub use world::{Local, Node, Peer, Remote, World};
+pub use world::{Local, Node, Peer, Remote, Speaker, World};

@@ -13,6 +13,7 @@ use axum::routing::get;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
+use super::family::Family;
 use super::ground::Ground;
 use super::machine::EXPORTER_PORT;
 use super::network::{self, GATEWAY};
@@ -126,7 +127,7 @@ impl Monitoring {
     pub fn follow_machines(&self) -> Result<()> {
         let target = |machine: &Arc<super::machine::Machine>| {
             json!({
-                "targets": [format!("{}:{EXPORTER_PORT}", machine.address())],
+                "targets": [format!("{}:{EXPORTER_PORT}", machine.address(Family::V4))],
                 "labels": {"node": machine.name, "instance": machine.name},
             })
         };

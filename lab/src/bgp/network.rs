@@ -7,10 +7,9 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
+use super::family::Family;
 use crate::cluster::network::{batch, enter, named};
 
-/// All pods.
-pub const POOL: &str = "10.91.0.0/16";
 /// The outer namespace's address, where Prometheus is.
 pub(super) const GATEWAY: &str = "10.90.0.1";
 const BRIDGE: &str = "bgp0";
@@ -27,20 +26,45 @@ pub(super) fn namespace(id: &str, number: u8) -> String {
     format!("{}-{number:02}", outer(id))
 }
 
+/// Returns the network of all pods.
+pub(super) fn pool(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "10.91.0.0/16",
+        Family::V6 => "fd91::/48",
+    }
+}
+
 /// Returns a node's address.
-pub(super) fn address(number: u8) -> String {
-    format!("10.90.0.{}", 10 + u16::from(number))
+pub(super) fn address(family: Family, number: u8) -> String {
+    let last = 10 + u16::from(number);
+    match family {
+        Family::V4 => format!("10.90.0.{last}"),
+        Family::V6 => format!("fd90::{last:x}"),
+    }
+}
+
+/// Returns the length of the prefix of the network that all nodes share.
+pub(super) fn prefix(family: Family) -> u8 {
+    match family {
+        Family::V4 => 16,
+        Family::V6 => 64,
+    }
 }
 
 /// Returns the network of a node's pods.
-#[must_use]
-pub(super) fn pods(number: u8) -> String {
-    format!("10.91.{number}.0/24")
+pub(super) fn pods(family: Family, number: u8) -> String {
+    match family {
+        Family::V4 => format!("10.91.{number}.0/24"),
+        Family::V6 => format!("fd91:0:0:{number:x}::/64"),
+    }
 }
 
 /// Returns the address of a node's one pod.
-pub(super) fn pod(number: u8) -> String {
-    format!("10.91.{number}.1")
+pub(super) fn pod(family: Family, number: u8) -> String {
+    match family {
+        Family::V4 => format!("10.91.{number}.1"),
+        Family::V6 => format!("fd91:0:0:{number:x}::1"),
+    }
 }
 
 fn hardware(number: u8) -> String {
@@ -58,8 +82,8 @@ pub(super) fn create(id: &str) -> Result<()> {
     batch(Some(&outer), &commands)
 }
 
-/// Adds nodes to the existing ones.
-pub(super) fn add(id: &str, there: &[u8], new: &[u8]) -> Result<()> {
+/// Adds nodes that speak some address families to the existing ones.
+pub(super) fn add(id: &str, there: &[u8], new: &[u8], families: &[Family]) -> Result<()> {
     let line = |text: fn(&str, u8) -> String| -> String {
         new.iter().map(|number| text(id, *number)).collect()
     };
@@ -75,20 +99,36 @@ pub(super) fn add(id: &str, there: &[u8], new: &[u8]) -> Result<()> {
     let all: Vec<u8> = there.iter().chain(new).copied().collect();
     for number in new {
         let namespace = namespace(id, *number);
-        inside(&namespace, quiet)??;
-        batch(Some(&namespace), &node(*number, &all))?;
+        inside(&namespace, || quiet(families))??;
+        batch(Some(&namespace), &node(*number, &all, families))?;
     }
     for number in there {
-        batch(Some(&namespace(id, *number)), &neighbors(*number, new))?;
+        let namespace = namespace(id, *number);
+        let speaks = inside(&namespace, speaks)??;
+        let shared: Vec<Family> =
+            families.iter().copied().filter(|family| speaks.contains(family)).collect();
+        batch(Some(&namespace), &neighbors(*number, new, &shared))?;
     }
     Ok(())
 }
 
-/// No IPv6, and a packet may come from where the way back does not lead: a probe must not need the
-/// way back.
-fn quiet() -> Result<()> {
+const NO_IPV6: &str = "/proc/sys/net/ipv6/conf/all/disable_ipv6";
+
+/// The families that a node was made with. Prometheus reaches each node by IPv4, whether its BIRD
+/// speaks that or not.
+fn speaks() -> Result<Vec<Family>> {
+    let text = fs::read_to_string(NO_IPV6).with_context(|| format!("reading {NO_IPV6}"))?;
+    Ok(if text.trim() == "0" { Family::ALL.to_vec() } else { vec![Family::V4] })
+}
+
+/// No IPv6 where nobody speaks it, no addresses that nobody gave; and a packet may come from where
+/// the way back does not lead: a probe must not need the way back.
+fn quiet(families: &[Family]) -> Result<()> {
+    let no_ipv6 = if families.contains(&Family::V6) { "0" } else { "1" };
     for (setting, value) in [
-        ("ipv6/conf/all/disable_ipv6", "1"),
+        ("ipv6/conf/all/disable_ipv6", no_ipv6),
+        ("ipv6/conf/default/disable_ipv6", no_ipv6),
+        ("ipv6/conf/eth0/addr_gen_mode", "1"),
         ("ipv4/conf/all/rp_filter", "0"),
         ("ipv4/conf/default/rp_filter", "0"),
         ("ipv4/conf/eth0/rp_filter", "0"),
@@ -99,24 +139,34 @@ fn quiet() -> Result<()> {
     Ok(())
 }
 
-fn node(number: u8, all: &[u8]) -> String {
-    let links = format!(
-        "link set lo up\naddr add {}/16 dev eth0\nlink set eth0 up\naddr add {}/32 dev lo\n",
-        address(number),
-        pod(number)
-    );
-    links + &neighbors(number, all)
+fn node(number: u8, all: &[u8], families: &[Family]) -> String {
+    let address = |family| {
+        // A check whether somebody else has this address would take seconds.
+        let unchecked = if family == Family::V6 { " nodad" } else { "" };
+        let (address, prefix) = (address(family, number), prefix(family));
+        format!("addr add {address}/{prefix} dev eth0{unchecked}\n")
+    };
+    let pod = |family: &Family| format!("addr add {} dev lo\n", pod(*family, number));
+    let links = ["link set lo up\nlink set eth0 up\n".to_owned()].into_iter();
+    let links: String =
+        links.chain(with_ipv4(families).map(address)).chain(families.iter().map(pod)).collect();
+    links + &neighbors(number, all, families)
+}
+
+/// Prometheus reaches every node by IPv4.
+fn with_ipv4(families: &[Family]) -> impl Iterator<Item = Family> {
+    Family::ALL.into_iter().filter(|family| *family == Family::V4 || families.contains(family))
 }
 
 /// The addresses of others never have to be resolved: the kernel's table of answers is one for all
 /// namespaces, and small.
-fn neighbors(number: u8, all: &[u8]) -> String {
+fn neighbors(number: u8, all: &[u8], families: &[Family]) -> String {
     let others = all.iter().filter(|other| **other != number);
-    let line = |other: &u8| {
-        let (address, hardware) = (address(*other), hardware(*other));
+    let line = |other: u8, family| {
+        let (address, hardware) = (address(family, other), hardware(other));
         format!("neigh replace {address} lladdr {hardware} dev eth0 nud permanent\n")
     };
-    others.map(line).collect()
+    others.flat_map(|other| families.iter().map(|family| line(*other, *family))).collect()
 }
 
 /// Pulls a node's cable, or plugs it in again.
@@ -127,7 +177,9 @@ pub(super) fn set_link(id: &str, number: u8, up: bool) -> Result<()> {
 
 /// Takes the routes away that an ended BIRD has left: Calico lets them stay (`persist`).
 pub(super) fn flush(id: &str, number: u8) -> Result<()> {
-    batch(Some(&namespace(id, number)), "route flush proto bird\n")
+    let (namespace, flush) = (namespace(id, number), "route flush proto bird\n");
+    batch(Some(&namespace), flush)?;
+    batch(Some(&namespace), &format!("-6 {flush}"))
 }
 
 /// Removes a node.
@@ -162,13 +214,25 @@ mod tests {
 
     #[test]
     fn a_node_knows_all_others_and_has_one_pod() {
-        let commands = node(2, &[0, 2, 17]);
+        let commands = node(2, &[0, 2, 17], &[Family::V4]);
         assert!(commands.contains("addr add 10.90.0.12/16 dev eth0"), "{commands}");
-        assert!(commands.contains("addr add 10.91.2.1/32 dev lo"));
+        assert!(commands.contains("addr add 10.91.2.1 dev lo"));
         assert!(commands.contains("neigh replace 10.90.0.27 lladdr 02:90:00:00:00:11 dev eth0"));
         assert!(!commands.contains("neigh replace 10.90.0.12"));
-        assert_eq!(pods(MOST_NODES - 1), "10.91.199.0/24");
-        assert_eq!(address(MOST_NODES - 1), "10.90.0.209");
+        assert!(!commands.contains("fd90"), "{commands}");
+        assert_eq!(pods(Family::V4, MOST_NODES - 1), "10.91.199.0/24");
+        assert_eq!(address(Family::V4, MOST_NODES - 1), "10.90.0.209");
+    }
+
+    #[test]
+    fn a_node_of_ipv6_alone_can_still_be_scraped() {
+        let commands = node(2, &[0, 2], &[Family::V6]);
+        assert!(commands.contains("addr add 10.90.0.12/16 dev eth0\n"), "{commands}");
+        assert!(commands.contains("addr add fd90::c/64 dev eth0 nodad\n"), "{commands}");
+        assert!(commands.contains("neigh replace fd90::a lladdr 02:90:00:00:00:00 dev eth0"));
+        assert!(
+            commands.contains("addr add fd91:0:0:2::1 dev lo\n") && !commands.contains("10.91")
+        );
     }
 
     #[test]

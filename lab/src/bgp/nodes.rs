@@ -1,5 +1,7 @@
 //! Node objects of the machines, and what happens to them that a kubelet would do.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -7,7 +9,8 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::machine::Machine;
-use super::world::ADDRESS;
+use super::network;
+use super::world::annotation;
 
 /// The label that names a node's zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -29,7 +32,14 @@ impl Nodes {
     ///
     /// If the API server refuses it.
     pub async fn create(&self, machine: &Machine, zone: &str) -> Result<()> {
-        let (name, address) = (&machine.name, machine.address());
+        let name = &machine.name;
+        let pods: Vec<String> =
+            machine.families.iter().map(|family| machine.pods(*family)).collect();
+        let annotations: BTreeMap<&str, String> = machine
+            .families
+            .iter()
+            .map(|&f| (annotation(f), format!("{}/{}", machine.address(f), network::prefix(f))))
+            .collect();
         let node = json!({
             "apiVersion": "v1",
             "kind": "Node",
@@ -40,19 +50,20 @@ impl Nodes {
                     "kubernetes.io/hostname": name,
                     ZONE: zone,
                 },
-                "annotations": {ADDRESS: format!("{address}/16")},
+                "annotations": annotations,
             },
-            "spec": {"podCIDR": machine.pods(), "podCIDRs": [machine.pods()]},
+            "spec": {"podCIDR": pods[0], "podCIDRs": pods},
         });
         let node = serde_json::from_value(node)?;
         self.0
             .create(&PostParams::default(), &node)
             .await
             .with_context(|| format!("creating Node {name}"))?;
-        let addresses = json!([
-            {"type": "InternalIP", "address": address},
-            {"type": "Hostname", "address": name},
-        ]);
+        let internal = machine.families.iter().map(|family| machine.address(*family));
+        let addresses: Vec<Value> = internal
+            .map(|address| json!({"type": "InternalIP", "address": address}))
+            .chain([json!({"type": "Hostname", "address": name})])
+            .collect();
         self.patch_status(name, &json!({"status": {"addresses": addresses}})).await?;
         self.set_ready(name, true).await
     }

@@ -1,42 +1,76 @@
 //! The text of a node's configuration: Calico's templates, in the language of BIRD 2. No IO.
 //!
 //! From `confd/templates/bird.cfg.template`, `bird_ipam.cfg.template` and `bird_aggr.cfg.template`
-//! of Calico master of 2026-08, for one IP pool without encapsulation. Left out: communities, BGP
-//! filters, IPv6, Services, passwords.
+//! of Calico master of 2026-08, and their twins for IPv6, for one IP pool of each address family
+//! without encapsulation. Left out: communities, BGP filters, Services, passwords.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr};
 
-use super::network::POOL;
+use super::family::Family;
+use super::network::pool;
 use super::sessions::{Session, Sessions};
-use super::world::{Node, World};
+use super::world::{Node, Speaker, World};
 
 /// Calico turns local preferences into metrics of kernel routes by subtracting from this.
 const GREATEST: u32 = 2_147_483_647;
 /// The metric of ordinary routes.
 const METRIC: u32 = 1024;
 
-/// Returns the text of every node.
+/// The text of each BIRD of a node.
+pub type Texts = BTreeMap<Family, String>;
+
+/// Returns the texts of every node.
 #[must_use]
-pub fn texts(world: &World, sessions: &Sessions) -> BTreeMap<String, String> {
+pub fn texts(world: &World, sessions: &Sessions) -> BTreeMap<String, Texts> {
     let empty = BTreeMap::new();
-    let text = |(name, node): (&String, &Node)| {
+    let texts = |(name, node): (&String, &Node)| {
         let ends = sessions.get(name).unwrap_or(&empty);
-        (name.clone(), text(world.as_number, name, node, ends))
+        let text = |family: &Family| (*family, text(world.as_number, name, node, *family, ends));
+        (name.clone(), node.speakers.keys().map(text).collect())
     };
-    world.nodes.iter().map(text).collect()
+    world.nodes.iter().map(texts).collect()
 }
 
-fn text(number: u32, name: &str, node: &Node, ends: &BTreeMap<String, Session>) -> String {
-    let mut text = head(number, name, node);
-    for (protocol, session) in ends {
-        text += &peer(number, node, protocol, session);
+fn text(
+    number: u32,
+    name: &str,
+    node: &Node,
+    family: Family,
+    ends: &BTreeMap<String, Session>,
+) -> String {
+    let speaker = &node.speakers[&family];
+    let mut text = head(number, name, &router_id(node), family, speaker);
+    for (protocol, session) in ends.iter().filter(|(_, session)| session.family() == family) {
+        text += &peer(number, speaker, protocol, session);
     }
     text
 }
 
-fn head(number: u32, name: &str, node: &Node) -> String {
-    let Node { address, pods, .. } = node;
+/// A node's IPv4 address, or where it has none, another number of its own.
+fn router_id(node: &Node) -> String {
+    let speaker = node.speakers.values().next();
+    match speaker.map(|speaker| speaker.address) {
+        Some(IpAddr::V4(address)) => address.to_string(),
+        Some(IpAddr::V6(address)) => {
+            let [.., a, b, c, d] = address.octets();
+            Ipv4Addr::new(a, b, c, d).to_string()
+        }
+        None => String::new(),
+    }
+}
+
+/// The name of the channel that carries the routes of a family.
+fn channel(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "ipv4",
+        Family::V6 => "ipv6",
+    }
+}
+
+fn head(number: u32, name: &str, router_id: &str, family: Family, speaker: &Speaker) -> String {
+    let (Speaker { pods, .. }, pool, channel) = (speaker, pool(family), channel(family));
     format!(
         r#"# {name}
 log stderr all;
@@ -55,7 +89,7 @@ function calico_export_to_bgp_peers(bool internal_peer)
     if (defined(ifname)) then {{ if ((ifname ~ "*.cali") || (ifname ~ "*.calico")) then {{ reject; }} }}
   }}
   calico_aggr();
-  if (net ~ {POOL}) then {{ accept; }}
+  if (net ~ {pool}) then {{ accept; }}
 }}
 filter calico_kernel_programming
 {{
@@ -69,7 +103,7 @@ filter calico_kernel_programming
   accept;
 }}
 
-router id {address};
+router id {router_id};
 protocol kernel {{
   learn;
   persist;
@@ -78,18 +112,18 @@ protocol kernel {{
   merge paths on;
   # BIRD 2: else krt_metric is ignored.
   metric 0;
-  ipv4 {{
+  {channel} {{
     import all;
     export filter calico_kernel_programming;
   }};
 }}
 protocol device {{ scan time 2; }}
 protocol direct {{
-  ipv4;
+  {channel};
   interface -"cali*", -"kube-ipvs*", "*";
 }}
 protocol static {{
-  ipv4;
+  {channel};
   route {pods} blackhole;
 }}
 template bgp bgp_template {{
@@ -106,15 +140,15 @@ template bgp bgp_template {{
     )
 }
 
-fn peer(number: u32, node: &Node, protocol: &str, session: &Session) -> String {
-    let low = GREATEST - METRIC;
+fn peer(number: u32, speaker: &Speaker, protocol: &str, session: &Session) -> String {
+    let (low, channel) = (GREATEST - METRIC, channel(session.family()));
     let mut text = format!(
         r"protocol bgp {protocol} from bgp_template {{
   neighbor {} as {number};
   source address {};
   ttl security off;
   multihop;
-  ipv4 {{
+  {channel} {{
     gateway recursive;
     add paths on;
     import filter {{
@@ -133,7 +167,7 @@ fn peer(number: u32, node: &Node, protocol: &str, session: &Session) -> String {
     }};
   }};
 ",
-        session.address, node.address
+        session.address, speaker.address
     );
     if session.passive {
         text += "  passive on;\n";

@@ -9,6 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Api, Client};
 
 use super::confd::Confd;
+use super::family::Family;
 use super::follow::Follower;
 use super::ground::Ground;
 use super::nodes::Nodes;
@@ -48,17 +49,22 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts nodes in zones, each with the same number of neighboring nodes, as a full mesh, and
-    /// waits until it is one.
+    /// Starts nodes in zones, each with the same number of neighboring nodes, as a full mesh in each
+    /// address family, and waits until it is one.
     ///
     /// Each node hears of a change within `skew`, in its own time.
     ///
     /// # Errors
     ///
     /// If something does not come up.
-    pub async fn start(nodes: u8, zones: &[&str], skew: Duration) -> Result<Self> {
+    pub async fn start(
+        nodes: u8,
+        zones: &[&str],
+        families: &[Family],
+        skew: Duration,
+    ) -> Result<Self> {
         let options = Options { controller_manager: false, scheduler: false, ..Options::default() };
-        let ground = Arc::new(Ground::start(nodes).await?);
+        let ground = Arc::new(Ground::start(nodes, families).await?);
         let plane = ControlPlane::start(options).await?;
         let client = plane.client()?;
         calico::install(&client, calico::Group::V1).await?;

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::check::states::{
-    Ids, grouped, in_zones, mesh, one, per_zone, promote, reflectors, simple, unique, zonal,
+    Ids, dual, grouped, in_zones, mesh, one, per_zone, promote, reflectors, simple, unique, zonal,
 };
+use super::family::Family;
 use super::propagation::{Rule, missing, more_while_restarting, paths, worst_without_one};
 use super::render::texts;
 use super::sessions::{Sessions, count, sessions, two_ended};
@@ -112,7 +113,8 @@ fn ends(all: &Sessions, node: &str) -> Vec<String> {
 fn the_mesh_leaves_reflectors_out_on_both_sides() {
     let mut world = mesh(3);
     // 10.90.0.9 as text is greater than 10.90.0.11: the other end is the passive one.
-    world.nodes.get_mut("bgp-00").unwrap().address = "10.90.0.9".parse().unwrap();
+    let speakers = &mut world.nodes.get_mut("bgp-00").unwrap().speakers;
+    speakers.get_mut(&Family::V4).unwrap().address = "10.90.0.9".parse().unwrap();
     let all = sessions(&world);
     assert_eq!(ends(&all, "bgp-01"), ["Mesh_10_90_0_12 passive", "Mesh_10_90_0_9 passive"]);
     assert_eq!(ends(&all, "bgp-00"), ["Mesh_10_90_0_11", "Mesh_10_90_0_12"]);
@@ -190,8 +192,38 @@ fn texts_are_calicos() {
         peer.restart = Some(std::time::Duration::from_secs(10));
     }
     let texts = texts(&world, &sessions(&world));
-    assert_eq!(texts["bgp-00"], include_str!("golden/reflector.conf"));
+    assert_eq!(texts["bgp-00"][&Family::V4], include_str!("golden/reflector.conf"));
     let mesh = mesh(2);
     let texts = super::render::texts(&mesh, &sessions(&mesh));
-    assert_eq!(texts["bgp-00"], include_str!("golden/mesh.conf"));
+    assert_eq!(texts["bgp-00"][&Family::V4], include_str!("golden/mesh.conf"));
+}
+
+#[test]
+fn both_families_have_the_same_sessions_where_both_nodes_speak_both() {
+    let mut world = dual(simple(World { mesh: false, ..mesh(3) }));
+    promote(&mut world, "bgp-00", "224.0.0.1");
+    world.nodes.get_mut("bgp-02").unwrap().speakers.remove(&Family::V6);
+    let all = sessions(&world);
+    assert_eq!(
+        ends(&all, "bgp-00"),
+        [
+            "Node_10_90_0_11 client of 224.0.0.1",
+            "Node_10_90_0_12 client of 224.0.0.1",
+            "Node_fd90__b client of 224.0.0.1"
+        ]
+    );
+    assert_eq!(ends(&all, "bgp-02"), ["Node_10_90_0_10"]);
+    assert_eq!((two_ended(&all), count(&all)), (all.clone(), 3));
+    let texts = texts(&world, &all);
+    let six = &texts["bgp-01"][&Family::V6];
+    for line in [
+        "router id 10.90.0.11;",
+        "  ipv6;\n  route fd91:0:0:1::/64 blackhole;",
+        "  if (net ~ fd91::/48) then { accept; }",
+        "protocol bgp Node_fd90__a from bgp_template {\n  neighbor fd90::a as 64512;\n  source address fd90::b;",
+    ] {
+        assert!(six.contains(line), "{line}: {six}");
+    }
+    assert!(!six.contains("ipv4") && !texts["bgp-01"][&Family::V4].contains("ipv6"));
+    assert!(!texts["bgp-02"].contains_key(&Family::V6));
 }

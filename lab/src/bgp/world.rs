@@ -2,19 +2,18 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde::Deserialize;
 
+use super::family::Family;
 use super::selector::{Labels, Selector};
 
-/// The annotation that names a node's address: `10.90.0.10/16`.
-pub const ADDRESS: &str = "projectcalico.org/IPv4Address";
 /// The annotation that makes a node a reflector: the cluster id.
 pub const CLUSTER_ID: &str = "projectcalico.org/RouteReflectorClusterID";
 /// Calico's own, where nothing is configured.
@@ -33,13 +32,28 @@ pub struct World {
     pub peers: BTreeMap<String, Peer>,
 }
 
+/// The annotation that names a node's address in a family: `10.90.0.10/16`, `fd90::a/64`.
+pub(super) fn annotation(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "projectcalico.org/IPv4Address",
+        Family::V6 => "projectcalico.org/IPv6Address",
+    }
+}
+
+/// A node's BIRD of one address family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Speaker {
+    /// The address at which its neighbors reach it.
+    pub address: IpAddr,
+    /// The block that it announces: `10.91.0.0/24`.
+    pub pods: String,
+}
+
 /// A node that speaks BGP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The address at which its neighbors reach it.
-    pub address: Ipv4Addr,
-    /// The block that it announces: `10.91.0.0/24`.
-    pub pods: String,
+    /// One for each address family that it speaks; there is one.
+    pub speakers: BTreeMap<Family, Speaker>,
     /// The labels that selectors match.
     pub labels: Labels,
     /// A node with a cluster id is a reflector.
@@ -76,7 +90,7 @@ pub enum Remote {
     /// The nodes it selects.
     Selected(Selector),
     /// A node's, or of something outside, which this ground does not have.
-    Address(Ipv4Addr),
+    Address(IpAddr),
 }
 
 impl Default for World {
@@ -127,11 +141,11 @@ impl Local {
 }
 
 impl Remote {
-    /// Reports whether a node is one to peer with.
-    pub(super) fn takes(&self, node: &Node) -> bool {
+    /// Reports whether a node that has this address is one to peer with.
+    pub(super) fn takes(&self, node: &Node, address: IpAddr) -> bool {
         match self {
             Self::Selected(selector) => selector.matches(&node.labels),
-            Self::Address(address) => node.address == *address,
+            Self::Address(wanted) => address == *wanted,
         }
     }
 }
@@ -143,20 +157,38 @@ impl Node {
     ///
     /// If an annotation is not what it should be, or there is no pod network.
     pub fn read(node: &v1::Node) -> Result<Option<Self>> {
-        let annotation = |key: &str| node.annotations().get(key);
-        let Some(address) = annotation(ADDRESS) else { return Ok(None) };
-        let plain = address.split('/').next().unwrap_or_default();
-        let parse = |text: &str, what| {
-            text.parse().with_context(|| format!("{what} of {}: {text:?}", node.name_any()))
-        };
-        let pods = node.spec.as_ref().and_then(|spec| spec.pod_cidr.clone());
-        Ok(Some(Self {
-            address: parse(plain, ADDRESS)?,
-            pods: pods.with_context(|| format!("{} has no spec.podCIDR", node.name_any()))?,
-            labels: node.labels().clone(),
-            cluster_id: annotation(CLUSTER_ID).map(|id| parse(id, CLUSTER_ID)).transpose()?,
-        }))
+        let mut speakers = BTreeMap::new();
+        for family in Family::ALL {
+            if let Some(speaker) = Speaker::read(node, family)? {
+                speakers.insert(family, speaker);
+            }
+        }
+        if speakers.is_empty() {
+            return Ok(None);
+        }
+        let id = node.annotations().get(CLUSTER_ID);
+        let cluster_id = id.map(|id| id.parse().with_context(|| unread(node, CLUSTER_ID, id)));
+        let cluster_id = cluster_id.transpose()?;
+        Ok(Some(Self { speakers, labels: node.labels().clone(), cluster_id }))
     }
+}
+
+impl Speaker {
+    fn read(node: &v1::Node, family: Family) -> Result<Option<Self>> {
+        let key = annotation(family);
+        let Some(text) = node.annotations().get(key) else { return Ok(None) };
+        let plain = text.split('/').next().unwrap_or_default();
+        let address: IpAddr = plain.parse().with_context(|| unread(node, key, text))?;
+        ensure!(Family::of(address) == family, unread(node, key, text));
+        let all = node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default();
+        let pods = all.iter().find(|pods| Family::of_network(pods) == family).cloned();
+        let missing = || format!("{} has no {family:?} network in spec.podCIDRs", node.name_any());
+        Ok(Some(Self { address, pods: pods.with_context(missing)? }))
+    }
+}
+
+fn unread(node: &v1::Node, key: &str, value: &str) -> String {
+    format!("{key} of {}: {value:?}", node.name_any())
 }
 
 /// The fields that this stand-in knows; a peer with others is an error, not half understood.
@@ -250,23 +282,32 @@ mod tests {
     fn a_node_is_read_from_its_annotations() {
         let node = |annotations: serde_json::Value| {
             let object = json!({"metadata": {"name": "n", "labels": {"a": "b"}, "annotations": annotations},
-                "spec": {"podCIDR": "10.91.0.0/24"}});
+                "spec": {"podCIDRs": ["10.91.0.0/24", "fd91::/64"]}});
             Node::read(&serde_json::from_value(object).unwrap())
         };
+        let [v4, v6] = Family::ALL.map(annotation);
+        let speaker = |address: &str, pods: &str| Speaker {
+            address: address.parse().unwrap(),
+            pods: pods.to_owned(),
+        };
         assert_eq!(node(json!({})).unwrap(), None);
-        let reflector = node(json!({ADDRESS: "10.90.0.10/16", CLUSTER_ID: "224.0.0.1"}));
+        let reflector = node(json!({v4: "10.90.0.10/16", CLUSTER_ID: "224.0.0.1"}));
         let reflector = reflector.unwrap().unwrap();
-        assert_eq!(reflector.address, Ipv4Addr::new(10, 90, 0, 10));
+        let plain = [(Family::V4, speaker("10.90.0.10", "10.91.0.0/24"))];
+        assert_eq!(reflector.speakers, BTreeMap::from(plain.clone()));
         assert_eq!(reflector.cluster_id, Some(Ipv4Addr::new(224, 0, 0, 1)));
-        assert_eq!(
-            (reflector.pods.as_str(), reflector.labels["a"].as_str()),
-            ("10.91.0.0/24", "b")
-        );
-        let error = node(json!({ADDRESS: "10.90.0.10", CLUSTER_ID: "one"})).unwrap_err();
-        assert!(
-            format!("{error:#}").contains("RouteReflectorClusterID of n: \"one\""),
-            "{error:#}"
-        );
+        assert_eq!(reflector.labels["a"], "b");
+        let dual = node(json!({v4: "10.90.0.10/16", v6: "fd90::a/64"})).unwrap().unwrap();
+        let [plain] = plain;
+        let both = [plain, (Family::V6, speaker("fd90::a", "fd91::/64"))];
+        assert_eq!(dual.speakers, BTreeMap::from(both));
+        for (annotations, says) in [
+            (json!({v4: "10.90.0.10", CLUSTER_ID: "one"}), "RouteReflectorClusterID of n: \"one\""),
+            (json!({v6: "10.90.0.10/16"}), "IPv6Address of n: \"10.90.0.10/16\""),
+        ] {
+            let error = format!("{:#}", node(annotations).unwrap_err());
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]
@@ -285,7 +326,7 @@ mod tests {
         let global = peer(&json!({"peerIP": "10.90.0.10", "asNumber": 64512})).unwrap();
         assert_eq!(
             (global.local, global.remote),
-            (Local::All, Remote::Address([10, 90, 0, 10].into()))
+            (Local::All, Remote::Address(IpAddr::from([10, 90, 0, 10])))
         );
         let one = peer(&json!({"node": "n", "peerSelector": "all()", "reversePeering": "Manual"}));
         let one = one.unwrap();
@@ -314,12 +355,16 @@ mod tests {
             serde_json::from_value(object).unwrap()
         };
         let node = |name: &str, pods: serde_json::Value| -> v1::Node {
-            let annotations = json!({ADDRESS: "10.90.0.10/16"});
+            let annotations = json!({annotation(Family::V4): "10.90.0.10/16"});
             let object = json!({"metadata": {"name": name, "annotations": annotations},
-                "spec": {"podCIDR": pods}});
+                "spec": {"podCIDRs": pods}});
             serde_json::from_value(object).unwrap()
         };
-        let nodes = [node("a", json!("10.91.0.0/24")), node("b", json!(null)), v1::Node::default()];
+        let nodes = [
+            node("a", json!(["10.91.0.0/24"])),
+            node("b", json!(["fd91::/64"])),
+            v1::Node::default(),
+        ];
         let peers = [
             calicos("one", json!({"peerSelector": "all()"})),
             calicos("two", json!({"peerSelector": "has("})),
@@ -329,7 +374,8 @@ mod tests {
         let (world, unread) = World::read(&nodes, &peers, &all);
         assert!(world.nodes.keys().eq(["a"]) && world.peers.keys().eq(["one"]) && !world.mesh);
         assert_eq!(unread.len(), 2, "{unread:?}");
-        assert!(unread[0] == "b has no spec.podCIDR" && unread[1].starts_with("BGPPeer two: "));
+        assert_eq!(unread[0], "b has no V4 network in spec.podCIDRs");
+        assert!(unread[1].starts_with("BGPPeer two: "), "{unread:?}");
     }
 
     #[test]

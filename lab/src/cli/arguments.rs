@@ -66,15 +66,12 @@ pub(super) enum Command {
     },
     /// Play route reflectors on nodes with real BGP, and say PASS or FAIL.
     DemoReflectors {
-        /// Leave the nodes running until Ctrl-C.
+        /// Leave the nodes of the last part running until Ctrl-C.
         #[arg(long)]
         keep: bool,
-        /// Only from the mesh to reflectors and back, with one of them replaced on the way.
-        #[arg(long)]
-        short: bool,
-        /// Only the part in four zones.
-        #[arg(long, conflicts_with_all = ["keep", "short"])]
-        four_zones: bool,
+        /// Only this part of it; may be repeated.
+        #[arg(long = "part", default_values_t = crate::demo::reflectors::PARTS, value_enum)]
+        parts: Vec<crate::demo::reflectors::Part>,
         /// The operator's program.
         #[arg(long, default_value = "target/debug/traffic-operator")]
         operator: PathBuf,

@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use super::states::in_zones;
 use crate::bgp::confd::Confd;
+use crate::bgp::family::Family;
 use crate::bgp::ground::Ground;
 use crate::bgp::propagation;
 use crate::demo::{Check, table};
@@ -40,7 +41,7 @@ const STILL: Duration = Duration::from_secs(3);
 ///
 /// If the ground cannot be made or taken down, or a BIRD does not come up.
 pub async fn run() -> Result<bool> {
-    let ground = Arc::new(Ground::start(NODES).await?);
+    let ground = Arc::new(Ground::start(NODES, &[Family::V4]).await?);
     let confd = Confd::new(Arc::clone(&ground));
     let mut checks = Vec::new();
     for (layout, bridged) in LAYOUTS {

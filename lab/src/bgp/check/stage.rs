@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::bgp::confd::Confd;
+use crate::bgp::family::Family;
 use crate::bgp::ground::Ground;
 use crate::bgp::machine::Machine;
 pub(super) use crate::bgp::measure::Outcome;
@@ -32,7 +33,7 @@ pub(super) struct Stage {
 
 impl Stage {
     pub async fn new(nodes: u8) -> Result<Self> {
-        let ground = Arc::new(Ground::start(nodes).await?);
+        let ground = Arc::new(Ground::start(nodes, &[Family::V4]).await?);
         let confd = Confd::new(Arc::clone(&ground));
         let measure = Measure::start(Arc::clone(&ground))?;
         Ok(Self { ground, confd, measure, checks: Vec::new(), nodes })

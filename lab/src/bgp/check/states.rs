@@ -2,12 +2,12 @@
 //! clients. No IO.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
+use crate::bgp::family::Family;
 use crate::bgp::ground::node_name;
 use crate::bgp::network;
 use crate::bgp::selector::Selector;
-use crate::bgp::world::{Local, Node, Peer, Remote, World};
+use crate::bgp::world::{Local, Node, Peer, Remote, Speaker, World};
 
 /// The label of reflectors.
 const RR: &str = "rr";
@@ -44,14 +44,29 @@ pub(crate) fn mesh(count: u8) -> World {
     let node = |number: u8| {
         let zone = ZONES[usize::from(number) / per_zone];
         let node = Node {
-            address: Ipv4Addr::new(10, 90, 0, number + 10),
-            pods: network::pods(number),
+            speakers: [speaker(Family::V4, number)].into(),
             labels: BTreeMap::from([(ZONE.to_owned(), zone.to_owned())]),
             cluster_id: None,
         };
         (node_name(number), node)
     };
     World { nodes: (0..count).map(node).collect(), ..World::default() }
+}
+
+/// What a node says in a family.
+pub(crate) fn speaker(family: Family, number: u8) -> (Family, Speaker) {
+    let address = network::address(family, number).parse().expect("the lab makes addresses");
+    (family, Speaker { address, pods: network::pods(family, number) })
+}
+
+/// The same nodes, which speak IPv6 too.
+#[cfg(test)]
+pub(crate) fn dual(mut world: World) -> World {
+    for (number, node) in world.nodes.values_mut().enumerate() {
+        let number = u8::try_from(number).expect("few nodes");
+        node.speakers.extend([speaker(Family::V6, number)]);
+    }
+    world
 }
 
 /// The names of a zone's nodes.

@@ -33,7 +33,8 @@ async fn nodes_are_configured_by_the_api_server_and_seen_by_prometheus() {
         eprintln!("left out: network namespaces need root");
         return;
     }
-    let site = Site::start(6, &["a", "b", "c"], Duration::from_millis(200)).await.unwrap();
+    let (zones, skew) = (["a", "b", "c"], Duration::from_millis(200));
+    let site = Site::start(6, &zones, &[Family::V4], skew).await.unwrap();
     let measure = Measure::start(Arc::clone(&site.ground)).unwrap();
     let monitoring = Monitoring::start(Arc::clone(&site.ground)).await.unwrap();
     measure.watch.complete(0, PATIENCE).await.unwrap();
@@ -87,7 +88,7 @@ async fn reflectors_take_over(site: &Site, measure: &Measure) {
 
 async fn a_node_comes_and_another_goes(site: &Site, measure: &Measure, monitoring: &Monitoring) {
     let start = Start::now();
-    let new = site.ground.add(1).unwrap().remove(0);
+    let new = site.ground.add(1, &[Family::V4]).unwrap().remove(0);
     measure.watch.add(&new).unwrap();
     site.nodes.create(&new, "c").await.unwrap();
     settled(site, measure, 11).await;

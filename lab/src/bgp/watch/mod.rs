@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::family::Family;
 use super::machine::Machine;
 use netlink::Table;
 use probe::{GRACE, Prober};
@@ -37,8 +38,16 @@ pub struct Watch {
 }
 
 enum Order {
-    Add { number: u8, name: String, namespace: String, done: Sender<Result<()>> },
+    Add { node: Watched, done: Sender<Result<()>> },
     Remove { number: u8, done: Sender<Result<()>> },
+}
+
+/// A node to watch.
+struct Watched {
+    number: u8,
+    name: String,
+    namespace: String,
+    families: Vec<Family>,
 }
 
 impl Watch {
@@ -63,9 +72,13 @@ impl Watch {
     ///
     /// If a socket cannot be opened in its namespace.
     pub fn add(&self, machine: &Machine) -> Result<()> {
-        let (number, name) = (machine.number, machine.name.clone());
-        let namespace = machine.namespace.clone();
-        self.order(|done| Order::Add { number, name, namespace, done })
+        let node = Watched {
+            number: machine.number,
+            name: machine.name.clone(),
+            namespace: machine.namespace.clone(),
+            families: machine.families.clone(),
+        };
+        self.order(|done| Order::Add { node, done })
     }
 
     /// Watches a node no more: nobody owes it anything.
@@ -85,7 +98,7 @@ impl Watch {
         answer.recv().context("the watch has ended")?
     }
 
-    /// The pairs that have no route now: who, whose.
+    /// The pairs that have no route now, in one family that both speak: who, whose.
     #[must_use]
     pub fn missing(&self) -> Vec<(String, String)> {
         lock(&self.record).missing()
@@ -136,7 +149,7 @@ impl Drop for Watch {
 
 #[derive(Default)]
 struct Thread {
-    tables: BTreeMap<u8, Table>,
+    tables: BTreeMap<(Family, u8), Table>,
     prober: Prober,
 }
 
@@ -148,11 +161,11 @@ impl Thread {
             let now = Instant::now();
             {
                 let record = &mut *lock(record);
-                for number in ready {
-                    if let Some(table) = self.tables.get_mut(&number) {
-                        table.read(|table| record.table(number, &table.networks(), now))?;
+                for (family, number) in ready {
+                    if let Some(table) = self.tables.get_mut(&(family, number)) {
+                        table.read(|table| record.table(family, number, &table.networks(), now))?;
                     }
-                    self.prober.receive(number);
+                    self.prober.receive(family, number);
                 }
                 self.prober.settle(now, record);
             }
@@ -161,7 +174,7 @@ impl Thread {
                 compare = (compare + COMPARE).max(now);
             }
             if now >= probe {
-                self.prober.send(now);
+                self.prober.send(now)?;
                 probe = (probe + PROBE).max(now);
             }
             loop {
@@ -174,15 +187,15 @@ impl Thread {
         }
     }
 
-    /// Waits until something arrives, or until then. Returns the nodes at which something has
-    /// arrived.
-    fn wait(&self, until: Instant) -> Result<Vec<u8>> {
+    /// Waits until something arrives, or until then. Returns the families and nodes at which
+    /// something has arrived.
+    fn wait(&self, until: Instant) -> Result<Vec<(Family, u8)>> {
         let mut numbers = Vec::new();
         let mut sockets = Vec::new();
-        for (&number, table) in &self.tables {
-            let probes = self.prober.socket(number).map(AsFd::as_fd);
+        for (&(family, number), table) in &self.tables {
+            let probes = self.prober.socket(family, number).map(AsFd::as_fd);
             for socket in [Some(table.as_fd()), probes].into_iter().flatten() {
-                numbers.push(number);
+                numbers.push((family, number));
                 sockets.push(PollFd::new(socket, PollFlags::POLLIN));
             }
         }
@@ -194,7 +207,7 @@ impl Thread {
             Err(error) => return Err(error).context("waiting for news"),
         }
         let ready = numbers.into_iter().zip(&sockets);
-        let mut ready: Vec<u8> =
+        let mut ready: Vec<(Family, u8)> =
             ready.filter(|(_, socket)| socket.any() == Some(true)).map(|(n, _)| n).collect();
         ready.dedup();
         Ok(ready)
@@ -203,20 +216,22 @@ impl Thread {
     fn obey(&mut self, order: Order, record: &Mutex<Record>) {
         // The receiver may be gone by now.
         match order {
-            Order::Add { number, name, namespace, done } => {
-                let added = self.add(number, &namespace);
+            Order::Add { node, done } => {
+                let added = self.add(&node);
                 if added.is_ok() {
-                    // What the tables of others hold already is not told again.
-                    let has = |(node, origin): (u8, u8)| {
-                        let table = self.tables.get(&node);
-                        table.is_some_and(|table| table.networks().contains(&origin))
-                    };
-                    lock(record).join(number, &name, Instant::now(), has);
+                    for &family in &node.families {
+                        // What the tables of others hold already is not told again.
+                        let has = |(from, origin): (u8, u8)| {
+                            let table = self.tables.get(&(family, from));
+                            table.is_some_and(|table| table.networks().contains(&origin))
+                        };
+                        lock(record).join(family, node.number, &node.name, Instant::now(), has);
+                    }
                 }
                 let _ = done.send(added);
             }
             Order::Remove { number, done } => {
-                self.tables.remove(&number);
+                self.tables.retain(|(_, of), _| *of != number);
                 self.prober.remove(number);
                 lock(record).leave(number, Instant::now());
                 let _ = done.send(Ok(()));
@@ -224,9 +239,11 @@ impl Thread {
         }
     }
 
-    fn add(&mut self, number: u8, namespace: &str) -> Result<()> {
-        self.prober.add(number, namespace)?;
-        self.tables.insert(number, Table::open(namespace)?);
+    fn add(&mut self, node: &Watched) -> Result<()> {
+        for &family in &node.families {
+            self.prober.add(family, node.number, &node.namespace)?;
+            self.tables.insert((family, node.number), Table::open(&node.namespace, family)?);
+        }
         Ok(())
     }
 }

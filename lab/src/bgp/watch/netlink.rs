@@ -11,22 +11,38 @@ use nix::sys::socket::{
     setsockopt, socket, sockopt,
 };
 
+use crate::bgp::family::Family;
 use crate::bgp::network::inside;
 
-/// `RTMGRP_IPV4_ROUTE`: subscribes to all routes that come and go.
-const ROUTES: u32 = 0x40;
+/// `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_ROUTE`: subscribes to all routes that come and go.
+fn routes(family: Family) -> u32 {
+    match family {
+        Family::V4 => 0x40,
+        Family::V6 => 0x400,
+    }
+}
+
+/// The number that the kernel has for a family.
+fn number_of(family: Family) -> u8 {
+    match family {
+        Family::V4 => 2,
+        Family::V6 => 10,
+    }
+}
+
 /// Room for some thousand changes while nobody reads.
 const BUFFER: usize = 1 << 20;
 /// The most that the kernel tells at once.
 const MESSAGE: usize = 1 << 15;
 const MAIN_TABLE: u8 = 254;
 
-/// A route: the network's third octet, and its metric, which the kernel tells routes to one network
-/// apart by.
+/// A route: the number of the node whose pods it leads to, and its metric, which the kernel tells
+/// routes to one network apart by.
 type Route = (u8, u32);
 
-/// The routes to pods in one node's main table.
+/// The routes to pods in one node's main table of a family.
 pub(super) struct Table {
+    family: Family,
     socket: OwnedFd,
     routes: BTreeSet<Route>,
     /// The routes that the current dump has listed so far, with the changes since.
@@ -35,17 +51,17 @@ pub(super) struct Table {
 
 impl Table {
     /// Opens it, and asks for all that is in it.
-    pub fn open(namespace: &str) -> Result<Self> {
+    pub fn open(namespace: &str, family: Family) -> Result<Self> {
         let socket = inside(namespace, || -> Result<OwnedFd> {
             let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
             let socket =
                 socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
             setsockopt(&socket, sockopt::RcvBufForce, &BUFFER)?;
-            bind(socket.as_raw_fd(), &NetlinkAddr::new(0, ROUTES))?;
+            bind(socket.as_raw_fd(), &NetlinkAddr::new(0, routes(family)))?;
             Ok(socket)
         });
         let socket = socket?.context("opening a netlink socket")?;
-        let mut table = Self { socket, routes: BTreeSet::new(), dump: None };
+        let mut table = Self { family, socket, routes: BTreeSet::new(), dump: None };
         table.ask()?;
         Ok(table)
     }
@@ -53,7 +69,7 @@ impl Table {
     /// Asks for the whole table, unless an answer is on its way.
     pub fn ask(&mut self) -> Result<()> {
         if self.dump.is_none() {
-            send(self.socket.as_raw_fd(), &question(), MsgFlags::empty())
+            send(self.socket.as_raw_fd(), &question(self.family), MsgFlags::empty())
                 .context("asking for a table")?;
             self.dump = Some(BTreeSet::new());
         }
@@ -84,7 +100,7 @@ impl Table {
         }
     }
 
-    /// The third octets of the networks that there are routes to.
+    /// The numbers of the nodes that there are routes to.
     pub fn networks(&self) -> BTreeSet<u8> {
         self.routes.iter().map(|(network, _)| *network).collect()
     }
@@ -93,7 +109,7 @@ impl Table {
     fn take(&mut self, message: &Message<'_>) -> bool {
         match message.kind {
             Kind::New => {
-                let Some(route) = route(message.body) else { return false };
+                let Some(route) = route(self.family, message.body) else { return false };
                 if let Some(dump) = &mut self.dump {
                     dump.insert(route);
                 }
@@ -101,7 +117,7 @@ impl Table {
                 self.routes.insert(route)
             }
             Kind::Gone => {
-                let Some(route) = route(message.body) else { return false };
+                let Some(route) = route(self.family, message.body) else { return false };
                 if let Some(dump) = &mut self.dump {
                     dump.remove(&route);
                 }
@@ -142,8 +158,8 @@ struct Message<'a> {
     body: &'a [u8],
 }
 
-/// `RTM_GETROUTE` for IPv4, with the flags of a dump.
-fn question() -> Vec<u8> {
+/// `RTM_GETROUTE`, with the flags of a dump.
+fn question(family: Family) -> Vec<u8> {
     const HEADER: u32 = 16;
     const BODY: u32 = 12;
     let mut bytes = Vec::new();
@@ -151,7 +167,7 @@ fn question() -> Vec<u8> {
     bytes.extend(26_u16.to_ne_bytes());
     bytes.extend(0x301_u16.to_ne_bytes());
     bytes.extend([0; 8]);
-    bytes.push(2);
+    bytes.push(number_of(family));
     bytes.resize((HEADER + BODY) as usize, 0);
     bytes
 }
@@ -184,10 +200,14 @@ fn messages(mut bytes: &[u8]) -> Vec<Message<'_>> {
 
 /// Reads a route; ignores those that do not lead to pods, and a node's own block, which is a black
 /// hole.
-fn route(body: &[u8]) -> Option<Route> {
+fn route(family: Family, body: &[u8]) -> Option<Route> {
     const UNICAST: u8 = 1;
     let (length, table, kind) = (*body.get(1)?, *body.get(4)?, *body.get(7)?);
-    if (length, table, kind) != (24, MAIN_TABLE, UNICAST) {
+    let wanted = match family {
+        Family::V4 => 24,
+        Family::V6 => 64,
+    };
+    if (*body.first()?, length, table, kind) != (number_of(family), wanted, MAIN_TABLE, UNICAST) {
         return None;
     }
     let (mut network, mut metric) = (None, 0);
@@ -195,14 +215,14 @@ fn route(body: &[u8]) -> Option<Route> {
     while let (Some(length), Some(kind)) = (number(attributes, 0), number(attributes, 2)) {
         let length = usize::from(u16::from_ne_bytes(length));
         match u16::from_ne_bytes(kind) {
-            1 => network = number::<4>(attributes, 4),
+            1 => network = attributes.get(4..length),
             6 => metric = u32::from_ne_bytes(number(attributes, 4)?),
             _ => {}
         }
         attributes = attributes.get(length.max(4).next_multiple_of(4)..).unwrap_or_default();
     }
     match network? {
-        [10, 91, third, 0] => Some((third, metric)),
+        [10, 91, number, 0] | [0xfd, 0x91, 0, 0, 0, 0, 0, number, ..] => Some((*number, metric)),
         _ => None,
     }
 }
@@ -233,7 +253,7 @@ mod tests {
 
     fn table() -> Table {
         let (socket, _) = nix::unistd::pipe().unwrap();
-        Table { socket, routes: BTreeSet::new(), dump: Some(BTreeSet::new()) }
+        Table { family: Family::V4, socket, routes: BTreeSet::new(), dump: Some(BTreeSet::new()) }
     }
 
     fn take(table: &mut Table, bytes: &[u8]) -> bool {
@@ -242,6 +262,7 @@ mod tests {
 
     #[test]
     fn only_routes_to_pods_of_others_are_routes() {
+        let route = |body: &[u8]| super::route(Family::V4, body);
         assert_eq!(route(&body(1, [10, 91, 7, 0])), Some((7, 1024)));
         assert_eq!(route(&body(6, [10, 91, 7, 0])), None, "the node's own black hole");
         assert_eq!(route(&body(1, [10, 90, 0, 0])), None);
@@ -249,6 +270,18 @@ mod tests {
         local[4] = 255;
         assert_eq!(route(&local), None, "another table");
         assert_eq!(route(&[2, 24]), None);
+    }
+
+    #[test]
+    fn routes_of_ipv6_are_read_in_its_table_alone() {
+        let mut body = vec![10, 64, 0, 0, MAIN_TABLE, 12, 0, 1, 0, 0, 0, 0];
+        body.extend(20_u16.to_ne_bytes());
+        body.extend(1_u16.to_ne_bytes());
+        body.extend([0xfd, 0x91, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(route(Family::V6, &body), Some((7, 0)));
+        assert_eq!(route(Family::V4, &body), None);
+        body[17] = 0x90;
+        assert_eq!(route(Family::V6, &body), None, "another network");
     }
 
     #[test]

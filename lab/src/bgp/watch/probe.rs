@@ -1,13 +1,15 @@
-//! Probes: a packet from every pod to every other, one way, every 50 ms.
+//! Probes: a packet from every pod to every other, one way, every 50 ms, in each address family
+//! that both have.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
-use std::net::UdpSocket;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 use super::record::{Pair, Record};
+use crate::bgp::family::Family;
 use crate::bgp::network::{inside, pod};
 
 /// Port of the probes; nothing else listens in a node's namespace.
@@ -18,7 +20,7 @@ pub(super) const GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub(super) struct Prober {
-    sockets: BTreeMap<u8, UdpSocket>,
+    sockets: BTreeMap<(Family, u8), UdpSocket>,
     /// Sent less than [`GRACE`] ago.
     rounds: VecDeque<Round>,
     next: u32,
@@ -29,55 +31,58 @@ struct Round {
     at: Instant,
     sent: u64,
     /// Not arrived yet.
-    out: BTreeSet<Pair>,
+    out: BTreeSet<(Family, Pair)>,
 }
 
 impl Prober {
-    pub fn add(&mut self, number: u8, namespace: &str) -> Result<()> {
-        let address = format!("{}:{PORT}", pod(number));
-        let socket = inside(namespace, || UdpSocket::bind(&address))?;
+    pub fn add(&mut self, family: Family, number: u8, namespace: &str) -> Result<()> {
+        let address = target(family, number)?;
+        let socket = inside(namespace, || UdpSocket::bind(address))?;
         let socket = socket.with_context(|| format!("listening on {address}"))?;
         socket.set_nonblocking(true)?;
-        self.sockets.insert(number, socket);
+        self.sockets.insert((family, number), socket);
         Ok(())
     }
 
     pub fn remove(&mut self, number: u8) {
-        self.sockets.remove(&number);
+        self.sockets.retain(|(_, of), _| *of != number);
         for round in &mut self.rounds {
-            round.out.retain(|pair| pair.0 != number && pair.1 != number);
+            round.out.retain(|(_, pair)| pair.0 != number && pair.1 != number);
         }
     }
 
-    pub fn socket(&self, number: u8) -> Option<&UdpSocket> {
-        self.sockets.get(&number)
+    pub fn socket(&self, family: Family, number: u8) -> Option<&UdpSocket> {
+        self.sockets.get(&(family, number))
     }
 
-    /// Sends one packet for each pair.
-    pub fn send(&mut self, now: Instant) {
+    /// Sends one packet for each pair, in each family.
+    pub fn send(&mut self, now: Instant) -> Result<()> {
         let mut round = Round { number: self.next, at: now, sent: 0, out: BTreeSet::new() };
         self.next = self.next.wrapping_add(1);
-        for (&from, socket) in &self.sockets {
-            for &to in self.sockets.keys().filter(|to| **to != from) {
+        for (&(family, from), socket) in &self.sockets {
+            let others =
+                self.sockets.keys().filter(|(of, number)| *of == family && *number != from);
+            for &(_, to) in others {
                 let mut packet = round.number.to_be_bytes().to_vec();
                 packet.extend([from, to]);
-                match socket.send_to(&packet, (pod(to).as_str(), PORT)) {
+                match socket.send_to(&packet, target(family, to)?) {
                     // Not sent because of missing buffers: unrelated to routes.
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     // Sent, or refused at once because there is no route.
                     _ => {
                         round.sent += 1;
-                        round.out.insert((from, to));
+                        round.out.insert((family, (from, to)));
                     }
                 }
             }
         }
         self.rounds.push_back(round);
+        Ok(())
     }
 
     /// Takes in what has arrived at a node.
-    pub fn receive(&mut self, number: u8) {
-        let Some(socket) = self.sockets.get(&number) else { return };
+    pub fn receive(&mut self, family: Family, number: u8) {
+        let Some(socket) = self.sockets.get(&(family, number)) else { return };
         let mut packet = [0; 6];
         while let Ok(length) = socket.recv(&mut packet) {
             let [a, b, c, d, from, to] = packet;
@@ -86,7 +91,7 @@ impl Prober {
             if length == packet.len()
                 && let Some(round) = rounds.find(|round| round.number == sent)
             {
-                round.out.remove(&(from, to));
+                round.out.remove(&(family, (from, to)));
             }
         }
     }
@@ -95,8 +100,15 @@ impl Prober {
     pub fn settle(&mut self, now: Instant, record: &mut Record) {
         while self.rounds.front().is_some_and(|round| now >= round.at + GRACE) {
             if let Some(round) = self.rounds.pop_front() {
-                record.probed(round.at, round.sent, round.out);
+                let lost = round.out.into_iter().map(|(_, pair)| pair);
+                record.probed(round.at, round.sent, lost);
             }
         }
     }
+}
+
+/// Where the probes to a node go.
+fn target(family: Family, number: u8) -> Result<SocketAddr> {
+    let address: IpAddr = pod(family, number).parse().context("the address of a pod")?;
+    Ok(SocketAddr::new(address, PORT))
 }

@@ -3,51 +3,69 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use crate::bgp::family::Family;
+
 /// Numbers of nodes: who misses a route or sends a probe, and to whom.
 pub(super) type Pair = (u8, u8);
+/// A pair in an address family that both speak.
+type Lane = (Family, Pair);
 
 /// Everything seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     /// All nodes that ever were there.
     names: BTreeMap<u8, String>,
-    there: BTreeSet<u8>,
-    open: BTreeMap<Pair, Instant>,
-    closed: Vec<(Pair, Instant, Instant)>,
+    there: BTreeSet<(Family, u8)>,
+    open: BTreeMap<Lane, Instant>,
+    closed: Vec<(Lane, Instant, Instant)>,
     /// The times at which probes were sent, and their number.
     rounds: Vec<(Instant, u64)>,
     lost: Vec<(Instant, Pair)>,
 }
 
 impl Record {
-    /// A node exists from now on: every node must learn its route, and it must learn all; except
-    /// routes that already exist.
-    pub fn join(&mut self, number: u8, name: &str, now: Instant, has: impl Fn(Pair) -> bool) {
-        for &other in &self.there {
+    /// The nodes that speak a family, without one.
+    fn others(&self, family: Family, number: u8) -> impl Iterator<Item = u8> + use<> {
+        let there = self.there.iter().filter(|(of, other)| *of == family && *other != number);
+        there.map(|(_, other)| *other).collect::<Vec<_>>().into_iter()
+    }
+
+    /// A node speaks a family from now on: every node that does must learn its route, and it must
+    /// learn all; except routes that already exist.
+    pub fn join(
+        &mut self,
+        family: Family,
+        number: u8,
+        name: &str,
+        now: Instant,
+        has: impl Fn(Pair) -> bool,
+    ) {
+        for other in self.others(family, number) {
             let pairs = [(number, other), (other, number)].into_iter();
-            self.open.extend(pairs.filter(|pair| !has(*pair)).map(|pair| (pair, now)));
+            let missing = pairs.filter(|pair| !has(*pair));
+            self.open.extend(missing.map(|pair| ((family, pair), now)));
         }
-        self.there.insert(number);
+        self.there.insert((family, number));
         self.names.insert(number, name.to_owned());
     }
 
     /// A node is gone: nobody owes it anything.
     pub fn leave(&mut self, number: u8, now: Instant) {
-        self.there.remove(&number);
-        let is_its = |pair: &Pair| pair.0 == number || pair.1 == number;
-        for (pair, from) in self.open.extract_if(.., |pair, _| is_its(pair)) {
-            self.closed.push((pair, from, now));
+        self.there.retain(|(_, other)| *other != number);
+        let is_its = |(_, pair): &Lane| pair.0 == number || pair.1 == number;
+        for (lane, from) in self.open.extract_if(.., |lane, _| is_its(lane)) {
+            self.closed.push((lane, from, now));
         }
     }
 
-    /// Records the new content of a node's table.
-    pub fn table(&mut self, number: u8, networks: &BTreeSet<u8>, now: Instant) {
-        for &other in self.there.iter().filter(|other| **other != number) {
-            let pair = (number, other);
+    /// Records the new content of a node's table of a family.
+    pub fn table(&mut self, family: Family, number: u8, networks: &BTreeSet<u8>, now: Instant) {
+        for other in self.others(family, number) {
+            let lane = (family, (number, other));
             if !networks.contains(&other) {
-                self.open.entry(pair).or_insert(now);
-            } else if let Some(from) = self.open.remove(&pair) {
-                self.closed.push((pair, from, now));
+                self.open.entry(lane).or_insert(now);
+            } else if let Some(from) = self.open.remove(&lane) {
+                self.closed.push((lane, from, now));
             }
         }
     }
@@ -58,18 +76,19 @@ impl Record {
         self.lost.extend(lost.into_iter().map(|pair| (sent_at, pair)));
     }
 
-    /// The pairs that miss a route now.
+    /// The pairs that miss a route now, in any family.
     pub fn missing(&self) -> Vec<(String, String)> {
-        self.open.keys().map(|pair| self.named(*pair)).collect()
+        let pairs: BTreeSet<Pair> = self.open.keys().map(|(_, pair)| *pair).collect();
+        pairs.into_iter().map(|pair| self.named(pair)).collect()
     }
 
     /// Returns the observations in a period of time.
     pub fn seen(&self, since: Instant, until: Instant) -> Seen {
-        let open = self.open.iter().map(|(pair, from)| (*pair, *from, until));
+        let open = self.open.iter().map(|(lane, from)| (*lane, *from, until));
         let all = self.closed.iter().copied().chain(open);
         let gaps = all
             .filter(|(_, from, to)| *to >= since && *from < until)
-            .map(|(pair, from, to)| Gap {
+            .map(|((_, pair), from, to)| Gap {
                 pair: self.named(pair),
                 from: from.max(since),
                 to: to.min(until),
@@ -195,10 +214,10 @@ mod tests {
     fn three(clock: &Clock) -> Record {
         let mut record = Record::default();
         for number in 0..3 {
-            record.join(number, &format!("n{number}"), clock.at(0), |_| false);
+            record.join(Family::V4, number, &format!("n{number}"), clock.at(0), |_| false);
         }
         for number in 0..3 {
-            record.table(number, &BTreeSet::from([0, 1, 2]), clock.at(100));
+            record.table(Family::V4, number, &BTreeSet::from([0, 1, 2]), clock.at(100));
         }
         record
     }
@@ -212,9 +231,9 @@ mod tests {
         let clock = Clock(Instant::now());
         let mut record = three(&clock);
         assert_eq!(record.missing(), []);
-        record.table(0, &BTreeSet::from([1]), clock.at(200));
-        record.table(1, &BTreeSet::from([0]), clock.at(250));
-        record.table(0, &BTreeSet::from([1, 2]), clock.at(300));
+        record.table(Family::V4, 0, &BTreeSet::from([1]), clock.at(200));
+        record.table(Family::V4, 1, &BTreeSet::from([0]), clock.at(250));
+        record.table(Family::V4, 0, &BTreeSet::from([1, 2]), clock.at(300));
         assert_eq!(record.missing(), [pair(1, 2)]);
         let seen = record.seen(clock.at(150), clock.at(400));
         let times: Vec<_> =
@@ -224,8 +243,8 @@ mod tests {
         assert_eq!(seen.longest(), Duration::from_millis(150));
         assert!(record.seen(clock.at(301), clock.at(400)).gaps.len() == 1, "the other is over");
         // A route that is replaced by nothing for no time at all was still missing.
-        record.table(2, &BTreeSet::from([1]), clock.at(500));
-        record.table(2, &BTreeSet::from([0, 1]), clock.at(500));
+        record.table(Family::V4, 2, &BTreeSet::from([1]), clock.at(500));
+        record.table(Family::V4, 2, &BTreeSet::from([0, 1]), clock.at(500));
         let none =
             record.seen(clock.at(450), clock.at(600)).without(&BTreeSet::from(["n1".to_owned()]));
         assert_eq!((none.gaps.len(), none.longest()), (1, Duration::ZERO));
@@ -235,12 +254,12 @@ mod tests {
     fn nobody_owes_routes_to_a_node_that_is_gone() {
         let clock = Clock(Instant::now());
         let mut record = three(&clock);
-        record.join(3, "n3", clock.at(200), |pair| pair == (1, 3));
+        record.join(Family::V4, 3, "n3", clock.at(200), |pair| pair == (1, 3));
         assert_eq!(record.missing().len(), 5);
-        record.table(0, &BTreeSet::from([1, 2, 3]), clock.at(300));
+        record.table(Family::V4, 0, &BTreeSet::from([1, 2, 3]), clock.at(300));
         record.leave(3, clock.at(400));
         assert_eq!(record.missing(), []);
-        record.table(0, &BTreeSet::from([1, 2]), clock.at(500));
+        record.table(Family::V4, 0, &BTreeSet::from([1, 2]), clock.at(500));
         assert_eq!(record.missing(), []);
         let seen = record.seen(clock.at(150), clock.at(600));
         assert_eq!(seen.gaps.len(), 5);
@@ -259,5 +278,26 @@ mod tests {
         assert_eq!((seen.sent, seen.losses()), (12, 2));
         let all = record.seen(clock.at(0), clock.at(999));
         assert_eq!((all.sent, all.lost[&pair(0, 1)]), (18, 2));
+    }
+
+    #[test]
+    fn a_route_is_missing_if_it_is_in_one_family_that_both_speak() {
+        let clock = Clock(Instant::now());
+        let mut record = three(&clock);
+        for number in [0, 1] {
+            record.join(Family::V6, number, &format!("n{number}"), clock.at(200), |_| false);
+        }
+        assert_eq!(record.missing(), [pair(0, 1), pair(1, 0)], "2 speaks only the other one");
+        record.table(Family::V6, 0, &BTreeSet::from([1]), clock.at(300));
+        record.table(Family::V6, 1, &BTreeSet::from([0]), clock.at(300));
+        assert!(record.missing().is_empty());
+        record.table(Family::V4, 0, &BTreeSet::from([2]), clock.at(400));
+        record.table(Family::V6, 0, &BTreeSet::new(), clock.at(450));
+        assert_eq!(record.missing(), [pair(0, 1)]);
+        let seen = record.seen(clock.at(350), clock.at(500));
+        assert_eq!(
+            (seen.gaps.len(), seen.pairs().len(), seen.longest()),
+            (2, 1, Duration::from_millis(100))
+        );
     }
 }

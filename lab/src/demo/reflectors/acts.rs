@@ -11,9 +11,10 @@ use super::set::Set;
 use super::stage::{NAME, Stage};
 use super::step::Step;
 use super::{PER_ZONE, ZONES, foreign};
+use crate::bgp::Family;
 use crate::wait::{Look, until};
 
-const SET: &str = include_str!("../../../demo/reflectors/set.yaml");
+pub(super) const SET: &str = include_str!("../../../demo/reflectors/set.yaml");
 const WATCH: &str = include_str!("../../../demo/reflectors/watch.yaml");
 /// A link that is not busy, and one that is too busy.
 pub(super) const LOADS: [f64; 2] = [20.0, 95.0];
@@ -135,7 +136,7 @@ pub(super) async fn delete_a_reflector(stage: &mut Stage) -> Result<()> {
 pub(super) async fn add_and_remove(stage: &mut Stage) -> Result<()> {
     let clients = clients(&stage.told().await?);
     let act = async |stage: &mut Stage| {
-        let new = stage.site.ground.add(1)?.remove(0);
+        let new = stage.site.ground.add(1, &[Family::V4])?.remove(0);
         stage.measure.watch.add(&new)?;
         stage.monitoring.set_load(&new.name, LOADS[0]);
         stage.site.nodes.create(&new, "a").await?;

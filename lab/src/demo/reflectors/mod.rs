@@ -3,6 +3,7 @@
 
 mod acts;
 mod control;
+mod families;
 mod faults;
 mod foreign;
 mod operator;
@@ -19,21 +20,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::Check;
+use crate::bgp::Family;
 use foreign::Foreign;
 use stage::Stage;
 
-/// In three zones.
-const NODES: u8 = 18;
-/// Steps that the demo owes its name.
-const STEPS: usize = 14;
-/// Enough for clients in every zone.
-const FEW_NODES: u8 = 12;
-const FEW_STEPS: usize = 3;
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const FOUR_ZONES: [&str; 4] = ["a", "b", "c", "d"];
-/// A zone that has lost two reflectors twice still has a client.
-const NODES_OF_FOUR_ZONES: u8 = 20;
-const STEPS_OF_FOUR_ZONES: usize = 6;
 /// Reflectors of a zone.
 const PER_ZONE: usize = 2;
 /// A busy machine judges and starts things late.
@@ -41,68 +33,96 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Lines of the operator's log that are shown when the demo does not finish.
 const LINES: usize = 60;
 
-/// Starts nodes and the operator as a process, plays the demo, prints the checks, and takes
-/// everything down; first in three zones, then in four.
+/// A part of the demo, on nodes of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Everything that can happen to reflectors, in three zones.
+    ThreeZones,
+    /// Zones lose all of their reflectors.
+    FourZones,
+    /// Nodes that speak IPv4 and IPv6, and one that does not.
+    DualStack,
+    /// Nodes that speak IPv6 alone.
+    Ipv6,
+    /// The shortest way from the mesh to reflectors and back, with one of them replaced on the
+    /// way, in both address families.
+    Short,
+}
+
+/// The parts of the whole demo.
+pub const PARTS: [Part; 4] = [Part::ThreeZones, Part::FourZones, Part::DualStack, Part::Ipv6];
+
+/// Where a part plays.
+#[derive(Debug, Clone, Copy)]
+struct Scene {
+    /// What its checks are called; nothing for the first part.
+    name: &'static str,
+    nodes: u8,
+    zones: &'static [&'static str],
+    families: &'static [Family],
+    /// Steps that the part owes its name.
+    steps: usize,
+}
+
+impl Part {
+    fn scene(self) -> Scene {
+        // Enough for clients in every zone.
+        let few = Scene { name: "", nodes: 12, zones: &ZONES, families: &[Family::V4], steps: 3 };
+        match self {
+            Self::ThreeZones => Scene { nodes: 18, steps: 14, ..few },
+            // A zone that has lost two reflectors twice still has a client.
+            Self::FourZones => {
+                Scene { name: "four zones: ", nodes: 20, zones: &FOUR_ZONES, steps: 6, ..few }
+            }
+            Self::DualStack => {
+                Scene { name: "dual stack: ", families: &Family::ALL, steps: 6, ..few }
+            }
+            Self::Ipv6 => Scene { name: "IPv6: ", families: &[Family::V6], ..few },
+            Self::Short => Scene { families: &Family::ALL, ..few },
+        }
+    }
+
+    async fn play(self, stage: &mut Stage, checks: &mut Vec<Check>) -> Result<()> {
+        match self {
+            Self::ThreeZones => play(stage, checks).await,
+            Self::FourZones => zones::play(stage).await,
+            Self::DualStack => families::dual_stack(stage).await,
+            Self::Ipv6 => families::ipv6(stage).await,
+            Self::Short => play_short(stage, checks).await,
+        }
+    }
+}
+
+/// Starts nodes and the operator as a process for each part, plays it, prints the checks, and takes
+/// everything down.
 ///
-/// With `keep` it stays after the first part until Ctrl-C. Returns whether all checks passed.
+/// With `keep` the last part stays until Ctrl-C. Returns whether all checks passed.
 ///
 /// # Errors
 ///
 /// If the nodes cannot be started or taken down. What fails in between is a failed check.
-pub async fn run(keep: bool, operator: &Path) -> Result<bool> {
+pub async fn run(parts: &[Part], keep: bool, operator: &Path) -> Result<bool> {
     let started = Instant::now();
-    let mut checks = perform(NODES, &ZONES, STEPS, operator, keep, play).await?;
-    checks.extend(four_zones(operator).await?);
-    Ok(super::conclude(&checks, started))
-}
-
-/// Only the part in four zones.
-///
-/// # Errors
-///
-/// As [`run`].
-pub async fn run_four_zones(operator: &Path) -> Result<bool> {
-    let started = Instant::now();
-    let checks = four_zones(operator).await?;
-    Ok(super::conclude(&checks, started))
-}
-
-async fn four_zones(operator: &Path) -> Result<Vec<Check>> {
-    let play = async |stage: &mut Stage, _: &mut Vec<Check>| zones::play(stage).await;
-    let (nodes, steps) = (NODES_OF_FOUR_ZONES, STEPS_OF_FOUR_ZONES);
-    let checks = perform(nodes, &FOUR_ZONES, steps, operator, false, play).await?;
-    let named = |check: Check| Check { name: format!("four zones: {}", check.name), ..check };
-    Ok(checks.into_iter().map(named).collect())
-}
-
-/// The shortest way from the mesh to reflectors and back, with one of them replaced on the way.
-///
-/// # Errors
-///
-/// As [`run`].
-pub async fn run_short(operator: &Path) -> Result<bool> {
-    let started = Instant::now();
-    let checks = perform(FEW_NODES, &ZONES, FEW_STEPS, operator, false, play_short).await?;
-    Ok(super::conclude(&checks, started))
-}
-
-async fn perform(
-    nodes: u8,
-    zones: &'static [&'static str],
-    steps: usize,
-    operator: &Path,
-    keep: bool,
-    play: impl AsyncFnOnce(&mut Stage, &mut Vec<Check>) -> Result<()>,
-) -> Result<Vec<Check>> {
-    let started = Instant::now();
-    let mut stage = Stage::set(nodes, zones, operator, started).await?;
     let mut checks = Vec::new();
-    if let Err(error) = play(&mut stage, &mut checks).await {
+    for (number, part) in parts.iter().enumerate() {
+        let keep = keep && number + 1 == parts.len();
+        let name = part.scene().name;
+        let named = |check: Check| Check { name: format!("{name}{}", check.name), ..check };
+        checks.extend(perform(*part, operator, keep).await?.into_iter().map(named));
+    }
+    Ok(super::conclude(&checks, started))
+}
+
+async fn perform(part: Part, operator: &Path, keep: bool) -> Result<Vec<Check>> {
+    let (scene, started) = (part.scene(), Instant::now());
+    let mut stage = Stage::set(&scene, operator, started).await?;
+    let mut checks = Vec::new();
+    if let Err(error) = part.play(&mut stage, &mut checks).await {
         println!("\nThe operator's log:\n{}", stage.operator.log(LINES));
         checks.push(Check::new("the demo ran to its end", false, format!("{error:#}")));
     }
     println!("\n{}\n{}", table::table(&stage.rows), table::BESIDE_THE_ORIGINAL);
-    checks.splice(0..0, verdict::all(&stage, steps));
+    checks.splice(0..0, verdict::all(&stage, scene.steps));
     if keep {
         println!("\n{}", super::table(&checks));
         let kubeconfig = stage.site.plane.kubeconfig().display();

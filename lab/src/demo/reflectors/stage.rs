@@ -11,6 +11,7 @@ use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 
+use super::Scene;
 use super::operator::Operator;
 use super::set::Set;
 use super::step::Step;
@@ -48,13 +49,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub async fn set(
-        nodes: u8,
-        zones: &'static [&'static str],
-        operator: &Path,
-        started: Instant,
-    ) -> Result<Self> {
-        let site = Site::start(nodes, zones, SKEW).await?;
+    pub async fn set(scene: &Scene, operator: &Path, started: Instant) -> Result<Self> {
+        let site = Site::start(scene.nodes, scene.zones, scene.families, SKEW).await?;
         let client = site.plane.client()?;
         let measure = Measure::start(Arc::clone(&site.ground))?;
         let monitoring = Monitoring::start(Arc::clone(&site.ground)).await?;
@@ -70,7 +66,7 @@ impl Stage {
             monitoring,
             operator,
             view: View::new(started),
-            zones,
+            zones: scene.zones,
             rows: Vec::new(),
             dead: BTreeSet::new(),
             wrong: Vec::new(),
