@@ -22,6 +22,8 @@ pub const HELM: &str = "v3.22.0";
 pub const OPERATOR_FRAMEWORK: &str = "v0.30.0";
 /// The linter of workflow files.
 pub const ACTIONLINT: &str = "v1.7.12";
+/// Jsonnet, in Go, which renders the mixin.
+pub const JSONNET: &str = "v0.21.0";
 /// The tag under which Debian's static busybox is offered; the samples ask for it.
 pub const BUSYBOX: &str = "1.35";
 /// The pause container: the tag that this Kubernetes release names.
@@ -61,6 +63,7 @@ mod tests {
         requires("packaging", "helm.sh/helm/v3", HELM);
         requires("packaging", "github.com/operator-framework/api", OPERATOR_FRAMEWORK);
         requires("actionlint", "github.com/rhysd/actionlint", ACTIONLINT);
+        requires("jsonnet", "github.com/google/go-jsonnet", JSONNET);
     }
 
     #[test]

@@ -288,17 +288,6 @@ fn every_dashboard_is_shipped_as_it_is() {
     assert_eq!(maps.count(), files.len());
 }
 
-#[test]
-fn the_mixin_has_every_dashboard_and_the_alerts() {
-    let mixin = read(&root().join("mixin/mixin.libsonnet"));
-    for file in files_in("grafana", "json") {
-        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let line = format!("'traffic-operator-{name}': import '../grafana/{name}',");
-        assert!(mixin.contains(&line), "mixin/mixin.libsonnet lacks {line}");
-    }
-    assert!(mixin.contains("importstr '../monitoring/prometheusrule.yaml'"));
-}
-
 /// As kube-prometheus has it, as far as it matters here.
 const GRAFANA: &str = "
 apiVersion: apps/v1

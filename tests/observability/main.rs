@@ -2,7 +2,8 @@
 //! only metrics that exist, every metric is documented, the rendered manifests hold what the
 //! documentation promises.
 //!
-//! Needs promtool and kubectl (no cluster); `cargo run --bin lab -- tools` builds them beforehand.
+//! Needs promtool, kubectl and jsonnet (no cluster); `cargo run --bin lab -- tools` builds them
+//! beforehand.
 mod agreement;
 mod alerts;
 mod dashboards;
@@ -14,6 +15,7 @@ mod images;
 mod kinds;
 mod lengths;
 mod manifests;
+mod mixin;
 mod names;
 mod objects;
 mod processes;

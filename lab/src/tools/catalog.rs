@@ -33,6 +33,8 @@ enum VersionStyle {
     BundleValidate,
     /// `1.2.3`, and on the next line `installed by …`.
     Actionlint,
+    /// `Jsonnet commandline interpreter (Go implementation) v1.2.3`: compiled in.
+    Jsonnet,
 }
 
 /// `github.com/prometheus/common/version`, which all of Prometheus' programs link.
@@ -54,6 +56,7 @@ impl Tool {
             VersionStyle::Helm => format!("helm v{number}\n"),
             VersionStyle::BundleValidate => format!("bundle-validate v{number}\n"),
             VersionStyle::Actionlint => format!("{number}\ninstalled "),
+            VersionStyle::Jsonnet => format!("(Go implementation) v{number}\n"),
         }
     }
 
@@ -71,9 +74,10 @@ impl Tool {
                 )
             }
             VersionStyle::Prometheus => format!("-s -w -X {PROMETHEUS_VERSION}={number}"),
-            VersionStyle::Etcd | VersionStyle::CoreDns | VersionStyle::BundleValidate => {
-                "-s -w".to_owned()
-            }
+            VersionStyle::Etcd
+            | VersionStyle::CoreDns
+            | VersionStyle::BundleValidate
+            | VersionStyle::Jsonnet => "-s -w".to_owned(),
             VersionStyle::Actionlint => {
                 format!("-s -w -X github.com/rhysd/actionlint.version={number}")
             }
@@ -133,7 +137,7 @@ const fn prometheus(
 }
 
 /// In the order of building: what a control plane needs comes first.
-static TOOLS: [Tool; 16] = [
+static TOOLS: [Tool; 17] = [
     kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
     kubernetes("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
@@ -218,6 +222,15 @@ static TOOLS: [Tool; 16] = [
         version: versions::ACTIONLINT,
         version_style: VersionStyle::Actionlint,
         version_arguments: &["-version"],
+    },
+    Tool {
+        name: "jsonnet",
+        module: "jsonnet",
+        package: "github.com/google/go-jsonnet/cmd/jsonnet",
+        tags: "",
+        version: versions::JSONNET,
+        version_style: VersionStyle::Jsonnet,
+        version_arguments: &["--version"],
     },
 ];
 

@@ -1,0 +1,104 @@
+//! The mixin, as jsonnet renders it: the dashboards and alerts of the files, and its one setting.
+use crate::files::{files_in, read, root, run, tool};
+use crate::reading::operator_rules;
+use serde_json::{Map, Number, Value, json};
+
+/// Evaluates an expression that names the mixin `mixin`.
+fn evaluate(expression: &str) -> Value {
+    let code = format!("local mixin = import 'mixin/mixin.libsonnet'; {expression}");
+    let root = root();
+    let text = run(&tool("jsonnet"), &["--jpath", &root.to_string_lossy(), "--exec", &code]);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// The first difference between what is rendered and what is expected.
+fn difference(path: &str, rendered: &Value, expected: &Value) -> Option<String> {
+    match (rendered, expected) {
+        (Value::Object(left), Value::Object(right))
+            if left.len() == right.len() && left.keys().all(|key| right.contains_key(key)) =>
+        {
+            let mut fields = left.iter();
+            fields.find_map(|(key, value)| difference(&format!("{path}/{key}"), value, &right[key]))
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            let mut pairs = left.iter().zip(right).enumerate();
+            pairs.find_map(|(i, (left, right))| difference(&format!("{path}/{i}"), left, right))
+        }
+        (Value::Number(left), Value::Number(right)) if equal(left, right) => None,
+        _ => (rendered != expected).then(|| format!("{path}: {rendered} and {expected}")),
+    }
+}
+
+/// Compares by value: jsonnet writes 0.05 with 17 digits, and 1.0 as 1.
+fn equal(left: &Number, right: &Number) -> bool {
+    let (Some(left), Some(right)) = (left.as_f64(), right.as_f64()) else { return false };
+    (left - right).abs() <= f64::EPSILON * left.abs()
+}
+
+fn assert_equal(rendered: &Value, expected: &Value) {
+    assert_eq!(difference("", rendered, expected), None);
+}
+
+/// The alerts of the file with these addresses of runbooks, by the name of the page.
+fn alerts(address: impl Fn(&str) -> Option<String>) -> Value {
+    let mut alerts = operator_rules();
+    for group in alerts["groups"].as_array_mut().expect("groups") {
+        for rule in group["rules"].as_array_mut().expect("rules") {
+            let annotations = rule["annotations"].as_object_mut().expect("annotations");
+            let page = annotations.remove("runbook_url").expect("a runbook");
+            if let Some(address) = address(page.as_str().expect("text")) {
+                annotations.insert("runbook_url".to_owned(), address.into());
+            }
+        }
+    }
+    alerts
+}
+
+#[test]
+fn the_mixin_has_every_dashboard_as_it_is() {
+    let expected: Map<String, Value> = files_in("grafana", "json")
+        .iter()
+        .map(|file| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let dashboard = serde_json::from_str(&read(file)).expect("JSON");
+            (format!("traffic-operator-{name}"), dashboard)
+        })
+        .collect();
+    assert!(expected.len() > 3, "{} dashboards", expected.len());
+    assert_equal(&evaluate("mixin.grafanaDashboards"), &Value::Object(expected));
+}
+
+#[test]
+fn the_mixin_has_the_alerts_and_puts_the_address_of_the_runbooks_in_front_of_their_pages() {
+    // Without an address, a page's name would be a link that leads nowhere.
+    assert_equal(&evaluate("mixin.prometheusAlerts"), &alerts(|_| None));
+    let expected = alerts(|page| Some(format!("https://runbooks.example.org/traffic/{page}")));
+    for end in ["", "/"] {
+        let config = format!("runbookUrl: 'https://runbooks.example.org/traffic{end}'");
+        let mixin = format!("mixin + {{_config+:: {{trafficOperator+: {{{config}}}}}}}");
+        assert_equal(&evaluate(&format!("({mixin}).prometheusAlerts")), &expected);
+    }
+}
+
+/// As kube-prometheus and others put mixins together: by adding them up.
+#[test]
+fn the_mixin_takes_nothing_from_others() {
+    let other = "local other = {
+        _config+:: {clusterLabel: 'cluster'},
+        grafanaDashboards+:: {'nodes.json': {}},
+        prometheusAlerts+:: {groups+: [{name: 'nodes', rules: []}]},
+    };";
+    for sum in ["mixin + other", "other + mixin"] {
+        let all = evaluate(&format!(
+            "{other} local all = {sum};
+            {{
+                label: all._config.clusterLabel,
+                dashboards: std.length(all.grafanaDashboards),
+                groups: std.set([group.name for group in all.prometheusAlerts.groups]),
+            }}"
+        ));
+        assert_eq!(all["label"], "cluster", "{sum}");
+        assert_eq!(all["dashboards"], files_in("grafana", "json").len() + 1, "{sum}");
+        assert_eq!(all["groups"], json!(["nodes", "traffic-operator"]), "{sum}");
+    }
+}
