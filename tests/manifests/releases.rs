@@ -130,6 +130,18 @@ fn what_is_unreleased_goes_into_a_version_once() {
     assert!(changelog(&["notes", "0.3.0"]).is_err_and(|error| error.contains("no section")));
 }
 
+/// Otherwise `hack/changelog cut` refuses that version, and so does `make release`.
+#[test]
+fn a_version_has_a_section_once_it_is_released_and_the_date_of_that() {
+    let text = read(&root().join("CHANGELOG.md"));
+    let mut headings = text.lines().filter_map(|line| line.strip_prefix("## "));
+    assert_eq!(headings.next(), Some("[Unreleased]"));
+    for heading in headings {
+        let date = heading.split_once("] - ").map(|(_, date)| date.len());
+        assert_eq!(date, Some("2026-01-02".len()), "{heading}: no date, so it is Unreleased");
+    }
+}
+
 #[test]
 fn a_release_refuses_what_a_rehearsal_may_do() {
     let dir = repository("release", &["release", "changelog"]);
