@@ -169,6 +169,35 @@ fn an_external_prometheus_brings_no_objects_of_its_own() {
     assert_eq!(policy["spec"]["egress"], expected);
 }
 
+/// Its endpoint `default` and the flag `--prometheus-url` together end the operator.
+#[test]
+fn an_external_prometheus_in_a_file_of_endpoints_needs_no_address() {
+    let file = "--prometheus-config=/etc/traffic-operator/endpoints.yaml";
+    let volumes = json!([{"name": "endpoints", "secret": {"secretName": "endpoints"}}]);
+    let mounts = json!([{"name": "endpoints", "mountPath": "/etc/traffic-operator"}]);
+    let values = json!({
+        "prometheus": {"setup": "external"},
+        "controller": {
+            "extraArgs": ["--max-unfit=20%", file],
+            "extraVolumes": volumes,
+            "extraVolumeMounts": mounts,
+        },
+    });
+    let all = objects(&template("external-file", NAMESPACE, &values).expect("a rendered chart"));
+    let deployment = &all[&id("Deployment", NAMESPACE, "traffic-operator")];
+    let operator = &deployment["spec"]["template"]["spec"];
+    let doctor = &all[&id("Pod", NAMESPACE, "traffic-operator-doctor")]["spec"];
+    for (pod, flag) in [(operator, true), (doctor, false)] {
+        let container = &pod["containers"][0];
+        let args = container["args"].as_array().expect("arguments");
+        assert!(args.contains(&file.into()), "{args:?}");
+        assert!(!args.iter().any(|arg| arg.to_string().contains("--prometheus-url")), "{args:?}");
+        // doctor does not have all flags of the operator.
+        assert_eq!(args.contains(&"--max-unfit=20%".into()), flag, "{args:?}");
+        assert_eq!((&pod["volumes"], &container["volumeMounts"]), (&volumes, &mounts));
+    }
+}
+
 /// A kind without a health check counts as healthy, whatever its condition says.
 #[test]
 fn the_page_on_gitops_has_a_health_check_for_every_kind() {
