@@ -91,7 +91,7 @@ fn healthy() -> Facts {
             node("node-1", "10.0.0.1", json!({"web.traffic.example.com/unfit": "false"})),
             node("node-2", "10.0.0.2", json!({})),
         ]),
-        watches: Ok(Watches { read: vec![watch("web", json!({}), good)], unreadable: vec![] }),
+        watches: Ok(Listed { read: vec![watch("web", json!({}), good)], unreadable: vec![] }),
         probing: None,
         exporters: Exporters {
             node_exporter: NODE_EXPORTER.parse().unwrap(),

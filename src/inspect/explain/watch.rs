@@ -138,14 +138,10 @@ fn view(facts: &WatchFacts) -> Option<&WatchView> {
 
 fn source(facts: &WatchFacts) -> Source {
     match (&facts.live, view(facts)) {
-        (Ok(overview), Some(_)) => Source::Leader {
-            identity: overview.identity.clone(),
-            version: overview.version.clone(),
-        },
         (Ok(overview), None) => {
             Source::Status { because: format!("{} judges no nodes for it", overview.identity) }
         }
-        (Err(because), _) => Source::Status { because: because.clone() },
+        (live, _) => Source::of(live.as_ref().map(|view| (&view.identity, &view.version))),
     }
 }
 
