@@ -25,19 +25,11 @@ fn pod(name: &str, owner: (&str, &str)) -> PodFacts {
     PodFacts {
         name: name.into(),
         uid: format!("uid-{name}").into(),
-        created: None,
         controller: Some((owner.0.into(), owner.1.into())),
-        template: None,
         node: Some("node-1".into()),
-        ip: None,
         ready: true,
-        terminating: false,
-        stopped: false,
-        ended: false,
         started: true,
-        mounts: vec![],
-        nudged: None,
-        signs: false,
+        ..PodFacts::default()
     }
 }
 
