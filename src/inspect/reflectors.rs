@@ -167,7 +167,6 @@ mod tests {
     #[test]
     fn a_set_shows_its_slots_its_steps_and_what_they_wait_for() {
         let set: RouteReflectorSet = serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
             "metadata": {"name": "rrs"}, "spec": {},
             "status": {
                 "desired": 3, "ready": 2, "topology": "Zonal", "mesh": "Off",

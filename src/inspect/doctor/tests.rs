@@ -37,7 +37,6 @@ fn watch(name: &str, spec: Value, conditions: Value) -> TrafficWatch {
     let mut full = json!({"maxBandwidthPercent": "60"});
     full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
         "metadata": {"name": name, "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": full, "status": {"ready": true, "nodes": {}, "conditions": conditions}
     }))

@@ -229,7 +229,6 @@ mod tests {
         let mut spec = json!({"maxBandwidthPercent": "60"});
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let watch = serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
             "metadata": {"name": "web", "namespace": "default"}, "spec": spec,
             "status": {
                 "summary": {"nodes": 4, "fit": 1, "unfit": 1, "unknown": 2, "suppressed": 0},

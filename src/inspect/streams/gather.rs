@@ -150,7 +150,6 @@ mod tests {
 
     fn swarm(namespace: &str, name: &str) -> Swarm {
         serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"workload": {"name": "w"}, "jobs": ["a"]}
         }))

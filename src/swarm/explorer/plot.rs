@@ -97,7 +97,6 @@ pub(super) fn plot(refresh: &str) -> Plot {
 /// This number of workers for these streams.
 pub(super) fn wish(replicas: usize, streams: &[&str], refresh: &str) -> Wish {
     let swarm = json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
         "metadata": {"name": "s", "namespace": "n", "uid": "s"},
         "spec": {"workload": {"name": "w"}, "jobs": streams, "refresh": {"strategy": refresh}},
     });

@@ -6,7 +6,6 @@ use crate::{api::Swarm, swarm::acknowledge::Answer, swarm::memory::Report};
 
 fn settings(kind: &str, immutable: bool) -> Settings {
     let swarm: Swarm = serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
         "metadata": {"name": "s", "namespace": "n"},
         "spec": {
             "workload": {"kind": kind, "name": "w"}, "jobs": ["a"],
