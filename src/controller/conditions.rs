@@ -28,6 +28,12 @@ pub fn verdict(
     Verdict { type_, status, reason, message: message.into() }
 }
 
+/// One number of a status.
+#[must_use]
+pub fn count(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}
+
 impl Verdict {
     /// `True`, `False` or `Unknown`.
     pub(crate) fn status(&self) -> &'static str {

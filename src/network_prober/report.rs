@@ -11,7 +11,7 @@ use crate::{
         NetworkProber, NetworkProberStatus,
         network_prober::{Mode, NotInjected, Paused},
     },
-    controller::{Notice, Verdict, verdict},
+    controller::{Notice, Verdict, count, verdict},
     placement::ring::Rotation,
     webhook::configuration,
 };
@@ -33,10 +33,6 @@ pub(super) fn waiting() -> Verdict {
 /// The verdict when its pods are not watched.
 pub(super) fn over_budget(over: &Over) -> Verdict {
     verdict("Ready", Some(false), "OverBudget", over.to_string())
-}
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn reason_count(reason: &str, number: usize) -> NotInjected {

@@ -11,7 +11,7 @@ use crate::{
         Mode, Swarm, SwarmStatus,
         swarm::{Summary, UnassignedStream, WorkerStatus},
     },
-    controller::{Notice, Verdict, verdict},
+    controller::{Notice, Verdict, count, verdict},
     prometheus::QueryError,
 };
 
@@ -20,14 +20,6 @@ const LISTED: usize = 100;
 
 /// Time between two writes of figures that always move.
 const REFRESH: std::time::Duration = std::time::Duration::from_mins(1);
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn epoch(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
 
 /// The figures. Weights are as old as a minute: they move with every measurement, and each text is
 /// a write.
@@ -42,14 +34,14 @@ pub(super) fn status(
         name: worker.name.to_string(),
         streams: count(worker.jobs.len()),
         weight: weighs.then(|| significant(worker.weight)),
-        wanted: epoch(worker.wanted),
-        loaded: worker.loaded.map(epoch),
+        wanted: count(worker.wanted),
+        loaded: worker.loaded.map(count),
     };
     let listed = snapshot.unassigned.iter().take(LISTED);
     let counts = snapshot.counts;
     let mut status = SwarmStatus {
         observed_generation: None,
-        epoch: epoch(snapshot.epoch),
+        epoch: count(snapshot.epoch),
         summary: Summary {
             streams: count(settings.streams.len()),
             owned: count(counts.owned),
