@@ -5,14 +5,14 @@
 //! object.
 use std::{
     fmt::Write,
-    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicI64},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{EncodeLabelSet, text},
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    encoding::text,
+    metrics::{counter::Counter, gauge::Gauge},
     registry::Registry,
 };
 use traffic_operator_agent::process;
@@ -21,6 +21,10 @@ mod families;
 mod names;
 mod page;
 
+use families::{
+    ApiCall, Certificate, Code, Controller, Endpoint, Failure, Injection, Inner, Outcome, Port,
+    Reason, RequestResult, Resource,
+};
 pub use names::NAMES;
 pub use page::CHUNK;
 use page::Chunks;
@@ -28,113 +32,15 @@ use page::Chunks;
 /// Prefix of every metric but the standard `process_*`.
 pub const PREFIX: &str = "traffic_operator";
 
-/// Bounds of what takes a network round trip: 1 ms to 10 s, the deadline of every call.
-const SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
-
-/// Bounds of what a pod's creation waits for: 100 µs to the webhook's timeout.
-const ADMISSION_SECONDS: [f64; 9] =
-    [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.025, 0.25, 2.0];
-
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-
 /// The metrics of this process; clones share them.
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
-
-struct Inner {
-    parts: Mutex<Vec<Arc<Part>>>,
-    reconcile: Family<Outcome, Counter>,
-    reconcile_errors: Family<Failure, Counter>,
-    reconcile_duration: Histograms<Controller>,
-    prometheus_requests: Family<RequestResult, Counter>,
-    prometheus_duration: Histograms<Endpoint>,
-    samples_rejected: Family<Reason, Counter>,
-    api_requests: Family<ApiCall, Counter>,
-    watch_restarts: Family<Resource, Counter>,
-    events_dropped: Counter,
-    store_objects: Family<Resource, Gauge>,
-    /// Only of processes that may lead.
-    leader: OnceLock<Gauge<i64, AtomicI64>>,
-    injections: Family<Injection, Counter>,
-    injection_duration: Histogram,
-    certificates: Family<Certificate, Gauge>,
-    pinglist_agents: Gauge,
-    pinglist_requests: Family<Code, Counter>,
-    scrapes: Family<Code, Counter>,
-    refused_connections: Family<Port, Counter>,
-}
 
 /// A part of the page.
 struct Part {
     registry: Registry,
     /// True if encoding it holds no lock, so that it may wait for a slow reader.
     streams: bool,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Outcome {
-    controller: &'static str,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Failure {
-    controller: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Controller {
-    controller: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RequestResult {
-    endpoint: String,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Endpoint {
-    endpoint: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Reason {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Resource {
-    resource: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Injection {
-    result: &'static str,
-    skip_reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Certificate {
-    certificate: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Code {
-    code: u16,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Port {
-    server: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ApiCall {
-    verb: &'static str,
-    resource: String,
-    code: u16,
 }
 
 impl Default for Metrics {
@@ -147,30 +53,7 @@ impl Metrics {
     /// All families at zero.
     #[must_use]
     pub fn new() -> Self {
-        fn seconds() -> Histogram {
-            Histogram::new(SECONDS)
-        }
-        let inner = Inner {
-            parts: Mutex::default(),
-            reconcile: Family::default(),
-            reconcile_errors: Family::default(),
-            reconcile_duration: Family::new_with_constructor(seconds as fn() -> Histogram),
-            prometheus_requests: Family::default(),
-            prometheus_duration: Family::new_with_constructor(seconds as fn() -> Histogram),
-            samples_rejected: Family::default(),
-            api_requests: Family::default(),
-            watch_restarts: Family::default(),
-            events_dropped: Counter::default(),
-            store_objects: Family::default(),
-            leader: OnceLock::default(),
-            injections: Family::default(),
-            injection_duration: Histogram::new(ADMISSION_SECONDS),
-            certificates: Family::default(),
-            pinglist_agents: Gauge::default(),
-            pinglist_requests: Family::default(),
-            scrapes: Family::default(),
-            refused_connections: Family::default(),
-        };
+        let inner = Inner::new();
         let mut registry = Registry::default();
         inner.register(registry.sub_registry_with_prefix(PREFIX));
         registry.register_collector(Box::new(process::Process));

@@ -179,37 +179,7 @@ pub trait Kind:
 /// Implements [`Kind`] for a kind whose status has the usual fields; `cluster` marks a
 /// cluster-scoped kind.
 macro_rules! kind {
-    (cluster $kind:ty, $status:ty) => {
-        kind!($kind, $status, |client, _| kube::Api::all(client));
-    };
-    (cluster $kind:ty, $status:ty, cleanup $cleanup:expr) => {
-        kind!(@ $kind, $status, |client, _| kube::Api::all(client),
-            fn spec_for_cleanup(spec: &serde_json::Value) -> Option<serde_json::Value> {
-                Some($cleanup(spec))
-            });
-    };
-    ($kind:ty, $status:ty, cleanup $cleanup:expr) => {
-        kind!(@ $kind, $status, |client: kube::Client, namespace: Option<&str>| {
-            namespace.map_or_else(
-                || kube::Api::all(client.clone()),
-                |namespace| kube::Api::namespaced(client.clone(), namespace),
-            )
-        }, fn spec_for_cleanup(spec: &serde_json::Value) -> Option<serde_json::Value> {
-            Some($cleanup(spec))
-        });
-    };
-    ($kind:ty, $status:ty) => {
-        kind!($kind, $status, |client: kube::Client, namespace: Option<&str>| {
-            namespace.map_or_else(
-                || kube::Api::all(client.clone()),
-                |namespace| kube::Api::namespaced(client.clone(), namespace),
-            )
-        });
-    };
-    ($kind:ty, $status:ty, $api:expr) => {
-        kind!(@ $kind, $status, $api,);
-    };
-    (@ $kind:ty, $status:ty, $api:expr, $($cleanup:item)?) => {
+    (@ $kind:ty, $status:ty, $api:expr $(, $cleanup:expr)?) => {
         impl $crate::api::Kind for $kind {
             type Status = $status;
 
@@ -232,8 +202,19 @@ macro_rules! kind {
                 &mut status.observed_generation
             }
 
-            $($cleanup)?
+            $(fn spec_for_cleanup(spec: &serde_json::Value) -> Option<serde_json::Value> {
+                Some($cleanup(spec))
+            })?
         }
+    };
+    (cluster $kind:ty, $status:ty $(, cleanup $cleanup:expr)?) => {
+        kind!(@ $kind, $status, |client, _| kube::Api::all(client) $(, $cleanup)?);
+    };
+    ($kind:ty, $status:ty $(, cleanup $cleanup:expr)?) => {
+        kind!(@ $kind, $status, |client: kube::Client, namespace: Option<&str>| match namespace {
+            Some(namespace) => kube::Api::namespaced(client, namespace),
+            None => kube::Api::all(client),
+        } $(, $cleanup)?);
     };
 }
 

@@ -2,6 +2,7 @@
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use k8s_openapi::jiff::Timestamp;
+use kube::Client;
 
 use super::{
     cluster::{ClusterArgs, OperatorArgs},
@@ -10,7 +11,9 @@ use super::{
 };
 use crate::{
     inspect::{
-        explain, probing, reflectors,
+        cluster, explain,
+        leader::Place,
+        probing, reflectors,
         streams::{self, Scope},
     },
     metrics::Metrics,
@@ -38,7 +41,7 @@ enum What {
     /// Reads the object from the API server, and the current judgment from the operator's leader.
     /// Changes nothing.
     #[command(name = "trafficwatch", visible_aliases = ["traffic-watch", "tw"])]
-    TrafficWatch(ObjectArgs),
+    TrafficWatch(ColoredArgs),
 
     /// Show which pods of a NetworkProber have an agent, why others have none, which paths are bad,
     /// and which nodes cause it.
@@ -60,7 +63,7 @@ enum What {
     ///
     /// Reads the same sources as `explain stream`. Changes nothing.
     #[command(visible_alias = "sw")]
-    Swarm(ObjectArgs),
+    Swarm(ColoredArgs),
 
     /// Show which worker of a Swarm has a stream, since which version, whether it is known to run
     /// it, and what the stream waits for.
@@ -98,13 +101,28 @@ struct ObjectArgs {
     output: TextFormat,
 
     #[command(flatten)]
-    color: ColorArgs,
-
-    #[command(flatten)]
     cluster: ClusterArgs,
 
     #[command(flatten)]
     operator: OperatorArgs,
+}
+
+impl ObjectArgs {
+    /// The client, the operator's place, and the object's namespace.
+    async fn reach(&self) -> anyhow::Result<(Client, Place, String)> {
+        let access = self.cluster.access();
+        let namespace = access.namespace(self.namespace.as_deref()).await?;
+        Ok((access.reading().await?, self.operator.place(), namespace))
+    }
+}
+
+#[derive(Args, Clone, Debug)]
+struct ColoredArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+
+    #[command(flatten)]
+    color: ColorArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -169,28 +187,13 @@ impl OfSwarm {
 
 #[derive(Args, Clone, Debug)]
 struct ProbingArgs {
-    /// Name of the object.
-    #[arg(value_parser = name)]
-    name: String,
-
-    /// Namespace of the object [default: the namespace of the kubeconfig's context].
-    #[arg(short, long, value_name = "NAMESPACE", value_parser = name)]
-    namespace: Option<String>,
-
-    /// Format of the output.
-    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
-    output: TextFormat,
+    #[command(flatten)]
+    object: ObjectArgs,
 
     /// The endpoints, of which `default` replaces the operator as the source of measurements, if
     /// one is given.
     #[command(flatten)]
     prometheus: PrometheusArgs,
-
-    #[command(flatten)]
-    cluster: ClusterArgs,
-
-    #[command(flatten)]
-    operator: OperatorArgs,
 }
 
 impl ProbingArgs {
@@ -255,111 +258,82 @@ fn namespaced(text: &str) -> Result<Namespaced, String> {
 /// Prints the explanation.
 pub(super) fn run(args: ExplainArgs) -> anyhow::Result<()> {
     match args.what {
-        What::Node(args) => node(&args),
-        What::TrafficWatch(args) => traffic_watch(&args),
-        What::Prober(args) => prober(&args),
-        What::Pod(args) => pod(&args),
-        What::Swarm(args) => swarm(&args),
-        What::Stream(args) => stream(&args),
-        What::Worker(args) => worker(&args),
-        What::RouteReflectorSet(args) => reflector_set(&args),
+        What::Node(args) => explained("node", &args.name, node(&args)),
+        What::TrafficWatch(args) => {
+            explained("trafficwatch", &args.object.name, traffic_watch(&args))
+        }
+        What::Prober(args) => explained("prober", &args.object.name, prober(&args)),
+        What::Pod(args) => explained("pod", &args.object.name, pod(&args)),
+        What::Swarm(args) => explained("swarm", &args.object.name, swarm(&args)),
+        What::Stream(StreamArgs { id, of }) => explained("stream", &id, stream(&id, &of)),
+        What::Worker(WorkerArgs { name, of }) => explained("worker", &name, worker(&name, &of)),
+        What::RouteReflectorSet(args) => {
+            explained("routereflectorset", &args.name, reflector_set(&args))
+        }
     }
 }
 
-fn traffic_watch(args: &ObjectArgs) -> anyhow::Result<()> {
+fn explained(
+    kind: &str,
+    name: &str,
+    command: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<()> {
+    output::block_on(command).with_context(|| format!("explain {kind} {name}"))
+}
+
+async fn traffic_watch(ColoredArgs { object, color }: &ColoredArgs) -> anyhow::Result<()> {
+    color.choose();
+    let (client, place, namespace) = object.reach().await?;
+    let facts = explain::gather_watch(&client, &place, (&namespace, &object.name)).await?;
+    object.output.print(&explain::explain_watch(&facts), explain::watch_text)
+}
+
+async fn swarm(ColoredArgs { object, color }: &ColoredArgs) -> anyhow::Result<()> {
+    color.choose();
+    let (client, place, namespace) = object.reach().await?;
+    let facts = streams::gather_swarm(&client, &place, (&namespace, &object.name)).await?;
+    object.output.print(&streams::explain_swarm(&facts), streams::swarm_text)
+}
+
+async fn reflector_set(args: &ReflectorArgs) -> anyhow::Result<()> {
+    let client = args.cluster.access().reading().await?;
+    let set = cluster::read(&client, "get RouteReflectorSet", None, &args.name).await?;
+    let now = Timestamp::now();
+    args.output.print(&reflectors::explain(&set), |explanation| reflectors::text(explanation, now))
+}
+
+async fn stream(id: &str, of: &OfSwarm) -> anyhow::Result<()> {
+    let (client, place) = (of.cluster.access().reading().await?, of.operator.place());
+    let facts = streams::gather_stream(&client, &place, of.scope(), id).await?;
+    of.output.print(&streams::explain_stream(&facts, id), streams::stream_text)
+}
+
+async fn worker(name: &str, of: &OfSwarm) -> anyhow::Result<()> {
+    let (client, place) = (of.cluster.access().reading().await?, of.operator.place());
+    let facts = streams::gather_worker(&client, &place, of.scope(), name).await?;
+    let explanation = streams::explain_worker(&facts, name)
+        .ok_or_else(|| anyhow::anyhow!(streams::no_such_worker(&facts, name)))?;
+    of.output.print(&explanation, streams::worker_text)
+}
+
+async fn prober(args: &ProbingArgs) -> anyhow::Result<()> {
+    let (client, place, namespace) = args.object.reach().await?;
+    let of = (namespace.as_str(), args.object.name.as_str());
+    let facts = probing::gather(&client, &place, of, &args.asked()?).await?;
+    args.object.output.print(&probing::explain(&facts), probing::text)
+}
+
+async fn pod(args: &ProbingArgs) -> anyhow::Result<()> {
+    let (client, place, namespace) = args.object.reach().await?;
+    let of = (namespace.as_str(), args.object.name.as_str());
+    let facts = probing::gather_pod(&client, &place, of, &args.asked()?).await?;
+    args.object.output.print(&probing::explain_pod(&facts), probing::pod_text)
+}
+
+async fn node(args: &NodeArgs) -> anyhow::Result<()> {
     args.color.choose();
-    output::block_on(async {
-        let access = args.cluster.access();
-        let namespace = access.namespace(args.namespace.as_deref()).await?;
-        let (client, place) = (access.reading().await?, args.operator.place());
-        let facts =
-            explain::gather_watch(&client, &place, (namespace.as_str(), args.name.as_str()))
-                .await?;
-        args.output.print(&explain::explain_watch(&facts), explain::watch_text)
-    })
-    .with_context(|| format!("explain trafficwatch {}", args.name))
-}
-
-fn swarm(args: &ObjectArgs) -> anyhow::Result<()> {
-    args.color.choose();
-    output::block_on(async {
-        let access = args.cluster.access();
-        let namespace = access.namespace(args.namespace.as_deref()).await?;
-        let (client, place) = (access.reading().await?, args.operator.place());
-        let facts =
-            streams::gather_swarm(&client, &place, (namespace.as_str(), args.name.as_str()))
-                .await?;
-        args.output.print(&streams::explain_swarm(&facts), streams::swarm_text)
-    })
-    .with_context(|| format!("explain swarm {}", args.name))
-}
-
-fn reflector_set(args: &ReflectorArgs) -> anyhow::Result<()> {
-    output::block_on(async {
-        let client = args.cluster.access().reading().await?;
-        let explanation = reflectors::explain(&reflectors::gather(&client, &args.name).await?);
-        let now = Timestamp::now();
-        args.output.print(&explanation, |explanation| reflectors::text(explanation, now))
-    })
-    .with_context(|| format!("explain routereflectorset {}", args.name))
-}
-
-fn stream(StreamArgs { id, of }: &StreamArgs) -> anyhow::Result<()> {
-    output::block_on(async {
-        let (client, place) = (of.cluster.access().reading().await?, of.operator.place());
-        let facts = streams::gather_stream(&client, &place, of.scope(), id).await?;
-        let explanation = streams::explain_stream(&facts, id);
-        of.output.print(&explanation, streams::stream_text)
-    })
-    .with_context(|| format!("explain stream {id}"))
-}
-
-fn worker(WorkerArgs { name, of }: &WorkerArgs) -> anyhow::Result<()> {
-    output::block_on(async {
-        let (client, place) = (of.cluster.access().reading().await?, of.operator.place());
-        let facts = streams::gather_worker(&client, &place, of.scope(), name).await?;
-        let explanation = streams::explain_worker(&facts, name)
-            .ok_or_else(|| anyhow::anyhow!(streams::no_such_worker(&facts, name)))?;
-        of.output.print(&explanation, streams::worker_text)
-    })
-    .with_context(|| format!("explain worker {name}"))
-}
-
-fn prober(args: &ProbingArgs) -> anyhow::Result<()> {
-    output::block_on(async {
-        let access = args.cluster.access();
-        let namespace = access.namespace(args.namespace.as_deref()).await?;
-        let (client, place) = (access.reading().await?, args.operator.place());
-        let of = (namespace.as_str(), args.name.as_str());
-        let facts = probing::gather(&client, &place, of, &args.asked()?).await?;
-        let explanation = probing::explain(&facts);
-        args.output.print(&explanation, probing::text)
-    })
-    .with_context(|| format!("explain prober {}", args.name))
-}
-
-fn pod(args: &ProbingArgs) -> anyhow::Result<()> {
-    output::block_on(async {
-        let access = args.cluster.access();
-        let namespace = access.namespace(args.namespace.as_deref()).await?;
-        let (client, place) = (access.reading().await?, args.operator.place());
-        let of = (namespace.as_str(), args.name.as_str());
-        let facts = probing::gather_pod(&client, &place, of, &args.asked()?).await?;
-        let explanation = probing::explain_pod(&facts);
-        args.output.print(&explanation, probing::pod_text)
-    })
-    .with_context(|| format!("explain pod {}", args.name))
-}
-
-fn node(args: &NodeArgs) -> anyhow::Result<()> {
-    args.color.choose();
-    output::block_on(async {
-        let client = args.cluster.access().reading().await?;
-        let only = args.watch.as_ref().map(|w| (w.namespace.as_str(), w.name.as_str()));
-        let place = args.operator.place();
-        let facts = explain::gather(&client, &place, &args.name, only).await?;
-        let explanation = explain::explain(&facts);
-        args.output.print(&explanation, explain::text)
-    })
-    .with_context(|| format!("explain node {}", args.name))
+    let (client, place) = (args.cluster.access().reading().await?, args.operator.place());
+    let only = args.watch.as_ref().map(|w| (w.namespace.as_str(), w.name.as_str()));
+    let facts = explain::gather(&client, &place, &args.name, only).await?;
+    args.output.print(&explain::explain(&facts), explain::text)
 }

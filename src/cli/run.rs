@@ -4,6 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::Context;
 use clap::Args;
 use reqwest::Url;
+use traffic_operator_agent::log::LogArgs;
 
 use super::{
     kinds::KindsArgs,
@@ -14,7 +15,7 @@ use super::{
 use crate::{
     manifests,
     prometheus::{Exporters, exporters::BIRD_EXPORTER, promql::Matchers},
-    runtime::{self, component::Component, log::LogFormat},
+    runtime::{self, component::Component},
     traffic_watch::{ceiling, limits::Share},
     webhook::certificates::Lifetimes,
 };
@@ -143,19 +144,14 @@ pub struct RunArgs {
     #[arg(default_value = "90d", value_parser = lifetime)]
     pub certificate_lifetime: Duration,
 
-    /// Format of log lines.
-    #[arg(long, env = "TRAFFIC_OPERATOR_LOG_FORMAT", value_name = "FORMAT")]
-    #[arg(value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-
-    /// Level of log lines, or a filter such as `info,traffic_operator=debug`.
-    #[arg(long, env = "TRAFFIC_OPERATOR_LOG", value_name = "FILTER", default_value = "info")]
-    pub log: String,
+    /// The log lines.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Runs the operator until it receives a signal to stop.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
-    runtime::log::init(args.log_format, &args.log)?;
+    runtime::log::init(&args.log)?;
     // Passes wait for the network; two threads serve 5,000 nodes with room to spare, and each
     // further one costs memory.
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -17,17 +17,38 @@ pub struct Verdict {
     pub message: String,
 }
 
+/// One condition's verdict.
+#[must_use]
+pub fn verdict(
+    type_: &'static str,
+    status: Option<bool>,
+    reason: &'static str,
+    message: impl Into<String>,
+) -> Verdict {
+    Verdict { type_, status, reason, message: message.into() }
+}
+
+/// One number of a status.
+#[must_use]
+pub fn count(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}
+
 impl Verdict {
+    /// `True`, `False` or `Unknown`.
+    pub(crate) fn status(&self) -> &'static str {
+        match self.status {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        }
+    }
+
     /// The condition this verdict becomes, transition time apart.
     fn condition(&self, generation: Option<i64>) -> Condition {
         Condition {
             type_: self.type_.into(),
-            status: match self.status {
-                Some(true) => "True",
-                Some(false) => "False",
-                None => "Unknown",
-            }
-            .into(),
+            status: self.status().into(),
             reason: self.reason.into(),
             // The API server's limit for condition messages.
             message: truncate(&self.message, 32_768),

@@ -27,7 +27,7 @@ mod events;
 mod memories;
 mod report;
 pub mod schedule;
-pub use conditions::Verdict;
+pub use conditions::{Verdict, count, verdict};
 pub use error::Error;
 pub use memories::{Key, Memories, key};
 

@@ -10,7 +10,7 @@ use kube::{
 };
 
 use crate::{
-    api::{Kind, TrafficWatch},
+    api::Kind,
     controller::Error,
     metrics::Metrics,
     runtime::{client, lease::Fence},
@@ -91,35 +91,52 @@ pub fn describe(action: &'static str, error: kube::Error) -> String {
     }
 }
 
-/// Every `TrafficWatch` that can be read, and the names of those that cannot, with the reason.
-#[derive(Debug, Default)]
-pub struct Watches {
+/// Reads one object; `action` is what an error says was refused.
+///
+/// # Errors
+/// When it is not there, or the API server refuses.
+pub async fn read<K: Kind>(
+    client: &Client,
+    action: &'static str,
+    namespace: Option<&str>,
+    name: &str,
+) -> anyhow::Result<K> {
+    let found = K::api(client.clone(), namespace).get_opt(name).await;
+    match found.map_err(|error| anyhow::anyhow!(describe(action, error)))? {
+        Some(object) => Ok(object),
+        None => anyhow::bail!(no_such::<K>(client, namespace, name).await),
+    }
+}
+
+/// Every object of a kind that can be read, and the names of those that cannot, with the reason.
+#[derive(Debug)]
+pub struct Listed<K> {
     /// Those that this version understands, by namespace and name.
-    pub read: Vec<TrafficWatch>,
+    pub read: Vec<K>,
     /// The others.
     pub unreadable: Vec<(String, String)>,
 }
 
-/// Lists the `TrafficWatch`es of all namespaces.
+/// Lists the objects of all namespaces.
 ///
 /// # Errors
 /// What the API server said.
-pub async fn watches(client: &Client) -> kube::Result<Watches> {
-    let api = Api::<DeserializeGuard<TrafficWatch>>::all(client.clone());
-    let mut watches = Watches::default();
+pub async fn list<K: Kind>(client: &Client) -> kube::Result<Listed<K>> {
+    let api = Api::<DeserializeGuard<K>>::all(client.clone());
+    let mut listed = Listed { read: vec![], unreadable: vec![] };
     for object in api.list(&ListParams::default()).await? {
-        let name = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+        let name = name_of(&object);
         match object.0 {
-            Ok(watch) => watches.read.push(watch),
-            Err(invalid) => watches.unreadable.push((name, invalid.error)),
+            Ok(object) => listed.read.push(object),
+            Err(invalid) => listed.unreadable.push((name, invalid.error)),
         }
     }
-    watches.read.sort_by_key(name_of);
-    Ok(watches)
+    listed.read.sort_by_key(name_of);
+    Ok(listed)
 }
 
 /// Returns the message for an object that does not exist, with those of its kind that do.
-pub async fn no_such<K: Kind>(client: &Client, namespace: Option<&str>, name: &str) -> String {
+async fn no_such<K: Kind>(client: &Client, namespace: Option<&str>, name: &str) -> String {
     let kind = K::kind(&());
     let place = namespace.map_or_else(String::new, |ns| format!(" in namespace {ns:?}"));
     // Without the right to list there is nothing to suggest.

@@ -14,8 +14,8 @@
 //! - [`spec`]: objects in a file. [`population`]: which nodes there are.
 //! - [`cluster`], [`leader`]: the API server, and the replica that decides.
 //! - [`progress`]: the stage that a command has reached.
-//! - [`measures`], [`figures`], [`reasons`], [`remedies`], [`style`], [`table`]: as a person reads
-//!   them.
+//! - [`measures`], [`figures`], [`reasons`], [`remedies`], [`style`], [`table`], [`lines`]: as a
+//!   person reads them.
 pub mod backtest;
 pub mod cluster;
 pub mod doctor;
@@ -24,6 +24,7 @@ pub mod explain;
 pub mod figures;
 pub mod forward;
 pub mod leader;
+pub mod lines;
 pub mod measures;
 pub mod population;
 pub mod probing;

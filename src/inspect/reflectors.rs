@@ -1,13 +1,10 @@
 //! `explain routereflectorset`: the reflectors of one object, and the steps that are left.
-use std::fmt::Write;
-
 use k8s_openapi::jiff::Timestamp;
-use kube::{Api, Client};
 use serde::Serialize;
 
 use super::{
-    cluster::{describe, no_such},
     figures::ago,
+    lines::{self, or_dash},
     probing::Advice,
     remedies,
     status::conditions::{sentence, unsettled},
@@ -52,19 +49,6 @@ pub struct ReflectorExplanation {
     pub next: Vec<Advice>,
 }
 
-/// Reads one object.
-///
-/// # Errors
-/// When it is not there, or the API server refuses.
-pub async fn gather(client: &Client, name: &str) -> anyhow::Result<RouteReflectorSet> {
-    let found = Api::<RouteReflectorSet>::all(client.clone()).get_opt(name).await;
-    let found = found.map_err(|error| anyhow::anyhow!(describe("get RouteReflectorSet", error)))?;
-    match found {
-        Some(set) => Ok(set),
-        None => anyhow::bail!(no_such::<RouteReflectorSet>(client, None, name).await),
-    }
-}
-
 /// Explains one `RouteReflectorSet`.
 #[must_use]
 pub fn explain(set: &RouteReflectorSet) -> ReflectorExplanation {
@@ -98,19 +82,15 @@ pub fn explain(set: &RouteReflectorSet) -> ReflectorExplanation {
 /// The explanation as text at a moment, with a line break at its end.
 #[must_use]
 pub fn text(made: &ReflectorExplanation, now: Timestamp) -> String {
-    let or_dash = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".into());
     let paused = if made.paused { ", paused" } else { "" };
     let mut text = format!(
         "{} (mode {:?}{paused}): {} of {} reflectors are ready\n",
         made.set, made.mode, made.ready, made.desired
     );
-    let mut line = |name: &str, told: &str| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {name:<12} {told}");
-    };
-    line("topology", &or_dash(made.topology.as_ref()));
-    line("mesh", &or_dash(made.mesh.as_ref()));
-    line("datastore", &or_dash(made.datastore.as_ref()));
+    let mut line = |name: &str, told: &str| lines::line(&mut text, name, told);
+    line("topology", &or_dash(made.topology.clone()));
+    line("mesh", &or_dash(made.mesh.clone()));
+    line("datastore", &or_dash(made.datastore.clone()));
     if let Some(at) = made.last_step {
         line("last step", &format!("{} ago", ago(at, now)));
     }
@@ -120,12 +100,7 @@ pub fn text(made: &ReflectorExplanation, now: Timestamp) -> String {
     text.push_str(&slots(&made.slots, now));
     text.push_str(&groups(&made.groups));
     text.push_str(&plan(&made.plan));
-    if !made.next.is_empty() {
-        text.push_str("\nNext\n");
-        for advice in &made.next {
-            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
-        }
-    }
+    lines::advise(&mut text, &made.next);
     text.push_str("\nFrom the status of the object\n");
     text
 }
@@ -134,7 +109,6 @@ fn slots(slots: &[SlotStatus], now: Timestamp) -> String {
     if slots.is_empty() {
         return String::new();
     }
-    let or_dash = |text: Option<&String>| text.cloned().unwrap_or_else(|| "-".into());
     let rows: Vec<_> = slots
         .iter()
         .map(|slot| {
@@ -142,10 +116,10 @@ fn slots(slots: &[SlotStatus], now: Timestamp) -> String {
             [
                 slot.id.to_string(),
                 slot.node.clone(),
-                or_dash(slot.zone.as_ref()),
-                or_dash(slot.cluster_id.as_ref()),
-                or_dash(since.as_ref()),
-                or_dash(slot.leaving.as_ref()),
+                or_dash(slot.zone.clone()),
+                or_dash(slot.cluster_id.clone()),
+                or_dash(since),
+                or_dash(slot.leaving.clone()),
             ]
         })
         .collect();
@@ -170,7 +144,6 @@ fn plan(steps: &[PlannedStep]) -> String {
     if steps.is_empty() {
         return String::new();
     }
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     let rows: Vec<_> = steps
         .iter()
         .map(|step| {
@@ -194,7 +167,6 @@ mod tests {
     #[test]
     fn a_set_shows_its_slots_its_steps_and_what_they_wait_for() {
         let set: RouteReflectorSet = serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
             "metadata": {"name": "rrs"}, "spec": {},
             "status": {
                 "desired": 3, "ready": 2, "topology": "Zonal", "mesh": "Off",

@@ -99,8 +99,7 @@ struct Inner {
 
 /// Returns a number that identifies the version of an object: it changes with an edit. Status does
 /// not count where the API server tells it apart; resource versions are compared as numbers, as
-/// Kubernetes allows since
-/// 1.35.
+/// Kubernetes allows since 1.35.
 fn version(metadata: &ObjectMeta) -> u64 {
     let generation = metadata.generation.and_then(|generation| u64::try_from(generation).ok());
     let written = || metadata.resource_version.as_deref().and_then(|v| v.parse().ok());

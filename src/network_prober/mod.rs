@@ -60,12 +60,13 @@ pub mod watches;
 use children::ChildKind;
 pub use entries::Entries;
 pub use injector::ClusterInjector;
+pub(crate) use memory::Memories;
+use memory::Memory;
 pub use memory::Owned;
-use memory::{Memories, Memory};
 pub use metrics::Gauges;
 use observed::Observed;
 use plan::Desired;
-use refusals::Refusals;
+pub(crate) use refusals::Refusals;
 pub use serving::{
     AUDIENCE, Agents, LIMITS as PINGLIST_LIMITS, PATH as PINGLIST_PATH, REVIEWS,
     REVIEWS_OF_ONE_SOURCE,
@@ -77,43 +78,20 @@ type Discovered = Option<(Instant, BTreeSet<ChildKind>)>;
 
 /// The dependencies of the controller.
 pub struct NetworkProberReconciler {
-    client: kube::Client,
-    cluster: ClusterState,
-    memories: Memories,
-    owned: Owned,
-    entries: Entries,
-    bundle: signal::Receiver<Option<Bundle>>,
-    endpoint: Endpoint,
-    discovered: Mutex<Discovered>,
-    refusals: Refusals,
+    pub(crate) client: kube::Client,
+    pub(crate) cluster: ClusterState,
+    pub(crate) memories: Memories,
+    pub(crate) owned: Owned,
+    pub(crate) entries: Entries,
+    pub(crate) bundle: signal::Receiver<Option<Bundle>>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) discovered: Mutex<Discovered>,
+    pub(crate) refusals: Refusals,
 }
 
 type Others = Store<DeserializeGuard<NetworkProber>>;
 
 impl NetworkProberReconciler {
-    /// A controller over what this replica knows.
-    #[must_use]
-    pub fn new(
-        client: kube::Client,
-        cluster: ClusterState,
-        owned: Owned,
-        entries: Entries,
-        bundle: signal::Receiver<Option<Bundle>>,
-        endpoint: Endpoint,
-    ) -> Self {
-        Self {
-            client,
-            cluster,
-            memories: Memories::default(),
-            owned,
-            entries,
-            bundle,
-            endpoint,
-            discovered: Mutex::default(),
-            refusals: Refusals::default(),
-        }
-    }
-
     /// The objects to look at though they did not change: their pods, their children or the
     /// certificates did.
     pub fn triggers(

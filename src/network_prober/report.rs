@@ -11,7 +11,7 @@ use crate::{
         NetworkProber, NetworkProberStatus,
         network_prober::{Mode, NotInjected, Paused},
     },
-    controller::{Notice, Verdict},
+    controller::{Notice, Verdict, count, verdict},
     placement::ring::Rotation,
     webhook::configuration,
 };
@@ -27,25 +27,12 @@ const REFUSED: &str = "ResourcesRefused:";
 
 /// Before its pods were listed.
 pub(super) fn waiting() -> Verdict {
-    verdict("Ready", None, "Starting", "the selected pods are not listed yet".into())
+    verdict("Ready", None, "Starting", "the selected pods are not listed yet")
 }
 
 /// The verdict when its pods are not watched.
 pub(super) fn over_budget(over: &Over) -> Verdict {
     verdict("Ready", Some(false), "OverBudget", over.to_string())
-}
-
-fn verdict(
-    type_: &'static str,
-    status: Option<bool>,
-    reason: &'static str,
-    message: String,
-) -> Verdict {
-    Verdict { type_, status, reason, message }
-}
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn reason_count(reason: &str, number: usize) -> NotInjected {
@@ -128,13 +115,13 @@ fn ready(settings: &Settings, view: &ProberState, observed: &Observed) -> Verdic
         return verdict("Ready", Some(false), "AgentFailing", text);
     }
     if observed.bundle.is_none() {
-        let text = "the webhook has no certificate yet".into();
+        let text = "the webhook has no certificate yet";
         return verdict("Ready", None, "CertificatePending", text);
     }
     if settings.mode == Mode::Sidecar && view.scope.allowed().is_empty() {
         let text = "no namespace is selected: see spec.namespaceSelector and the annotation \
                     probes.bigmikes.io/allow";
-        return verdict("Ready", Some(false), "NoNamespace", text.into());
+        return verdict("Ready", Some(false), "NoNamespace", text);
     }
     let mut text = String::from(match settings.mode {
         Mode::Sidecar => "new pods get an agent, and agents their peers",
@@ -193,11 +180,11 @@ fn coverage(view: &ProberState) -> Verdict {
     if members.selected == 0 {
         let text = "no pod is selected; of other namespaces only pods count whose namespace consents by \
                     the annotation probes.bigmikes.io/allow";
-        return verdict("Covered", None, "NoPods", text.into());
+        return verdict("Covered", None, "NoPods", text);
     }
     if members.uncovered() == 0 {
         let text = "every selected pod has an agent";
-        return verdict("Covered", Some(true), "AllInjected", text.into());
+        return verdict("Covered", Some(true), "AllInjected", text);
     }
     let reasons = members.not_injected.iter().map(|(reason, count)| format!("{count} {reason}"));
     let reasons: Vec<_> = reasons.collect();
@@ -222,13 +209,13 @@ fn monitored(settings: &Settings, observed: &Observed) -> Verdict {
     let wanted: Vec<_> = wanted.into_iter().filter(|(wanted, ..)| *wanted).collect();
     if wanted.is_empty() {
         let text = "spec.monitoring switches PodMonitor and PrometheusRule off";
-        return verdict("Monitored", Some(false), "SwitchedOff", text.into());
+        return verdict("Monitored", Some(false), "SwitchedOff", text);
     }
     let absent: Vec<_> =
         wanted.iter().filter(|(_, kind, _)| !observed.monitoring.contains(kind)).collect();
     if absent.is_empty() {
         let text = "a PodMonitor and a PrometheusRule of this name configure Prometheus";
-        return verdict("Monitored", Some(true), "Applied", text.into());
+        return verdict("Monitored", Some(true), "Applied", text);
     }
     let kinds: Vec<_> = absent.iter().map(|(_, kind, _)| kind.as_str()).collect();
     let fields: Vec<_> =

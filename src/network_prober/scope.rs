@@ -159,7 +159,6 @@ mod tests {
         let mut spec = spec;
         spec["podSelector"] = serde_json::json!({"matchLabels": {"app": "a"}});
         let prober: NetworkProber = serde_json::from_value(serde_json::json!({
-            "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
             "metadata": {"name": "np", "namespace": namespace}, "spec": spec,
         }))
         .unwrap();

@@ -235,7 +235,6 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "reads better at the call")]
     fn read(spec: serde_json::Value) -> Result<Settings, Error> {
         let prober: NetworkProber = serde_json::from_value(serde_json::json!({
-            "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
             "metadata": {"name": "np", "namespace": "team"}, "spec": spec,
         }))
         .unwrap();

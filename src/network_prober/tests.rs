@@ -34,7 +34,6 @@ pub(super) fn prober(name: &str, created: &str, spec: &Value) -> NetworkProber {
     let mut full = json!({"podSelector": {"matchLabels": {"app": "a"}}});
     full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     serde_json::from_value(json!({
-        "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
         "metadata": {"name": name, "namespace": "team", "uid": format!("uid-{name}"), "generation": 1,
             "creationTimestamp": created},
         "spec": full,

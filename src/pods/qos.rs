@@ -1,6 +1,7 @@
 //! The quality-of-service class of a pod, as the API server computes it.
 use serde::{Deserialize, Deserializer, de};
 
+use super::wire::nullable;
 use crate::api::parse_quantity;
 
 /// The quality-of-service class of a pod, by which the kubelet evicts it last, in the middle or
@@ -102,12 +103,6 @@ impl Qos {
             Self::Burstable
         }
     }
-}
-
-fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl<'de> Deserialize<'de> for Amount {

@@ -232,7 +232,7 @@ struct Waiting {
 }
 
 /// Null is the type's empty value, as for the API server.
-fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())

@@ -41,7 +41,6 @@ mod tests {
 
     fn set(name: &str, second: u8, mode: &str) -> RouteReflectorSet {
         serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
             "metadata": {
                 "name": name, "creationTimestamp": format!("2026-01-01T00:00:0{second}Z")
             },

@@ -19,20 +19,11 @@ pub(super) use slots::remember;
 
 use crate::{
     api::{Mode, RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::PlannedStep},
-    controller::{Notice, Verdict},
+    controller::{Notice, Verdict, count, verdict},
 };
 
 /// Maximum number of steps in the status.
 const LISTED: usize = 10;
-
-pub(super) fn verdict(
-    type_: &'static str,
-    status: Option<bool>,
-    reason: &'static str,
-    message: impl Into<String>,
-) -> Verdict {
-    Verdict { type_, status, reason, message: message.into() }
-}
 
 /// A pass that has a target.
 pub(super) struct Decided<'a> {
@@ -56,10 +47,6 @@ pub(super) struct Decided<'a> {
     pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
     /// Findings beside the plan.
     pub remarks: Vec<String>,
-}
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Status, conditions and events of a pass that decided.

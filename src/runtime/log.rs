@@ -1,16 +1,16 @@
 //! Log lines.
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
-pub use traffic_operator_agent::log::LogFormat;
+use traffic_operator_agent::log::{LogArgs, LogFormat};
 
 /// Starts logging to standard error.
 ///
 /// # Errors
 /// When the filter cannot be read.
-pub fn init(format: LogFormat, filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).with_context(|| format!("--log {filter:?}"))?;
+pub fn init(LogArgs { log_format, log }: &LogArgs) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(log).with_context(|| format!("--log {log:?}"))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
+    match log_format {
         LogFormat::Text => lines.with_ansi(false).init(),
         LogFormat::Json => lines.json().flatten_event(true).init(),
     }

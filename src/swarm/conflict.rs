@@ -60,7 +60,6 @@ mod tests {
         let mut all = json!({"workload": {"name": "w"}, "jobs": ["a"]});
         all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
             "metadata": {
                 "name": name, "namespace": "n",
                 "creationTimestamp": format!("2026-01-01T00:00:0{second}Z")

@@ -10,7 +10,7 @@ use super::{
     history::{self, Evidence, History, Repair},
     limits,
     memory::Memory,
-    report::{self, Facts, notice, verdict},
+    report::{self, Facts, notice},
     settings::Settings,
     snapshot::Worker as WorkerSnapshot,
     watches::{MapFacts, WorkloadView},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api::{Mode, Swarm, SwarmStatus, swarm::Strategy},
-    controller::{Error, Plan},
+    controller::{Error, Plan, verdict},
     placement::assignment::Assignment,
     prometheus::QueryError,
 };
@@ -100,7 +100,7 @@ pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmSta
     }
     let Some(view) = &observed.view else {
         let text = "the objects that it depends on are not listed yet";
-        return Ok(still(swarm, verdict("Ready", None, "Starting", text.into())));
+        return Ok(still(swarm, verdict("Ready", None, "Starting", text)));
     };
     if let Some(share) = &view.share {
         ours(swarm, share, &swarm.config_map())?;

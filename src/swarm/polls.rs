@@ -103,7 +103,14 @@ mod tests {
     fn who_is_waited_for_is_asked_at_once_and_the_rest_once_a_minute() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let pod = PodFacts { started: true, ..pod() };
+        let pod = PodFacts {
+            name: "w-0".into(),
+            uid: "u".into(),
+            node: Some("n".into()),
+            ready: true,
+            started: true,
+            ..PodFacts::default()
+        };
         let report = |version, failures| Report {
             asked: start,
             failures,
@@ -122,25 +129,5 @@ mod tests {
         assert!(is_due(&pod, 7, Some(&report(6, 99)), at(5_000)));
         assert!(!is_due(&PodFacts { started: false, ..pod.clone() }, 7, None, start));
         assert!(!is_due(&PodFacts { stopped: true, ..pod }, 7, None, start));
-    }
-
-    fn pod() -> PodFacts {
-        PodFacts {
-            name: "w-0".into(),
-            uid: "u".into(),
-            created: None,
-            controller: None,
-            template: None,
-            node: Some("n".into()),
-            ip: None,
-            ready: true,
-            terminating: false,
-            stopped: false,
-            ended: false,
-            started: false,
-            mounts: vec![],
-            nudged: None,
-            signs: false,
-        }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
         Mode, Swarm, SwarmStatus,
         swarm::{Summary, UnassignedStream, WorkerStatus},
     },
-    controller::{Notice, Verdict},
+    controller::{Notice, Verdict, count, verdict},
     prometheus::QueryError,
 };
 
@@ -20,23 +20,6 @@ const LISTED: usize = 100;
 
 /// Time between two writes of figures that always move.
 const REFRESH: std::time::Duration = std::time::Duration::from_mins(1);
-
-pub(super) fn verdict(
-    type_: &'static str,
-    status: Option<bool>,
-    reason: &'static str,
-    message: String,
-) -> Verdict {
-    Verdict { type_, status, reason, message }
-}
-
-fn count(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn epoch(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
 
 /// The figures. Weights are as old as a minute: they move with every measurement, and each text is
 /// a write.
@@ -51,14 +34,14 @@ pub(super) fn status(
         name: worker.name.to_string(),
         streams: count(worker.jobs.len()),
         weight: weighs.then(|| significant(worker.weight)),
-        wanted: epoch(worker.wanted),
-        loaded: worker.loaded.map(epoch),
+        wanted: count(worker.wanted),
+        loaded: worker.loaded.map(count),
     };
     let listed = snapshot.unassigned.iter().take(LISTED);
     let counts = snapshot.counts;
     let mut status = SwarmStatus {
         observed_generation: None,
-        epoch: epoch(snapshot.epoch),
+        epoch: count(snapshot.epoch),
         summary: Summary {
             streams: count(settings.streams.len()),
             owned: count(counts.owned),
@@ -142,7 +125,7 @@ pub(super) fn conditions(
 fn ready(swarm: &Swarm, snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
     if swarm.spec.paused {
         let text = "spec.paused: nothing is decided or written";
-        return verdict("Ready", Some(true), "Paused", text.into());
+        return verdict("Ready", Some(true), "Paused", text);
     }
     if let Some((_, reason)) = snapshot.unassigned.first() {
         let text = format!(
@@ -162,9 +145,9 @@ fn ready(swarm: &Swarm, snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
     }
     if swarm.spec.mode == Mode::Observe {
         let text = "spec.mode Observe: these decisions are not written";
-        return verdict("Ready", Some(true), "Observing", text.into());
+        return verdict("Ready", Some(true), "Observing", text);
     }
-    verdict("Ready", Some(true), "Placed", "every stream has a worker".into())
+    verdict("Ready", Some(true), "Placed", "every stream has a worker")
 }
 
 fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
@@ -190,22 +173,22 @@ fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
     if facts.barrier {
         let text = "it is unknown what workers have read: all of them must acknowledge a new \
                     file before anything is given to another";
-        return verdict("Converged", Some(false), "HistoryUnknown", text.into());
+        return verdict("Converged", Some(false), "HistoryUnknown", text);
     }
     let counts = snapshot.counts;
     if counts.releasing > 0 || counts.free > 0 {
         let text = "streams are moving to another worker";
-        return verdict("Converged", Some(false), "Moving", text.into());
+        return verdict("Converged", Some(false), "Moving", text);
     }
     if facts.awaiting {
         let text = "streams wait for their new worker, which has no ready pod";
-        return verdict("Converged", Some(false), "AwaitingWorkers", text.into());
+        return verdict("Converged", Some(false), "AwaitingWorkers", text);
     }
     if snapshot.workers.iter().any(Worker::is_behind) {
         let text = "workers have not acknowledged their list yet";
-        return verdict("Converged", Some(false), "Refreshing", text.into());
+        return verdict("Converged", Some(false), "Refreshing", text);
     }
-    verdict("Converged", Some(true), "Converged", "every worker runs exactly its list".into())
+    verdict("Converged", Some(true), "Converged", "every worker runs exactly its list")
 }
 
 fn metrics(swarm: &Swarm, facts: &Facts<'_>) -> Verdict {
@@ -220,12 +203,8 @@ fn metrics(swarm: &Swarm, facts: &Facts<'_>) -> Verdict {
         );
         return verdict("MetricsAvailable", Some(false), "FitnessNotFound", text);
     }
-    verdict(
-        "MetricsAvailable",
-        Some(true),
-        "Available",
-        "every requested measurement is available".into(),
-    )
+    let text = "every requested measurement is available";
+    verdict("MetricsAvailable", Some(true), "Available", text)
 }
 
 /// One event.

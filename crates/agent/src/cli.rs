@@ -13,7 +13,7 @@ use self::{
 };
 use crate::{
     Config, Source,
-    log::{self, LogFormat},
+    log::{self, LogArgs},
     members::Identity,
     source::pull::Pull,
 };
@@ -135,14 +135,8 @@ pub(super) struct ProbeArgs {
     #[arg(long, env = "NET_PROBER_NODE", value_name = "NODE", default_value = "")]
     node: String,
 
-    /// Format of log lines.
-    #[arg(long, env = "TRAFFIC_OPERATOR_LOG_FORMAT", value_name = "FORMAT")]
-    #[arg(value_enum, default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
-
-    /// Level of log lines, or a filter such as `info,traffic_operator=debug`.
-    #[arg(long, env = "TRAFFIC_OPERATOR_LOG", value_name = "FILTER", default_value = "info")]
-    log: String,
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 /// Runs an agent until it receives a signal to stop.
@@ -152,15 +146,15 @@ pub(super) struct ProbeArgs {
 pub fn run(args: AgentArgs) -> anyhow::Result<()> {
     match args.command {
         AgentCommand::Probe(args) => {
-            log::init(args.log_format, &args.log)?;
+            log::init(&args.log)?;
             block_on(crate::run(args.config()?))
         }
         AgentCommand::Worker(args) => {
-            args.share.log()?;
+            log::init(&args.share.log)?;
             block_on(crate::worker::run(args.config()))
         }
         AgentCommand::Reload(args) => {
-            args.share.log()?;
+            log::init(&args.share.log)?;
             block_on(crate::reload::run(args.config()?))
         }
     }

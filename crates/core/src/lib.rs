@@ -25,3 +25,23 @@ pub mod pinglist;
 pub mod placement;
 pub mod places;
 pub mod series;
+
+/// Gives an enum its variants in their order, and each its name, as it is written in specs, status
+/// and metrics.
+#[macro_export]
+macro_rules! named {
+    ($type:ident { $($variant:ident),+ $(,)? }) => {
+        impl $type {
+            /// All of them.
+            pub const ALL: [Self; [$(stringify!($variant)),+].len()] = [$(Self::$variant),+];
+
+            /// Its name.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => stringify!($variant),)+
+                }
+            }
+        }
+    };
+}

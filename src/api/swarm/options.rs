@@ -31,16 +31,7 @@ pub enum WorkloadKind {
     Deployment,
 }
 
-impl WorkloadKind {
-    /// The spelling of the Kubernetes API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::StatefulSet => "StatefulSet",
-            Self::Deployment => "Deployment",
-        }
-    }
-}
+traffic_operator_core::named!(WorkloadKind { StatefulSet, Deployment });
 
 /// The workload whose pods are the workers, in the namespace of this object.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, KubeSchema, PartialEq, Serialize)]

@@ -120,16 +120,7 @@ pub enum TaintEffect {
     NoSchedule,
 }
 
-impl TaintEffect {
-    /// The spelling of the Kubernetes API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PreferNoSchedule => "PreferNoSchedule",
-            Self::NoSchedule => "NoSchedule",
-        }
-    }
-}
+traffic_operator_core::named!(TaintEffect { PreferNoSchedule, NoSchedule });
 
 /// Conditions on which pods of the Deployment leave a node that stays unfit.
 #[derive(Clone, Copy, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]

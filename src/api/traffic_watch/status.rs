@@ -22,21 +22,8 @@ pub enum NodeState {
     Fit,
 }
 
-impl NodeState {
-    /// All states in the order of the status list: those that need attention come first.
-    pub const ALL: [Self; 4] = [Self::Unfit, Self::Suppressed, Self::Unknown, Self::Fit];
-
-    /// The spelling in status, metrics and events.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unfit => "Unfit",
-            Self::Suppressed => "Suppressed",
-            Self::Unknown => "Unknown",
-            Self::Fit => "Fit",
-        }
-    }
-}
+// In the order of the status list: those that need attention come first.
+traffic_operator_core::named!(NodeState { Unfit, Suppressed, Unknown, Fit });
 
 /// The last known state of a node. The first four fields are those of the original.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]

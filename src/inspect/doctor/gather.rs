@@ -23,7 +23,7 @@ use super::{Facts, Replicas, Right, WebhookProcess, rights::rights_of};
 use crate::{
     api::KINDS,
     inspect::{
-        cluster::{Access, Watches, describe, watches},
+        cluster::{self, Access, Listed, describe},
         leader::{self, Place},
         progress::Progress,
     },
@@ -84,7 +84,7 @@ pub async fn gather(
         webhook: None,
         namespace: place.namespace.clone(),
         nodes: Ok(vec![]),
-        watches: Ok(Watches::default()),
+        watches: Ok(Listed { read: vec![], unreadable: vec![] }),
         probing: None,
         exporters: exporters.clone(),
         endpoints: vec![],
@@ -123,7 +123,7 @@ pub async fn gather(
     if kinds.has("NetworkProber") {
         facts.probing = Some(super::probing::gather(&reading, &place.namespace).await);
     }
-    facts.watches = watches(&reading).await.map_err(|e| describe("list TrafficWatches", e));
+    facts.watches = cluster::list(&reading).await.map_err(|e| describe("list TrafficWatches", e));
     facts
 }
 

@@ -7,8 +7,9 @@ use k8s_openapi::{
 };
 use serde::Serialize;
 
-use super::{cluster::Watches, leader::Leadership};
+use super::{cluster::Listed, leader::Leadership};
 use crate::{
+    api::TrafficWatch,
     nodes::NodeObject,
     prometheus::{Exporters, QueryError},
 };
@@ -57,7 +58,7 @@ pub struct Facts {
     /// The cluster's nodes, or the error of reading them.
     pub nodes: Result<Vec<NodeObject>, String>,
     /// The objects.
-    pub watches: Result<Watches, String>,
+    pub watches: Result<Listed<TrafficWatch>, String>,
     /// The `NetworkProber`s; absent where the kind does not run.
     pub probing: Option<Probing>,
     /// The accepted series of exporters, and their labels for nodes.

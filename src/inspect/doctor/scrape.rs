@@ -167,7 +167,6 @@ mod tests {
     fn objects_with_the_same_devices_and_window_are_asked_about_once() {
         let watch = |name: &str, window: &str| -> TrafficWatch {
             serde_json::from_value(serde_json::json!({
-                "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
                 "metadata": {"name": name, "namespace": "ns"},
                 "spec": {"maxBandwidthPercent": "60", "window": window}
             }))

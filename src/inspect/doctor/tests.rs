@@ -37,7 +37,6 @@ fn watch(name: &str, spec: Value, conditions: Value) -> TrafficWatch {
     let mut full = json!({"maxBandwidthPercent": "60"});
     full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
         "metadata": {"name": name, "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": full, "status": {"ready": true, "nodes": {}, "conditions": conditions}
     }))
@@ -91,7 +90,7 @@ fn healthy() -> Facts {
             node("node-1", "10.0.0.1", json!({"web.traffic.example.com/unfit": "false"})),
             node("node-2", "10.0.0.2", json!({})),
         ]),
-        watches: Ok(Watches { read: vec![watch("web", json!({}), good)], unreadable: vec![] }),
+        watches: Ok(Listed { read: vec![watch("web", json!({}), good)], unreadable: vec![] }),
         probing: None,
         exporters: Exporters {
             node_exporter: NODE_EXPORTER.parse().unwrap(),

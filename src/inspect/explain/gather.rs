@@ -6,7 +6,7 @@ use super::{Facts, Node, watch::WatchFacts};
 use crate::{
     api::TrafficWatch,
     inspect::{
-        cluster::{Watches, describe, no_such, watches},
+        cluster::{self, Listed, describe},
         leader::{self, Place},
     },
 };
@@ -36,9 +36,11 @@ pub async fn gather(
             let watch = watch.ok_or_else(|| {
                 anyhow::anyhow!("--watch {namespace}/{name}: there is no such TrafficWatch")
             })?;
-            Watches { read: vec![watch], unreadable: vec![] }
+            Listed { read: vec![watch], unreadable: vec![] }
         }
-        None => watches(client).await.map_err(|error| refused("list TrafficWatches", error))?,
+        None => {
+            cluster::list(client).await.map_err(|error| refused("list TrafficWatches", error))?
+        }
     };
     let live = leader::view(client, place, &node.name).await;
     Ok(Facts {
@@ -59,11 +61,7 @@ pub async fn gather_watch(
     place: &Place,
     (namespace, name): (&str, &str),
 ) -> anyhow::Result<WatchFacts> {
-    let found = Api::<TrafficWatch>::namespaced(client.clone(), namespace).get_opt(name).await;
-    let found = found.map_err(|error| refused("get TrafficWatch", error))?;
-    let Some(watch) = found else {
-        anyhow::bail!(no_such::<TrafficWatch>(client, Some(namespace), name).await);
-    };
+    let watch = cluster::read(client, "get TrafficWatch", Some(namespace), name).await?;
     let live = leader::watch(client, place, (namespace, name)).await;
     Ok(WatchFacts { watch, live, now: Timestamp::now() })
 }

@@ -86,6 +86,18 @@ pub enum Source {
     },
 }
 
+impl Source {
+    /// The replica that answered, by its name and version, or the reason why none did.
+    pub(super) fn of(answer: Result<(&String, &String), &String>) -> Self {
+        match answer {
+            Ok((identity, version)) => {
+                Self::Leader { identity: identity.clone(), version: version.clone() }
+            }
+            Err(because) => Self::Status { because: because.clone() },
+        }
+    }
+}
+
 /// The judgment of the node by one `TrafficWatch`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -205,16 +217,10 @@ pub fn explain(facts: &Facts) -> Explanation {
     not_judged_by.extend(unreadable);
     // What needs attention first.
     judged_by.sort_by(|a, b| a.state.cmp(&b.state).then_with(|| a.watch.cmp(&b.watch)));
-    let source = match &facts.live {
-        Ok(view) => {
-            Source::Leader { identity: view.identity.clone(), version: view.version.clone() }
-        }
-        Err(because) => Source::Status { because: because.clone() },
-    };
     Explanation {
         node: facts.node.name.clone(),
         taints: facts.node.taints.clone(),
-        source,
+        source: Source::of(facts.live.as_ref().map(|view| (&view.identity, &view.version))),
         judged_by,
         not_judged_by,
     }

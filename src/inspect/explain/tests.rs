@@ -7,7 +7,6 @@ fn watch(name: &str, spec: Value, status: Value) -> TrafficWatch {
     let mut full = json!({"maxBandwidthPercent": "60"});
     full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
         "metadata": {"name": name, "namespace": "default"}, "spec": full, "status": status
     }))
     .unwrap()

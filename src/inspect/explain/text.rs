@@ -36,17 +36,22 @@ pub fn text(explanation: &Explanation) -> String {
             lines.line(&absence.watch, &absence.because);
         }
     }
-    match &explanation.source {
-        // Without a verdict nothing is from there.
-        Source::Leader { .. } if explanation.judged_by.is_empty() => {}
-        Source::Leader { identity, version } => {
-            lines.head(&format!("From the leader, {identity} (version {version}), just now"));
-        }
-        Source::Status { because } => lines.head(&format!(
-            "From the status, whose values may be a minute old; the leader was not asked: {because}"
-        )),
+    // Without a verdict nothing is from the leader.
+    if !explanation.judged_by.is_empty() || matches!(explanation.source, Source::Status { .. }) {
+        lines.head(&source(&explanation.source));
     }
     lines.0
+}
+
+pub(super) fn source(source: &Source) -> String {
+    match source {
+        Source::Leader { identity, version } => {
+            format!("From the leader, {identity} (version {version}), just now")
+        }
+        Source::Status { because } => format!(
+            "From the status, whose values may be a minute old; the leader was not asked: {because}"
+        ),
+    }
 }
 
 #[derive(Default)]

@@ -138,14 +138,10 @@ fn view(facts: &WatchFacts) -> Option<&WatchView> {
 
 fn source(facts: &WatchFacts) -> Source {
     match (&facts.live, view(facts)) {
-        (Ok(overview), Some(_)) => Source::Leader {
-            identity: overview.identity.clone(),
-            version: overview.version.clone(),
-        },
         (Ok(overview), None) => {
             Source::Status { because: format!("{} judges no nodes for it", overview.identity) }
         }
-        (Err(because), _) => Source::Status { because: because.clone() },
+        (live, _) => Source::of(live.as_ref().map(|view| (&view.identity, &view.version))),
     }
 }
 
@@ -233,7 +229,6 @@ mod tests {
         let mut spec = json!({"maxBandwidthPercent": "60"});
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let watch = serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
             "metadata": {"name": "web", "namespace": "default"}, "spec": spec,
             "status": {
                 "summary": {"nodes": 4, "fit": 1, "unfit": 1, "unknown": 2, "suppressed": 0},

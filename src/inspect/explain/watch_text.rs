@@ -2,13 +2,14 @@
 use std::fmt::Write;
 
 use super::{
-    Source,
+    text::source,
     watch::{JudgedNode, NodeValue, WatchExplanation},
 };
 use crate::{
     api::traffic_watch::NodeState,
     inspect::{
         figures::{number, span, value},
+        lines,
         style::Tone,
         table::table,
     },
@@ -33,10 +34,7 @@ pub fn text(made: &WatchExplanation) -> String {
         summary.unknown,
         summary.suppressed
     );
-    let mut line = |name: &str, told: &str| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {name:<12} {told}");
-    };
+    let mut line = |name: &str, told: &str| lines::line(&mut text, name, told);
     for measure in &made.measures {
         let MeasureView { name, unit, max, recover, problem, .. } = measure;
         let (max, recover) = (value(*max, unit), value(*recover, unit));
@@ -54,22 +52,9 @@ pub fn text(made: &WatchExplanation) -> String {
         line("query", &format!("{} (asked of {}): {query}", measure.name, measure.endpoint));
     }
     text.push_str(&nodes(made));
-    if !made.next.is_empty() {
-        text.push_str("\nNext\n");
-        for advice in &made.next {
-            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
-        }
-    }
-    let _ = match &made.source {
-        Source::Leader { identity, version } => {
-            writeln!(text, "\nFrom the leader, {identity} (version {version}), just now")
-        }
-        Source::Status { because } => writeln!(
-            text,
-            "\nFrom the status, whose values may be a minute old; the leader was not asked: \
-             {because}"
-        ),
-    };
+    lines::advise(&mut text, &made.next);
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "\n{}", source(&made.source));
     text
 }
 

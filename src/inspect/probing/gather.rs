@@ -1,12 +1,12 @@
 //! Reads the subject of the explanation.
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
+use kube::{Api, Client, ResourceExt};
 
 use super::{Facts, Live, PodFacts};
 use crate::{
     api::NetworkProber,
     inspect::{
-        cluster::{describe, name_of},
+        cluster::{self, Listed, describe},
         leader::{self, Place},
     },
     network_prober::{
@@ -32,12 +32,7 @@ pub async fn gather(
     (namespace, name): (&str, &str),
     asked: &Asked,
 ) -> anyhow::Result<Facts> {
-    let api = Api::<NetworkProber>::namespaced(client.clone(), namespace);
-    let found = api.get_opt(name).await;
-    let found = found.map_err(|error| anyhow::anyhow!(describe("get NetworkProber", error)))?;
-    let Some(prober) = found else {
-        anyhow::bail!(no_such_prober(client, namespace, name).await);
-    };
+    let prober = cluster::read(client, "get NetworkProber", Some(namespace), name).await?;
     let live = live(client, place, Some((namespace, name))).await.map(|overview| Live {
         identity: overview.identity,
         version: overview.version,
@@ -48,22 +43,6 @@ pub async fn gather(
         None => None,
     };
     Ok(Facts { prober, live, asked })
-}
-
-/// Names the existing objects instead.
-async fn no_such_prober(client: &Client, namespace: &str, name: &str) -> String {
-    // Without the right to list there is nothing to suggest.
-    let all = Api::<NetworkProber>::all(client.clone()).list_metadata(&ListParams::default()).await;
-    let all: Vec<_> = all.iter().flatten().map(name_of).collect();
-    let elsewhere = all.iter().find(|other| other.ends_with(&format!("/{name}")));
-    let hint = match (elsewhere.and_then(|other| other.split_once('/')), all.len()) {
-        (Some((other, _)), _) => format!("there is one in namespace {other}: -n {other}"),
-        (None, 0) => "there is none: kubectl get networkprobers -A".into(),
-        (None, _) => {
-            format!("there are {}", all.iter().take(5).cloned().collect::<Vec<_>>().join(", "))
-        }
-    };
-    format!("there is no NetworkProber {name:?} in namespace {namespace:?}; {hint}")
 }
 
 /// Reads everything about one pod.
@@ -84,17 +63,9 @@ pub async fn gather_pod(
             "there is no pod {name:?} in namespace {namespace:?}; kubectl -n {namespace} get pods"
         );
     };
-    let all = Api::<DeserializeGuard<NetworkProber>>::all(client.clone());
-    let all = all.list(&ListParams::default()).await;
-    let all = all.map_err(|error| anyhow::anyhow!(describe("list NetworkProbers", error)))?;
-    let (mut probers, mut unreadable) = (vec![], vec![]);
-    for one in all {
-        let name = format!("{}/{}", one.namespace().unwrap_or_default(), one.name_any());
-        match one.0 {
-            Ok(prober) => probers.push(prober),
-            Err(invalid) => unreadable.push((name, invalid.error)),
-        }
-    }
+    let all = cluster::list::<NetworkProber>(client).await;
+    let Listed { read: probers, unreadable } =
+        all.map_err(|error| anyhow::anyhow!(describe("list NetworkProbers", error)))?;
     let of_namespace = Api::<Namespace>::all(client.clone()).get(namespace).await;
     let of_namespace = of_namespace
         .map(|n| NamespaceFacts::of(&n.metadata))

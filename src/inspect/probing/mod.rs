@@ -1,10 +1,9 @@
 //! `explain prober` and `explain pod`: who probes whom, who does not and why, and why a path is
 //! bad.
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 use serde::Serialize;
 
-use super::explain::Source;
+use super::{explain::Source, status::conditions::sentence};
 use crate::{
     api::NetworkProber,
     network_prober::{
@@ -104,13 +103,10 @@ pub fn explain(facts: &Facts) -> Explanation {
     let live = facts.live.as_ref().ok();
     let view = live.and_then(|live| live.prober.as_ref()).filter(|view| view.listed);
     let source = match (&facts.live, view) {
-        (Ok(live), Some(_)) => {
-            Source::Leader { identity: live.identity.clone(), version: live.version.clone() }
-        }
         (Ok(live), None) => {
             Source::Status { because: format!("{} does not know it yet", live.identity) }
         }
-        (Err(because), _) => Source::Status { because: because.clone() },
+        (live, _) => Source::of(live.as_ref().map(|live| (&live.identity, &live.version))),
     };
     let number = |number: i64| usize::try_from(number).unwrap_or_default();
     let mut made = Explanation {
@@ -127,7 +123,7 @@ pub fn explain(facts: &Facts) -> Explanation {
             .collect(),
         failing: None,
         agents: vec![],
-        conditions: status.conditions.iter().filter(|c| c.status != "True").map(told).collect(),
+        conditions: status.conditions.iter().filter(|c| c.status != "True").map(sentence).collect(),
         measured: facts.asked.clone(),
         next: vec![],
     };
@@ -151,11 +147,6 @@ fn how(prober: &NetworkProber) -> String {
     let period = std::time::Duration::from(spec.polling_period);
     let period = humantime::format_duration(period);
     format!("mode {:?}, {} every {period}", spec.mode, probes.join(", "))
-}
-
-fn told(condition: &Condition) -> String {
-    let Condition { type_, status, reason, message, .. } = condition;
-    format!("{type_}={status} {reason}: {message}")
 }
 
 fn next(facts: &Facts, made: &Explanation) -> Vec<Advice> {

@@ -97,13 +97,7 @@ pub fn explain_pod(facts: &PodFacts) -> PodExplanation {
     let live = facts.live.as_ref().ok();
     let by = standpoints.iter().find(|one| one.selects && one.reason.is_none());
     let agent_of = by.map(|one| one.prober.clone());
-    let source = match &facts.live {
-        Ok((overview, _)) => Source::Leader {
-            identity: overview.identity.clone(),
-            version: overview.version.clone(),
-        },
-        Err(because) => Source::Status { because: because.clone() },
-    };
+    let source = facts.live.as_ref().map(|(overview, _)| (&overview.identity, &overview.version));
     let mut peers: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for peer in live.iter().flat_map(|(_, view)| &view.peers) {
         let names = peers.entry(peer.node.clone()).or_default();
@@ -128,7 +122,7 @@ pub fn explain_pod(facts: &PodFacts) -> PodExplanation {
         agent,
         standpoints,
         paths,
-        source,
+        source: Source::of(source),
         next: vec![],
     };
     made.next = next(facts, &made);

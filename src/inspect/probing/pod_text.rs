@@ -1,13 +1,11 @@
 //! A pod explained, as a person reads it.
-use std::fmt::Write;
-
 use super::{
     PodExplanation,
     pod::Standpoint,
     pods,
     text::{paths, source},
 };
-use crate::inspect::figures::number;
+use crate::inspect::{figures::number, lines};
 
 /// The number of nodes of peers that are named.
 const NODES: usize = 8;
@@ -20,10 +18,7 @@ pub fn text(made: &PodExplanation) -> String {
         Some(prober) => format!("{}{node} has an agent of {prober}\n", made.pod),
         None => format!("{}{node} has no agent\n", made.pod),
     };
-    let mut line = |name: &str, told: &str| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {name:<12} {told}");
-    };
+    let mut line = |name: &str, told: &str| lines::line(&mut text, name, told);
     for one in made.standpoints.iter().filter(|one| one.selects) {
         line(&one.prober, &why(one));
     }
@@ -59,19 +54,14 @@ pub fn text(made: &PodExplanation) -> String {
     if !others.is_empty() {
         text.push_str("\nNot selected by\n");
         for one in others {
-            let _ = writeln!(text, "  {:<12} {}", one.prober, one.because);
+            lines::line(&mut text, &one.prober, &one.because);
         }
     }
     if !made.paths.is_empty() {
-        let _ = writeln!(text, "\nPaths of its node, the worst first, over five minutes");
+        text.push_str("\nPaths of its node, the worst first, over five minutes\n");
         text.push_str(&paths(made.paths.iter()));
     }
-    if !made.next.is_empty() {
-        text.push_str("\nNext\n");
-        for advice in &made.next {
-            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
-        }
-    }
+    lines::advise(&mut text, &made.next);
     text.push_str(&source(&made.source));
     text
 }

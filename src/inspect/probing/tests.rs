@@ -12,7 +12,6 @@ fn prober(namespace: &str, spec: Value, status: Value) -> NetworkProber {
     let mut full = json!({"podSelector": {"matchLabels": {"app": "web"}}});
     full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     serde_json::from_value(json!({
-        "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
         "metadata": {"name": "mesh", "namespace": namespace, "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": full, "status": status,
     }))

@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 use super::{Explanation, pods};
 use crate::{
-    inspect::{explain::Source, figures::number, table::table},
+    inspect::{explain::Source, figures::number, lines, table::table},
     network_prober::measurement::{Measurement, PathFigures},
 };
 
@@ -17,10 +17,7 @@ pub fn text(made: &Explanation) -> String {
         "{} ({}): {} of {} selected pods have an agent\n",
         made.prober, made.how, made.injected, made.selected
     );
-    let mut line = |name: &str, told: &str| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {name:<12} {told}");
-    };
+    let mut line = |name: &str, told: &str| lines::line(&mut text, name, told);
     for condition in &made.conditions {
         line("condition", condition);
     }
@@ -45,12 +42,7 @@ pub fn text(made: &Explanation) -> String {
         line("scraped", &format!("{} agents, by Prometheus", figures.scraped));
         text.push_str(&in_tables(figures));
     }
-    if !made.next.is_empty() {
-        text.push_str("\nNext\n");
-        for advice in &made.next {
-            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
-        }
-    }
+    lines::advise(&mut text, &made.next);
     text.push_str(&source(&made.source));
     text
 }

@@ -104,7 +104,6 @@ fn every_kind_is_in_the_report_with_a_figure_for_each_column() {
 #[test]
 fn figures_are_those_of_the_status() {
     let watch: TrafficWatch = serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
         "metadata": {"name": "web", "namespace": "shop", "generation": 4},
         "spec": {"maxBandwidthPercent": "60"},
         "status": {"observedGeneration": 3, "max": "60 %",

@@ -4,7 +4,7 @@ use serde::Serialize;
 use super::{Facts, reasons};
 use crate::{
     api::swarm::Stream,
-    inspect::{cluster::name_of, explain::Source, probing::Advice},
+    inspect::{cluster::name_of, explain::Source, probing::Advice, status::conditions::sentence},
     swarm::{
         dry_run::Move,
         inspection::{Page, PageRefreshed, PageWaiting, PageWorker},
@@ -152,18 +152,12 @@ impl Facts {
     }
 
     pub(super) fn source(&self) -> Source {
-        match &self.live {
-            Ok((page, identity)) => {
-                Source::Leader { identity: identity.clone(), version: page.version.clone() }
-            }
-            Err(because) => Source::Status { because: because.clone() },
-        }
+        Source::of(self.live.as_ref().map(|(page, identity)| (identity, &page.version)))
     }
 
     fn conditions(&self) -> Vec<String> {
         let all = self.swarm.status.iter().flat_map(|status| &status.conditions);
-        let not_true = all.filter(|condition| condition.status != "True");
-        not_true.map(|c| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message)).collect()
+        all.filter(|condition| condition.status != "True").map(sentence).collect()
     }
 }
 

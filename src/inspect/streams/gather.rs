@@ -5,7 +5,7 @@ use super::{Facts, dry_run_with};
 use crate::{
     api::Swarm,
     inspect::{
-        cluster::{describe, name_of, no_such},
+        cluster::{self, describe, name_of},
         leader::Place,
     },
     swarm::dry_run,
@@ -59,11 +59,7 @@ pub async fn gather_swarm(
     place: &Place,
     (namespace, name): (&str, &str),
 ) -> anyhow::Result<Facts> {
-    let found = Api::<Swarm>::namespaced(client.clone(), namespace).get_opt(name).await;
-    let found = found.map_err(|error| anyhow::anyhow!(describe("get Swarm", error)))?;
-    let Some(swarm) = found else {
-        anyhow::bail!(no_such::<Swarm>(client, Some(namespace), name).await);
-    };
+    let swarm = cluster::read(client, "get Swarm", Some(namespace), name).await?;
     facts(client, place, swarm).await
 }
 
@@ -154,7 +150,6 @@ mod tests {
 
     fn swarm(namespace: &str, name: &str) -> Swarm {
         serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"workload": {"name": "w"}, "jobs": ["a"]}
         }))

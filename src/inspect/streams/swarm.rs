@@ -1,6 +1,4 @@
 //! `explain swarm`: the workers of one object with their lists, and the streams on their way.
-use std::fmt::Write;
-
 use serde::Serialize;
 
 use super::{Facts, explain::remedy, reasons};
@@ -9,6 +7,7 @@ use crate::{
         cluster::name_of,
         explain::Source,
         figures::number,
+        lines::{self, or_dash},
         probing::{Advice, source},
         remedies,
         status::conditions::{sentence, unsettled},
@@ -101,19 +100,13 @@ pub fn text(made: &SwarmExplanation) -> String {
          {unassigned} unassigned\n",
         made.swarm, made.workload, made.streams
     );
-    // Writing to a String cannot fail.
-    let _ = writeln!(text, "  {:<12} version {}", "file", made.epoch);
+    lines::line(&mut text, "file", &format!("version {}", made.epoch));
     for condition in &made.conditions {
-        let _ = writeln!(text, "  {:<12} {condition}", "condition");
+        lines::line(&mut text, "condition", condition);
     }
     text.push_str(&workers(&made.workers));
     text.push_str(&moves(&made.moves));
-    if !made.next.is_empty() {
-        text.push_str("\nNext\n");
-        for advice in &made.next {
-            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
-        }
-    }
+    lines::advise(&mut text, &made.next);
     text.push_str(&source(&made.source));
     text
 }
@@ -126,15 +119,14 @@ fn workers(workers: &[PageWorker]) -> String {
         .iter()
         .take(LISTED)
         .map(|worker| {
-            let loaded = worker.loaded.map_or_else(|| "-".to_owned(), |loaded| loaded.to_string());
             [
                 worker.name.clone(),
-                worker.node.clone().unwrap_or_else(|| "-".into()),
+                or_dash(worker.node.clone()),
                 if worker.ready { Tone::Good.paint("True") } else { Tone::Bad.paint("False") },
                 worker.jobs.len().to_string(),
                 number(worker.weight),
                 worker.wanted.to_string(),
-                loaded,
+                or_dash(worker.loaded.map(|loaded| loaded.to_string())),
             ]
         })
         .collect();
@@ -146,15 +138,14 @@ fn moves(moves: &[Move]) -> String {
     if moves.is_empty() {
         return String::new();
     }
-    let dash = || "-".to_owned();
     let rows: Vec<_> = moves
         .iter()
         .take(LISTED)
         .map(|one| {
             [
                 one.stream.clone(),
-                one.from.clone().unwrap_or_else(dash),
-                one.to.clone().unwrap_or_else(dash),
+                or_dash(one.from.clone()),
+                or_dash(one.to.clone()),
                 one.reason.to_owned(),
                 one.why.clone(),
             ]

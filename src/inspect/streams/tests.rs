@@ -17,7 +17,6 @@ fn share(streams: &[&str], version: u64) -> Share {
 /// `a` is with w-0, `b` is on its way from w-1 to w-0, nobody has `c`, `d` and `e`.
 fn facts(strategy: &str) -> Facts {
     let swarm: Swarm = serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
         "metadata": {"name": "s", "namespace": "n"},
         "spec": {
             "workload": {"name": "w"}, "refresh": {"strategy": strategy},

@@ -1,10 +1,9 @@
 //! A stream, or a worker, as a person reads it.
-use std::fmt::Write;
-
 use super::explain::{LastRefresh, State, StreamExplanation, WorkerExplanation};
 use crate::{
     inspect::{
         figures::{number, span},
+        lines::{advise, line},
         probing::{Advice, source},
     },
     swarm::dry_run::Move,
@@ -93,11 +92,6 @@ pub fn worker_text(made: &WorkerExplanation) -> String {
     text
 }
 
-// Writing to a String cannot fail.
-fn line(text: &mut String, name: &str, told: &str) {
-    let _ = writeln!(text, "  {name:<12} {told}");
-}
-
 fn tail(
     text: &mut String,
     refreshed: Option<&LastRefresh>,
@@ -110,12 +104,7 @@ fn tail(
     for condition in conditions {
         line(text, "condition", condition);
     }
-    if !next.is_empty() {
-        text.push_str("\nNext\n");
-        for advice in next {
-            let _ = writeln!(text, "  {}\n    try: {}", advice.what, advice.next);
-        }
-    }
+    advise(text, next);
 }
 
 fn moved(one: &Move) -> String {

@@ -13,7 +13,6 @@ fn settings(spec: &Value) -> Settings {
     let mut full = json!({"podSelector": {"matchLabels": {"app": "a"}}});
     json_patch::merge(&mut full, spec);
     let prober = serde_json::from_value(json!({
-        "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
         "metadata": {"name": "np", "namespace": "team"}, "spec": full,
     }));
     Settings::of(&prober.unwrap(), &Tenancy::of("ops")).unwrap()

@@ -15,7 +15,6 @@ fn settings(namespace: &str, spec: &serde_json::Value) -> Settings {
     let mut full = json!({"podSelector": {"matchLabels": {"app": "a"}}});
     json_patch::merge(&mut full, spec);
     let prober: NetworkProber = serde_json::from_value(json!({
-        "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
         "metadata": {"name": "np", "namespace": namespace}, "spec": full,
     }))
     .unwrap();

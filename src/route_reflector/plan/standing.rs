@@ -2,8 +2,8 @@
 use super::{Calico, Desired, PERIOD, Reports};
 use crate::{
     api::{RouteReflectorSet, RouteReflectorSetStatus},
-    controller::{Notice, Plan, Verdict},
-    route_reflector::{memory::Memory, report::verdict},
+    controller::{Notice, Plan, Verdict, verdict},
+    route_reflector::memory::Memory,
 };
 
 /// The status as it was, with other conditions: nothing is decided.

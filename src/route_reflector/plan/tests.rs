@@ -39,11 +39,7 @@ fn mesh() -> Stage {
 fn set(spec: &Value) -> RouteReflectorSet {
     let mut all = json!({"count": {"min": 2, "max": 2}, "mesh": "Migrate"});
     all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-    serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
-        "metadata": {"name": "main"}, "spec": all
-    }))
-    .unwrap()
+    serde_json::from_value(json!({"metadata": {"name": "main"}, "spec": all})).unwrap()
 }
 
 fn now() -> Timestamp {

@@ -111,7 +111,6 @@ impl Layout {
             ids_of["per"] = ids.into();
         }
         serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
             "metadata": {"name": "main"},
             "spec": {"count": {"min": count, "max": count}, "mesh": "Migrate",
                 "topology": self.topology.as_str(), "clusterID": ids_of}

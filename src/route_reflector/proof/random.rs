@@ -116,7 +116,6 @@ impl Cluster {
             nodes[pick % all].readiness = Readiness::NotReady(Some(0));
         }
         let set = serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
             "metadata": {"name": "main"},
             "spec": {"count": {"min": self.count, "max": self.count}, "mesh": "Migrate",
                 "topology": self.topology}

@@ -48,6 +48,13 @@ impl World {
         world
     }
 
+    /// Eighteen nodes in three zones, after all steps of a spec.
+    fn converged(spec: &str) -> Self {
+        let mut world = Self::mesh(18, 3);
+        world.converge(spec, Some(false)).unwrap();
+        world
+    }
+
     fn join(&mut self, i: usize, zone: &str) {
         let address = format!("10.0.{}.{}/16", i / 250, i % 250 + 1);
         self.stage.speakers.push(Speaker {
@@ -219,8 +226,7 @@ mod ways;
 #[test]
 fn the_mesh_goes_only_when_every_session_of_the_reflectors_is_there() {
     for spec in [SIMPLE, ZONAL, MULTI] {
-        let mut world = World::mesh(18, 3);
-        world.converge(spec, Some(false)).unwrap();
+        let mut world = World::converged(spec);
         assert!(!world.stage.snapshot.mesh && world.is_redundant(), "{spec}");
         assert_eq!(world.words().last(), Some(&"MeshOff"), "{spec}");
         assert_eq!(world.words().iter().filter(|word| **word == "MeshOff").count(), 1);
@@ -232,8 +238,7 @@ fn the_mesh_goes_only_when_every_session_of_the_reflectors_is_there() {
 
 #[test]
 fn zones_are_reached_over_a_wide_state_that_is_narrowed_last() {
-    let mut world = World::mesh(18, 3);
-    world.converge(ZONAL, Some(false)).unwrap();
+    let world = World::converged(ZONAL);
     let wide = world.log.iter().position(
         |step| matches!(step, Step::Peers { write, .. } if write.iter().any(|p| p.name == WIDE)),
     );
@@ -252,8 +257,7 @@ fn zones_are_reached_over_a_wide_state_that_is_narrowed_last() {
 #[test]
 fn every_topology_is_left_for_every_other_without_the_mesh() {
     for from in [SIMPLE, ZONAL, MULTI] {
-        let mut start = World::mesh(18, 3);
-        start.converge(from, Some(false)).unwrap();
+        let start = World::converged(from);
         for to in [SIMPLE, ZONAL, MULTI] {
             let mut world = start.clone();
             world.converge(to, Some(false)).unwrap_or_else(|why| panic!("{from} to {to}: {why}"));
@@ -265,8 +269,7 @@ fn every_topology_is_left_for_every_other_without_the_mesh() {
 #[test]
 fn a_reflector_is_replaced_before_it_goes_and_no_peer_changes() {
     for spec in [SIMPLE, ZONAL, MULTI] {
-        let mut world = World::mesh(18, 3);
-        world.converge(spec, Some(false)).unwrap();
+        let mut world = World::converged(spec);
         let (peers, old) = (world.stage.snapshot.peers.clone(), world.reflectors());
         let victim = old.keys().next().unwrap().clone();
         world.edit(&victim, |speaker| speaker.cordoned = true);
@@ -283,8 +286,7 @@ fn a_reflector_is_replaced_before_it_goes_and_no_peer_changes() {
 #[test]
 fn a_reflector_whose_node_is_deleted_gets_a_successor_in_its_slot() {
     for spec in [SIMPLE, ZONAL, MULTI] {
-        let mut world = World::mesh(18, 3);
-        world.converge(spec, Some(false)).unwrap();
+        let mut world = World::converged(spec);
         let victim = world.reflectors().into_keys().next().unwrap();
         let peers = world.stage.snapshot.peers.clone();
         world.leave(&victim);
@@ -297,8 +299,7 @@ fn a_reflector_whose_node_is_deleted_gets_a_successor_in_its_slot() {
 
 #[test]
 fn new_nodes_get_a_group_and_change_nobody_else() {
-    let mut world = World::mesh(18, 3);
-    world.converge(ZONAL, Some(false)).unwrap();
+    let mut world = World::converged(ZONAL);
     world.join(30, "z2");
     // Until they have a group they are clients of the first one's reflectors.
     assert_eq!(world.bgp().fabric.missing(Rule::Rfc).pairs, 0);
@@ -307,8 +308,7 @@ fn new_nodes_get_a_group_and_change_nobody_else() {
     let Step::LabelClients { nodes, joining } = &world.log[0] else { panic!() };
     assert!(*joining && nodes.len() == 1);
     // In the simple topology nothing is written at all.
-    let mut world = World::mesh(18, 3);
-    world.converge(SIMPLE, Some(false)).unwrap();
+    let mut world = World::converged(SIMPLE);
     world.join(30, "z2");
     world.converge(SIMPLE, Some(false)).unwrap();
     assert_eq!(world.words(), Vec::<&str>::new());

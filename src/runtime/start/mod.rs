@@ -1,6 +1,6 @@
 //! Starts each kind on the leader: one file per kind builds its reconciler from what the process
 //! has.
-use futures::{Stream, future::BoxFuture};
+use futures::{Stream, future::BoxFuture, stream};
 use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
 
 use super::{Tasks, admin::Readiness, kinds::Definition, leader::Leader};
@@ -46,10 +46,13 @@ pub(super) trait Start: Reconciler + Sized {
     fn expect(_: &Readiness) {}
     /// Builds the reconciler, registers its metrics, and starts what it follows.
     fn build(leader: &Leader, needs: Self::Needs, tasks: &mut Tasks) -> Controller<Self>;
-    /// Objects to look at though they did not change.
+    /// Objects to look at though they did not change: none where everything comes with the kind's
+    /// own ticks.
     fn changes(
         &self,
-    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<Self::Kind>>> + Send + 'static;
+    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<Self::Kind>>> + Send + 'static {
+        stream::pending()
+    }
 }
 
 /// A reconciler that is ready to run.

@@ -1,5 +1,5 @@
 //! Starts the controller of `NetworkProber`s, once this replica knows them.
-use std::time::Duration;
+use std::{sync::Mutex, time::Duration};
 
 use anyhow::Context;
 use futures::{FutureExt, Stream};
@@ -8,7 +8,9 @@ use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
 use super::{Controller, Definition, Leader, Needs, Schedule, Start, Tasks, follow};
 use crate::{
     api::NetworkProber,
-    network_prober::{Entries, Gauges, NetworkProberReconciler, Owned, state::ClusterState},
+    network_prober::{
+        Entries, Gauges, Memories, NetworkProberReconciler, Owned, Refusals, state::ClusterState,
+    },
     webhook::certificates::CertificateKeeper,
 };
 
@@ -59,14 +61,17 @@ impl Start for NetworkProberReconciler {
             sweep.await;
         });
         let mut bundle = leader.certificates.bundle();
-        let reconciler = Self::new(
+        let reconciler = Self {
             client,
-            state.clone(),
-            owned.clone(),
-            entries.clone(),
-            bundle.clone(),
-            leader.webhook.endpoint(),
-        );
+            cluster: state.clone(),
+            memories: Memories::default(),
+            owned: owned.clone(),
+            entries: entries.clone(),
+            bundle: bundle.clone(),
+            endpoint: leader.webhook.endpoint(),
+            discovered: Mutex::default(),
+            refusals: Refusals::default(),
+        };
         let listed = async move {
             // Without them everything would look as if it had to be made, or was gone.
             state.synced().await;

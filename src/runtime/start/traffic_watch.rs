@@ -1,11 +1,9 @@
 //! Starts the controller of `TrafficWatch`es.
-use futures::{FutureExt, Stream};
-use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+use futures::FutureExt;
 use tokio::sync::Semaphore;
 
 use super::{Controller, Leader, Readiness, Schedule, Start, Tasks, follow};
 use crate::{
-    api::TrafficWatch,
     prometheus::Shared,
     traffic_watch::{Ceiling, DeploymentStore, Gauges, LABEL_CONCURRENCY, TrafficWatchReconciler},
 };
@@ -53,12 +51,5 @@ impl Start for TrafficWatchReconciler {
         let readiness = leader.readiness.clone();
         let synced = Box::new(move || readiness.reached("trafficwatches"));
         Controller { reconciler, schedule, listed: listed.boxed(), synced }
-    }
-
-    /// None: everything that it looks at comes with its own ticks.
-    fn changes(
-        &self,
-    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<TrafficWatch>>> + Send + 'static {
-        futures::stream::pending()
     }
 }

@@ -72,13 +72,8 @@ pub struct Condition {
 
 impl From<&Verdict> for Condition {
     fn from(verdict: &Verdict) -> Self {
-        let Verdict { type_, status, reason, message } = verdict;
-        let status = match status {
-            Some(true) => "True",
-            Some(false) => "False",
-            None => "Unknown",
-        };
-        Self { type_, status, reason, message: message.clone() }
+        let Verdict { type_, reason, message, .. } = verdict;
+        Self { type_, status: verdict.status(), reason, message: message.clone() }
     }
 }
 

@@ -11,6 +11,7 @@ pub(super) struct Wish {
 }
 
 /// The parameters of a world.
+#[derive(Default)]
 #[allow(clippy::struct_excessive_bools, reason = "independent properties")]
 pub(super) struct Plot {
     /// Number of places for pods.
@@ -86,28 +87,16 @@ pub(super) enum Old {
 pub(super) fn plot(refresh: &str) -> Plot {
     Plot {
         workers: 2,
-        deployment: false,
         wishes: vec![wish(2, &["a", "b"], refresh), wish(1, &["a", "b"], refresh)],
         changes: 1,
-        faults: 0,
-        crashes: 0,
-        silent: 0,
-        pending: 0,
-        absent: 0,
         reloads: refresh == "HotReload",
-        cached: false,
-        hurried: false,
-        lasting: false,
-        may_wait: false,
-        hazards: &[],
-        old: None,
+        ..Plot::default()
     }
 }
 
 /// This number of workers for these streams.
 pub(super) fn wish(replicas: usize, streams: &[&str], refresh: &str) -> Wish {
     let swarm = json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
         "metadata": {"name": "s", "namespace": "n", "uid": "s"},
         "spec": {"workload": {"name": "w"}, "jobs": streams, "refresh": {"strategy": refresh}},
     });

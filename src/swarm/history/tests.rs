@@ -237,7 +237,6 @@ fn w12_a_file_that_is_handed_over_keeps_a_higher_number() {
 fn w12_the_creation_time_is_the_first_version() {
     let swarm = |created: serde_json::Value| -> Swarm {
         serde_json::from_value(serde_json::json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
             "metadata": {"name": "s", "creationTimestamp": created},
             "spec": {"workload": {"name": "w"}, "jobs": ["a"]},
         }))

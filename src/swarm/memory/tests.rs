@@ -9,19 +9,10 @@ fn pod(uid: &str, started: bool) -> PodFacts {
     PodFacts {
         name: "w-0".into(),
         uid: uid.into(),
-        created: None,
-        controller: None,
-        template: None,
         node: Some("n".into()),
-        ip: None,
         ready: started,
-        terminating: false,
-        stopped: false,
-        ended: false,
         started,
-        mounts: vec![],
-        nudged: None,
-        signs: false,
+        ..PodFacts::default()
     }
 }
 

@@ -18,7 +18,6 @@ fn swarm(jobs: &[&str], more: &Value) -> Swarm {
     let fields = more.as_object().unwrap().clone();
     spec.as_object_mut().unwrap().extend(fields);
     serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
         "metadata": {"name": "s", "namespace": "n", "uid": "s"}, "spec": spec,
     }))
     .unwrap()

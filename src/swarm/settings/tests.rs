@@ -8,7 +8,6 @@ fn swarm(spec: Value) -> Swarm {
     let mut all = json!({"workload": {"name": "w"}});
     all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
         "metadata": {"name": "s", "namespace": "n"}, "spec": all
     }))
     .unwrap()

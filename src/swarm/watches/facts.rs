@@ -80,7 +80,7 @@ fn mounts(spec: &PodSpec) -> Vec<(Box<str>, Box<str>)> {
 }
 
 /// A pod of a worker.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "independent facts, each as the API server tells it"

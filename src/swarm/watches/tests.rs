@@ -211,7 +211,6 @@ fn synced<V>(objects: Vec<(&str, V)>) -> Seen<V> {
 #[test]
 fn a_workload_whose_pods_were_not_listed_is_not_seen_as_one_without_pods() {
     let swarm: Swarm = serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
         "metadata": {"name": "s", "namespace": "n"},
         "spec": {"workload": {"name": "w"}, "jobs": ["a"]}
     }))

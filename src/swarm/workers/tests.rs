@@ -6,7 +6,6 @@ use crate::{api::Swarm, swarm::acknowledge::Answer, swarm::memory::Report};
 
 fn settings(kind: &str, immutable: bool) -> Settings {
     let swarm: Swarm = serde_json::from_value(json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
         "metadata": {"name": "s", "namespace": "n"},
         "spec": {
             "workload": {"kind": kind, "name": "w"}, "jobs": ["a"],
@@ -25,19 +24,11 @@ fn pod(name: &str, owner: (&str, &str)) -> PodFacts {
     PodFacts {
         name: name.into(),
         uid: format!("uid-{name}").into(),
-        created: None,
         controller: Some((owner.0.into(), owner.1.into())),
-        template: None,
         node: Some("node-1".into()),
-        ip: None,
         ready: true,
-        terminating: false,
-        stopped: false,
-        ended: false,
         started: true,
-        mounts: vec![],
-        nudged: None,
-        signs: false,
+        ..PodFacts::default()
     }
 }
 

@@ -137,50 +137,11 @@ pub enum SkipReason {
     Stripped,
 }
 
-impl SkipReason {
-    /// All of them.
-    pub const ALL: [Self; 17] = [
-        Self::HostNetwork,
-        Self::OptedOut,
-        Self::PortTaken,
-        Self::NameTaken,
-        Self::SharedProcesses,
-        Self::Windows,
-        Self::MirrorPod,
-        Self::JobOnOldServer,
-        Self::OtherProber,
-        Self::AlreadyInjected,
-        Self::AgentFailing,
-        Self::NamespaceExcluded,
-        Self::NamespaceNotConsenting,
-        Self::ResourcesRefused,
-        Self::OverBudget,
-        Self::CreatedBefore,
-        Self::Stripped,
-    ];
-
-    /// The word in metrics and in the status.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::HostNetwork => "HostNetwork",
-            Self::OptedOut => "OptedOut",
-            Self::PortTaken => "PortTaken",
-            Self::NameTaken => "NameTaken",
-            Self::SharedProcesses => "SharedProcesses",
-            Self::Windows => "Windows",
-            Self::MirrorPod => "MirrorPod",
-            Self::JobOnOldServer => "JobOnOldServer",
-            Self::OtherProber => "OtherProber",
-            Self::AlreadyInjected => "AlreadyInjected",
-            Self::AgentFailing => "AgentFailing",
-            Self::NamespaceExcluded => "NamespaceExcluded",
-            Self::NamespaceNotConsenting => "NamespaceNotConsenting",
-            Self::ResourcesRefused => "ResourcesRefused",
-            Self::OverBudget => "OverBudget",
-            Self::CreatedBefore => "CreatedBefore",
-            Self::Stripped => "Stripped",
-        }
+traffic_operator_core::named! {
+    SkipReason {
+        HostNetwork, OptedOut, PortTaken, NameTaken, SharedProcesses, Windows, MirrorPod,
+        JobOnOldServer, OtherProber, AlreadyInjected, AgentFailing, NamespaceExcluded,
+        NamespaceNotConsenting, ResourcesRefused, OverBudget, CreatedBefore, Stripped,
     }
 }
 

@@ -6,7 +6,7 @@ use clap::{Args, builder::NonEmptyStringValueParser};
 use traffic_operator_core::{acknowledgement::KEY_FILE, placement::part};
 
 use crate::{
-    log::{self, LogFormat},
+    log::LogArgs,
     worker::{place::Place, status::Signer},
 };
 
@@ -44,14 +44,8 @@ pub(super) struct ShareArgs {
     #[arg(long, env = "POD_UID", value_name = "UID")]
     pod_uid: Option<String>,
 
-    /// Format of log lines.
-    #[arg(long, env = "TRAFFIC_OPERATOR_LOG_FORMAT", value_name = "FORMAT")]
-    #[arg(value_enum, default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
-
-    /// Level of log lines, or a filter such as `info,traffic_operator=debug`.
-    #[arg(long, env = "TRAFFIC_OPERATOR_LOG", value_name = "FILTER", default_value = "info")]
-    log: String,
+    #[command(flatten)]
+    pub(super) log: LogArgs,
 }
 
 impl ShareArgs {
@@ -70,9 +64,5 @@ impl ShareArgs {
             port: self.http_port,
             signer: Signer { key: self.config_path.join(KEY_FILE), uid },
         }
-    }
-
-    pub(super) fn log(&self) -> anyhow::Result<()> {
-        log::init(self.log_format, &self.log)
     }
 }

@@ -187,19 +187,7 @@ pub enum Leave {
     Surplus,
 }
 
-impl Leave {
-    /// Its name in the status.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NotReady => "NotReady",
-            Self::Unfit => "Unfit",
-            Self::Cordoned => "Cordoned",
-            Self::NotSuitable => "NotSuitable",
-            Self::Surplus => "Surplus",
-        }
-    }
-}
+crate::named!(Leave { NotReady, Unfit, Cordoned, NotSuitable, Surplus });
 
 /// Why nothing may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,15 +196,7 @@ pub enum Freeze {
     NoCandidates,
 }
 
-impl Freeze {
-    /// Its name in conditions.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NoCandidates => "NoCandidates",
-        }
-    }
-}
+crate::named!(Freeze { NoCandidates });
 
 /// Computes the target.
 ///

@@ -45,18 +45,7 @@ pub enum Topology {
     Multi,
 }
 
-impl Topology {
-    /// The spelling in the spec.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "Auto",
-            Self::Simple => "Simple",
-            Self::Zonal => "Zonal",
-            Self::Multi => "Multi",
-        }
-    }
-}
+crate::named!(Topology { Auto, Simple, Zonal, Multi });
 
 /// The reflectors that share a cluster id.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]

@@ -23,7 +23,6 @@ fn text(checks: &[Check]) -> String {
 
 fn prober(status: Value) -> NetworkProber {
     serde_json::from_value(json!({
-        "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
         "metadata": {"name": "mesh", "namespace": "probing"},
         "spec": {"podSelector": {"matchLabels": {"app": "web"}}}, "status": status,
     }))

@@ -10,7 +10,7 @@ fn what_prometheus_lacks_is_found_with_its_fix() {
             "prometheus",
             Fail,
             |f| {
-                f.watches = Ok(Watches::default());
+                f.watches = Ok(Listed { read: vec![], unreadable: vec![] });
                 f.endpoints[0].answers =
                     Err(QueryError::new(Class::Unauthorized, "HTTP status 401"));
             },

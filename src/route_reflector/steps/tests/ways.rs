@@ -93,8 +93,7 @@ fn r11_the_mesh_may_always_be_switched_on() {
 
 #[test]
 fn r12_a_dead_slot_comes_before_nodes_that_join() {
-    let mut world = World::mesh(18, 3);
-    world.converge(ZONAL, Some(false)).unwrap();
+    let mut world = World::converged(ZONAL);
     for i in 30..60 {
         world.join(i, "z1");
     }
@@ -112,8 +111,7 @@ fn r12_a_dead_slot_comes_before_nodes_that_join() {
 /// One by one through the gate, 36 BGPPeers took a quarter of an hour.
 #[test]
 fn r18_the_peers_of_multi_go_in_one_step() {
-    let mut world = World::mesh(18, 3);
-    world.converge(MULTI, Some(false)).unwrap();
+    let mut world = World::converged(MULTI);
     assert_eq!(world.stage.snapshot.peers.len(), 37);
     world.converge(SIMPLE, Some(false)).unwrap();
     let narrowing = world.log.iter().filter(|step| step.activity() == "Narrowing").count();
@@ -143,8 +141,7 @@ fn r02_auto_takes_zones_only_with_room_to_replace_a_reflector() {
 #[test]
 fn the_mesh_is_restored_before_anybody_is_demoted() {
     for spec in [SIMPLE, ZONAL, MULTI] {
-        let mut world = World::mesh(18, 3);
-        world.converge(spec, Some(false)).unwrap();
+        let mut world = World::converged(spec);
         let start = World::mesh(18, 3);
         world.log.clear();
         let settings = Settings::of(&RouteReflectorSet::new(SET, spec_of(spec))).unwrap();

@@ -9,7 +9,6 @@ const FILES: u32 = 3;
 
 fn swarm(files: u32) -> Swarm {
     serde_json::from_value(serde_json::json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
         "metadata": {"name": "s", "namespace": "n", "uid": "s"},
         "spec": {"workload": {"name": "s"}, "jobs": ["a"], "configMap": {"files": files}}
     }))

@@ -154,18 +154,7 @@ pub enum Reason {
     NoCapacity,
 }
 
-impl Reason {
-    /// Its name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NoWorker => "NoWorker",
-            Self::PinnedWorkerAbsent => "PinnedWorkerAbsent",
-            Self::NoDedicatedWorker => "NoDedicatedWorker",
-            Self::NoCapacity => "NoCapacity",
-        }
-    }
-}
+crate::named!(Reason { NoWorker, PinnedWorkerAbsent, NoDedicatedWorker, NoCapacity });
 
 /// The result of the distribution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -130,19 +130,12 @@ pub(super) fn facts(w: usize, pod: &Pod) -> PodFacts {
     PodFacts {
         name: name(w).into(),
         uid: format!("{}/{}", name(w), pod.serial).into(),
-        created: None,
-        controller: None,
-        template: None,
         node: Some("n".into()),
         ip: Some([10, 0, 0, 1].into()),
         ready: true,
-        terminating: false,
-        stopped: false,
-        ended: false,
         started: true,
-        mounts: vec![],
         nudged: Some(pod.nudged),
-        signs: false,
+        ..PodFacts::default()
     }
 }
 

@@ -12,57 +12,58 @@ use std::collections::BTreeMap;
 type Workers = BTreeMap<Name, Worker>;
 
 /// The search finds this.
-fn goes_wrong(plot: Plot, rules: Rules, from: From, step: StepFunction, how: &str) {
+fn goes_wrong(how: &str, plot: Plot, rules: Rules, from: From, step: StepFunction) {
     let plot = Plot { unbooked: true, only_i8: how != "I9", ..plot };
     let violation = explore(plot, rules, from, step).violation;
     let violation = violation.expect("nothing was found");
     assert!(violation.what.starts_with(how), "{violation:?}");
 }
 
-/// All pods (and of each its worker) changed before the step sees them.
-fn with_pods(workers: &Workers, change: impl Fn(&mut Pod)) -> Workers {
+/// All workers changed before the step sees them.
+fn with_workers(workers: &Workers, change: impl Fn(&mut Worker)) -> Workers {
     let mut workers = workers.clone();
-    workers.values_mut().filter_map(|worker| worker.pod.as_mut()).for_each(change);
+    workers.values_mut().for_each(change);
     workers
+}
+
+/// The same with their pods.
+fn with_pods(workers: &Workers, change: impl Fn(&mut Pod)) -> Workers {
+    with_workers(workers, |worker| worker.pod.iter_mut().for_each(&change))
 }
 
 #[test]
 fn a_pod_that_is_not_ready_may_run_on() {
     let plot = Plot { faults: 1, ..TWO };
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I8", plot, DELETE, From::Settled, |file, to, workers, highest, rules| {
         let workers = with_pods(workers, |pod| pod.stopped |= !pod.ready);
         step(file, to, &workers, highest, rules)
-    };
-    goes_wrong(plot, DELETE, From::Settled, weakened, "I8");
+    });
 }
 
 #[test]
 fn a_pod_that_is_being_deleted_may_run_on() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I8", TWO, DELETE, From::Settled, |file, to, workers, highest, rules| {
         let workers = with_pods(workers, |pod| pod.stopped |= pod.terminating);
         step(file, to, &workers, highest, rules)
-    };
-    goes_wrong(TWO, DELETE, From::Settled, weakened, "I8");
+    });
 }
 
 #[test]
 fn a_pod_that_has_told_nothing_may_run_anything() {
     let plot = Plot { crashes: 1, ..TWO };
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I8", plot, DELETE, From::Settled, |file, to, workers, highest, rules| {
         let workers = with_pods(workers, |pod| pod.stopped |= pod.loaded.is_none());
         step(file, to, &workers, highest, rules)
-    };
-    goes_wrong(plot, DELETE, From::Settled, weakened, "I8");
+    });
 }
 
 #[test]
 fn an_acknowledgement_of_the_file_before_is_none() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I8", TWO, DELETE, From::Settled, |file, to, workers, highest, rules| {
         let next = |loaded: Epoch| (loaded + 1).min(file.epoch);
         let workers = with_pods(workers, |pod| pod.loaded = pod.loaded.map(next));
         step(file, to, &workers, highest, rules)
-    };
-    goes_wrong(TWO, DELETE, From::Settled, weakened, "I8");
+    });
 }
 
 /// A stream that returns at once must not be freed later by the acknowledgement of its first
@@ -70,7 +71,7 @@ fn an_acknowledgement_of_the_file_before_is_none() {
 #[test]
 fn a_revocation_has_an_epoch_of_its_own() {
     let plot = Plot { changes: 2, wishes: &[(2, "01"), (2, "10")], ..TWO };
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I8", plot, HOT, From::Settled, |file, to, workers, highest, rules| {
         let mut step = step(file, to, workers, highest, rules);
         if let Some(next) = &mut step.publish {
             // A second revocation goes by the epoch of the file that gave it back.
@@ -79,31 +80,28 @@ fn a_revocation_has_an_epoch_of_its_own() {
             again.for_each(|(_, since)| *since = (*since).min(file.epoch));
         }
         step
-    };
-    goes_wrong(plot, HOT, From::Settled, weakened, "I8");
+    });
 }
 
 #[test]
 fn what_is_revoked_is_not_granted_in_the_same_file() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I8", TWO, DELETE, From::Settled, |file, to, workers, highest, rules| {
         step(file, to, workers, highest, &Rules { exclusive: false, ..*rules })
-    };
-    goes_wrong(TWO, DELETE, From::Settled, weakened, "I8");
+    });
 }
 
 #[test]
 fn what_is_releasing_is_not_forgotten() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I8", TWO, DELETE, From::Settled, |file, to, workers, highest, rules| {
         let mut step = step(file, to, workers, highest, rules);
         step.publish.iter_mut().for_each(|next| next.releasing.clear());
         step
-    };
-    goes_wrong(TWO, DELETE, From::Settled, weakened, "I8");
+    });
 }
 
 #[test]
 fn a_stream_has_as_many_releases_as_workers_that_hold_it() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I8", TWICE, HOT, From::This(twice()), |file, to, workers, highest, rules| {
         let mut file = file.clone();
         let mut known = Vec::new();
         file.releasing.retain(|(stream, _), _| {
@@ -112,34 +110,28 @@ fn a_stream_has_as_many_releases_as_workers_that_hold_it() {
             first
         });
         step(&file, to, workers, highest, rules)
-    };
-    goes_wrong(TWICE, HOT, From::This(twice()), weakened, "I8");
+    });
 }
 
 #[test]
 fn nothing_is_given_back_while_another_holds_it() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I8", TWICE, HOT, From::This(twice()), |file, to, workers, highest, rules| {
         let mut file = file.clone();
         let returns = |at: &(Name, Name)| to.contains(&(at.0.clone(), Some(at.1.clone())));
         if let Some((stream, _)) = file.releasing.keys().find(|at| returns(at)).cloned() {
             file.releasing.retain(|at, _| at.0 != stream || returns(at));
         }
         step(&file, to, workers, highest, rules)
-    };
-    goes_wrong(TWICE, HOT, From::This(twice()), weakened, "I8");
+    });
 }
 
 #[test]
 fn a_template_that_is_not_observed_brings_old_pods() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
-        let mut workers = workers.clone();
-        for worker in workers.values_mut() {
-            worker.successor = None;
-        }
-        step(file, to, &workers, highest, rules)
-    };
     let plot = Plot { faults: 1, ..IMMUTABLE };
-    goes_wrong(plot, DELETE, From::Settled, weakened, "I8");
+    goes_wrong("I8", plot, DELETE, From::Settled, |file, to, workers, highest, rules| {
+        let workers = with_workers(workers, |worker| worker.successor = None);
+        step(file, to, &workers, highest, rules)
+    });
 }
 
 /// Why `configMap.immutable` exists: a kubelet whose cache is late gives a new pod the file before
@@ -148,63 +140,53 @@ fn a_template_that_is_not_observed_brings_old_pods() {
 #[test]
 fn a_mutable_file_and_a_kubelet_that_is_late() {
     let plot = Plot { immutable: false, absolute: true, ..IMMUTABLE };
-    goes_wrong(plot, DELETE, From::Settled, operator::STEP, "I8");
+    goes_wrong("I8", plot, DELETE, From::Settled, operator::STEP);
 }
 
 #[test]
 fn a_cache_does_not_know_that_there_is_no_pod() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
-        let mut workers = workers.clone();
-        for worker in workers.values_mut() {
-            worker.confirmed = file.epoch;
-        }
+    goes_wrong("I8", CACHED, DELETE, From::Settled, |file, to, workers, highest, rules| {
+        let workers = with_workers(workers, |worker| worker.confirmed = file.epoch);
         step(file, to, &workers, highest, rules)
-    };
-    goes_wrong(CACHED, DELETE, From::Settled, weakened, "I8");
+    });
 }
 
 #[test]
 fn a_lost_file_needs_a_barrier() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I8", LOST, HOT, From::This(lost()), |file, to, workers, highest, rules| {
         step(&Published { barrier: None, ..file.clone() }, to, workers, highest, rules)
-    };
-    goes_wrong(LOST, HOT, From::This(lost()), weakened, "I8");
+    });
 }
 
 #[test]
 fn an_epoch_that_was_never_published_is_no_acknowledgement() {
-    let weakened: StepFunction = |file, to, workers, _, rules| {
+    let from = From::This(set_back(Some(3), 3));
+    goes_wrong("I8", SET_BACK, HOT, from, |file, to, workers, _, rules| {
         let known = |loaded: Epoch| loaded.min(file.epoch);
         let workers = with_pods(workers, |pod| pod.loaded = pod.loaded.map(known));
         step(file, to, &workers, 0, rules)
-    };
-    goes_wrong(SET_BACK, HOT, From::This(set_back(Some(3), 3)), weakened, "I8");
+    });
 }
 
 #[test]
 fn pods_that_are_not_refreshed_keep_what_they_have() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I9", IMMUTABLE, DELETE, From::Settled, |file, to, workers, highest, rules| {
         let step = step(file, to, workers, highest, rules);
         Step { refresh: Vec::new(), ..step }
-    };
-    goes_wrong(IMMUTABLE, DELETE, From::Settled, weakened, "I9");
+    });
 }
 
 #[test]
 fn a_worker_without_a_pod_lets_go() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
-        let mut workers = workers.clone();
-        for worker in workers.values_mut() {
-            worker.confirmed = 0;
-        }
+    goes_wrong("I9", TWO, DELETE, From::Settled, |file, to, workers, highest, rules| {
+        let workers = with_workers(workers, |worker| worker.confirmed = 0);
         step(file, to, &workers, highest, rules)
-    };
-    goes_wrong(TWO, DELETE, From::Settled, weakened, "I9");
+    });
 }
 
 #[test]
 fn one_stream_in_two_lists_is_found() {
-    let weakened: StepFunction = |file, to, workers, highest, rules| {
+    goes_wrong("I2", TWO, DELETE, From::Nothing, |file, to, workers, highest, rules| {
         let mut step = step(file, to, workers, highest, rules);
         for (stream, worker) in &step.granted {
             let next = step.publish.as_mut().into_iter().flat_map(|next| &mut next.shares);
@@ -212,8 +194,7 @@ fn one_stream_in_two_lists_is_found() {
             others.for_each(|(_, share)| share.streams.push(stream.clone()));
         }
         step
-    };
-    goes_wrong(TWO, DELETE, From::Nothing, weakened, "I2");
+    });
 }
 
 #[test]

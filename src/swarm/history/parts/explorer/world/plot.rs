@@ -30,7 +30,6 @@ impl Default for Plot {
     fn default() -> Self {
         let swarm = || {
             serde_json::from_value(json!({
-                "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
                 "metadata": {"name": "s", "namespace": "n", "uid": "s"},
                 "spec": {
                     "workload": {"name": WORKLOAD}, "jobs": STREAMS, "configMap": {"files": PARTS},
