@@ -29,7 +29,7 @@ struct Only<'b> {
 }
 
 impl<'b> Only<'b> {
-    async fn the(bench: &'b Bench, kept: &str) -> Self {
+    async fn of(bench: &'b Bench, kept: &str) -> Self {
         let all = Api::<ClusterRoleBinding>::all(bench.client.clone());
         let mut bindings = all.list(&ListParams::default()).await.expect("bindings").items;
         bindings.retain(|binding| {
@@ -91,7 +91,7 @@ fn requests(bench: &Bench, since: Timestamp, about: &[&str]) -> Vec<String> {
 #[test]
 fn one_kind_runs_with_its_definition_and_its_role_alone() {
     run(async |bench| {
-        let only = Only::the(&bench, "trafficwatch").await;
+        let only = Only::of(&bench, "trafficwatch").await;
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;

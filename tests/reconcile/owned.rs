@@ -50,13 +50,13 @@ impl Pair {
     }
 
     /// Creates the object as the administrator, in place of an existing one of that name.
-    pub async fn given(&self, name: &str, body: &Value) {
-        self.gone(name).await;
+    pub async fn recreate(&self, name: &str, body: &Value) {
+        self.remove(name).await;
         self.admin.create(&PostParams::default(), &self.object(name, body)).await.expect("create");
     }
 
     /// Deletes the object as the administrator.
-    pub async fn gone(&self, name: &str) {
+    pub async fn remove(&self, name: &str) {
         let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         // It may not be there.
         let _ = self.admin.patch(name, &PatchParams::default(), &strip).await;
@@ -68,7 +68,7 @@ impl Pair {
     /// Tries a creation as the operator's account, as a dry run.
     pub async fn create(&self, name: &str, body: &Value) -> Result<(), String> {
         let params = PostParams { dry_run: true, ..PostParams::default() };
-        said(self.operator.create(&params, &self.object(name, body)).await)
+        outcome(self.operator.create(&params, &self.object(name, body)).await)
     }
 
     /// The same for a patch: a strategic one where the kind supports it, else a merge patch.
@@ -81,16 +81,16 @@ impl Pair {
         } else {
             self.operator.patch(name, &params, &Patch::Merge(patch)).await
         };
-        said(answer)
+        outcome(answer)
     }
 
     pub async fn delete(&self, name: &str) -> Result<(), String> {
         let params = DeleteParams { dry_run: true, ..DeleteParams::default() };
-        said(self.operator.delete(name, &params).await)
+        outcome(self.operator.delete(name, &params).await)
     }
 
     /// Waits until the policies of the kind are in force: `patch` is refused.
-    pub async fn guarded(&self, name: &str, patch: &Value) {
+    pub async fn until_guarded(&self, name: &str, patch: &Value) {
         let refused = async || {
             let answer = self.patch(name, patch).await;
             answer.err().filter(|text| text.contains("ValidatingAdmissionPolicy"))
@@ -99,7 +99,7 @@ impl Pair {
     }
 }
 
-fn said<T>(answer: kube::Result<T>) -> Result<(), String> {
+fn outcome<T>(answer: kube::Result<T>) -> Result<(), String> {
     match answer {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) => Err(status.message),
@@ -120,7 +120,7 @@ pub async fn without_the_guard_of_owners(
     authors::bind_everywhere(bench, NAME, ACCOUNT, NAME).await;
     let account = Author::of(bench, ACCOUNT).await;
     for (group, plural) in resources {
-        account.has(bench, &rule(group, plural, &["delete"])).await;
+        account.until_granted(bench, &rule(group, plural, &["delete"])).await;
     }
     test.await;
     let bindings = Api::<ClusterRoleBinding>::all(bench.client.clone());
@@ -156,7 +156,7 @@ pub async fn owner(bench: &Bench, kind: &str, name: &str) -> Value {
     };
     let kinds = format!("{group}/v1alpha1/{kind}/{plural}");
     let all = Pair::of(bench, &kinds, Some("default")).await;
-    all.given(name, &json!({"spec": spec})).await;
+    all.recreate(name, &json!({"spec": spec})).await;
     let uid = all.admin.get(name).await.expect("owner").metadata.uid;
     json!({"apiVersion": format!("{group}/v1alpha1"), "kind": kind, "name": name, "uid": uid,
         "controller": true})

@@ -90,7 +90,7 @@ fn every_sample_of_a_prober_is_accepted_and_served() {
             let stored = apply(&bench.client, &sample).await;
             let stored = stored.unwrap_or_else(|error| panic!("{file}: {error}"));
             bench
-                .until_told(&kube::ResourceExt::name_any(&stored), "Ready", "True", "Serving")
+                .until_condition(&kube::ResourceExt::name_any(&stored), "Ready", "True", "Serving")
                 .await;
             bench.clean_probers().await;
         }

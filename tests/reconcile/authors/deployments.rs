@@ -12,8 +12,8 @@ fn s09_who_may_create_no_deployment_has_none_created() {
         let right = "spec.deployment: user 'clerk' has no right to create deployments.apps in \
             namespace team-a; grant it with: kubectl create rolebinding 'create-deployments:clerk' \
             -n team-a --clusterrole=traffic-operator-create-deployments --user='clerk'";
-        refused(clerk.offer(WATCH, with.clone()).await, &[right]);
-        clerk.offer(WATCH, json!({})).await.expect("without");
+        refused(clerk.try_create(WATCH, with.clone()).await, &[right]);
+        clerk.try_create(WATCH, json!({})).await.expect("without");
         let observe = json!({"deployment": deployment(), "mode": "Observe"});
         clerk.create(WATCH, "seen", observe).await.expect("Observe");
         refused(clerk.change("seen", json!({"mode": "Enforce"})).await, &[right]);
@@ -38,8 +38,8 @@ fn s09_the_right_to_create_deployments_is_enough() {
     run(async |bench| {
         let create = rule("apps", "deployments", &["create"]);
         let maker = Author::with_rules(&bench, "maker", &[kinds(), create.clone()]).await;
-        maker.has(&bench, &create).await;
+        maker.until_granted(&bench, &create).await;
         let spec = json!({"deployment": deployment(), "eviction": {"after": "1m"}});
-        maker.offer(WATCH, spec).await.expect("the right to create");
+        maker.try_create(WATCH, spec).await.expect("the right to create");
     });
 }

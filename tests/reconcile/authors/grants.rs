@@ -47,14 +47,14 @@ async fn granted(bench: &Bench, user: &str) {
         (WATCH, json!({"maxUnfit": "100%", "minFit": 0, "label": "platform"})),
         (SWARM, json!({"weights": {"query": "x"}})),
     ] {
-        author.offer(kind, spec).await.expect("granted before");
+        author.try_create(kind, spec).await.expect("granted before");
     }
 }
 
 /// Runs what the refusal says, as the administrator.
 async fn grant(bench: &Bench, author: &Author, kind: Kind, spec: Value) -> usize {
     let refusal = async || {
-        let message = author.offer(kind, spec.clone()).await.err()?;
+        let message = author.try_create(kind, spec.clone()).await.err()?;
         message.contains("grant it with: ").then_some(message)
     };
     let message = eventually("a refusal with a command", refusal).await;
@@ -70,7 +70,7 @@ async fn grant(bench: &Bench, author: &Author, kind: Kind, spec: Value) -> usize
     });
     let output = output.await.expect("thread").expect("sh");
     assert!(output.status.success(), "{command}\n{}", String::from_utf8_lossy(&output.stderr));
-    let allowed = async || author.offer(kind, spec.clone()).await.ok();
+    let allowed = async || author.try_create(kind, spec.clone()).await.ok();
     eventually(&format!("{command} to help"), allowed).await;
     1
 }

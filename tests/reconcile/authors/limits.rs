@@ -24,12 +24,12 @@ fn s01_a_tenant_neither_taints_nor_marks_more_than_half_of_the_nodes() {
             let right = "user 'jane-limits' has no right to patch nodes; grant it with: \
                 kubectl create clusterrolebinding 'patch-nodes:jane-limits' \
                 --clusterrole=traffic-operator-patch-nodes --user='jane-limits'";
-            let answer = jane.offer(WATCH, spec.clone()).await;
+            let answer = jane.try_create(WATCH, spec.clone()).await;
             refused(answer, &[text, right]);
             // Observe writes nothing.
             let mut observe = spec;
             observe["mode"] = "Observe".into();
-            jane.offer(WATCH, observe).await.expect("Observe");
+            jane.try_create(WATCH, observe).await.expect("Observe");
         }
         for spec in [
             json!({}),
@@ -48,11 +48,11 @@ fn s01_a_tenant_neither_taints_nor_marks_more_than_half_of_the_nodes() {
             json!({"nodeSelector": {}}),
             json!({"maxBandwidthPercent": "0.0001", "consecutive": {"unfit": 1}}),
         ] {
-            jane.offer(WATCH, spec.clone()).await.unwrap_or_else(|e| panic!("{spec}: {e}"));
+            jane.try_create(WATCH, spec.clone()).await.unwrap_or_else(|e| panic!("{spec}: {e}"));
         }
         let root = Author::administrator(&bench, "root-limits").await;
         let all = json!({"taint": "NoSchedule", "maxUnfit": "100%", "minFit": 0});
-        root.offer(WATCH, all).await.expect("an administrator");
+        root.try_create(WATCH, all).await.expect("an administrator");
     });
 }
 

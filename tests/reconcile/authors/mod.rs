@@ -80,7 +80,7 @@ impl Author {
         let author = Self::with_rules(bench, user, &[kinds()]).await;
         bind(bench, &format!("edit-{user}"), user, edit).await;
         let deployments = rule("apps", "deployments", &["create"]);
-        author.has(bench, &deployments).await;
+        author.until_granted(bench, &deployments).await;
         author
     }
 
@@ -93,9 +93,9 @@ impl Author {
         // A write that needs only the kind, and one that needs more: rights and policies take a
         // moment to be in force.
         let observe = json!({"mode": "Observe"});
-        let allowed = async || author.offer(WATCH, observe.clone()).await.ok();
+        let allowed = async || author.try_create(WATCH, observe.clone()).await.ok();
         eventually("the rights of the author", allowed).await;
-        let refused = async || author.offer(WATCH, json!({"taint": "NoSchedule"})).await.err();
+        let refused = async || author.try_create(WATCH, json!({"taint": "NoSchedule"})).await.err();
         eventually("the policies", refused).await;
         author
     }
@@ -105,7 +105,7 @@ impl Author {
         bench.namespace(TENANT, json!({})).await;
         let author = Self::of(bench, user).await;
         bind_everywhere(bench, user, user, "cluster-admin").await;
-        let allowed = async || author.offer(WATCH, json!({"mode": "Observe"})).await.ok();
+        let allowed = async || author.try_create(WATCH, json!({"mode": "Observe"})).await.ok();
         eventually("the rights of the administrator", allowed).await;
         author
     }
@@ -115,7 +115,7 @@ impl Author {
     }
 
     /// Waits until the API server grants a right of this author in the namespace.
-    pub async fn has(&self, bench: &Bench, rule: &Value) {
+    pub async fn until_granted(&self, bench: &Bench, rule: &Value) {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
                 "user": self.user, "resourceAttributes": {
@@ -147,7 +147,7 @@ impl Author {
     }
 
     /// Tries a creation with this in the spec as a dry run; returns the API server's refusal.
-    pub async fn offer(&self, kind: Kind, spec: Value) -> Result<(), String> {
+    pub async fn try_create(&self, kind: Kind, spec: Value) -> Result<(), String> {
         self.post(kind, "offered", spec, "&dryRun=All").await
     }
 
@@ -156,7 +156,7 @@ impl Author {
     }
 
     async fn post(&self, kind: Kind, name: &str, spec: Value, more: &str) -> Result<(), String> {
-        said(self.client.request::<Value>(creation(kind, name, &spec, more)).await)
+        outcome(self.client.request::<Value>(creation(kind, name, &spec, more)).await)
     }
 
     /// Returns the warnings of the API server about a creation with this in the spec, as a dry run
@@ -172,7 +172,7 @@ impl Author {
     /// A merge patch.
     pub async fn patch(&self, kind: Kind, name: &str, patch: Value) -> Result<(), String> {
         let patch = Patch::Merge(patch);
-        said(self.api(kind).patch(name, &PatchParams::default(), &patch).await)
+        outcome(self.api(kind).patch(name, &PatchParams::default(), &patch).await)
     }
 
     /// A merge patch of the spec.
@@ -184,11 +184,11 @@ impl Author {
     pub async fn apply(&self, kind: Kind, name: &str, spec: Value) -> Result<(), String> {
         let params = PatchParams::apply(&self.user.replace(':', "-")).force();
         let object = object(kind, name, &spec);
-        said(self.api(kind).patch(name, &params, &Patch::Apply(object)).await)
+        outcome(self.api(kind).patch(name, &params, &Patch::Apply(object)).await)
     }
 
     pub async fn delete(&self, kind: Kind, name: &str) -> Result<(), String> {
-        said(self.api(kind).delete(name, &DeleteParams::default()).await)
+        outcome(self.api(kind).delete(name, &DeleteParams::default()).await)
     }
 }
 
@@ -225,7 +225,7 @@ pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     object
 }
 
-fn said<T>(answer: kube::Result<T>) -> Result<(), String> {
+fn outcome<T>(answer: kube::Result<T>) -> Result<(), String> {
     match answer {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) => Err(status.message),

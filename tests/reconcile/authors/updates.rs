@@ -22,7 +22,7 @@ fn s01_a_gitops_account_re_applies_what_an_administrator_made_and_changes_none_o
         let root = Author::administrator(&bench, "root-gitops").await;
         let create = rule("apps", "deployments", &["create"]);
         let flux = Author::with_rules(&bench, FLUX, &[kinds(), create.clone()]).await;
-        flux.has(&bench, &create).await;
+        flux.until_granted(&bench, &create).await;
         let first = refused(flux.apply(WATCH, "web", everything()).await, &["patch nodes"]);
         assert!(first.contains(&format!("--user='{FLUX}'")), "{first}");
         root.apply(WATCH, "web", everything()).await.expect("an administrator");

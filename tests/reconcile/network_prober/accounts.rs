@@ -170,7 +170,7 @@ fn s15_without_the_webhook_pods_are_created_and_the_controller_goes_on() {
         let missed = json!([{"reason": "CreatedBefore", "count": 1}]);
         let expected = [("/selected", json!(2)), ("/injected", json!(1)), ("/notInjected", missed)];
         bench.until_prober("np", &expected).await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         assert_eq!(controller.terminate().await, Some(0));
         bench.pods(NAMESPACE).delete(POD, &DeleteParams::default()).await.expect("delete");
     });

@@ -74,7 +74,7 @@ fn prometheus_is_told_by_objects_that_are_owned() {
         let _operator = bench.ready_operator().await;
         let spec = json!({"monitoring": {"interval": "15s", "labels": {"release": "prometheus"}}});
         bench.prober("np", with(selector(), &spec)).await;
-        bench.until_told("np", "Monitored", "True", "Applied").await;
+        bench.until_condition("np", "Monitored", "True", "Applied").await;
         let monitor = monitoring(&bench, "PodMonitor").get("np").await.expect("PodMonitor");
         assert_eq!(monitor.labels()["release"], "prometheus");
         assert_eq!(monitor.owner_references()[0].kind, "NetworkProber");
@@ -127,13 +127,13 @@ fn an_older_definition_gets_what_it_knows() {
         install_monitoring(&bench, false).await;
         let _operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
-        bench.until_told("np", "Monitored", "True", "Applied").await;
+        bench.until_condition("np", "Monitored", "True", "Applied").await;
         let there = async || monitoring(&bench, "PodMonitor").get_opt("np").await.ok().flatten();
         let monitor = eventually("the PodMonitor", there).await;
         assert!(monitor.data["spec"].get("scrapeClassicHistograms").is_none());
         assert!(monitor.data["spec"].get("bodySizeLimit").is_none());
         assert_eq!(monitor.data["spec"]["sampleLimit"], 20_000);
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         uninstall_monitoring(&bench).await;
     });
 }
@@ -144,8 +144,8 @@ fn without_the_prometheus_operator_everything_else_is_served() {
         uninstall_monitoring(&bench).await;
         let _operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
-        let message = bench.until_told("np", "Monitored", "False", "KindAbsent").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
+        let message = bench.until_condition("np", "Monitored", "False", "KindAbsent").await;
         assert!(message.contains("install the prometheus-operator"), "{message}");
     });
 }
@@ -183,7 +183,7 @@ fn in_mode_daemon_set_nodes_have_agents_and_pods_none() {
         assert_eq!(container["resources"]["requests"], json!({"cpu": "10m", "memory": "16Mi"}));
         assert_eq!(template["spec"]["tolerations"], json!([{"operator": "Exists"}]));
         assert!(bench.entry("default", "np").await.is_none());
-        let ready = bench.until_told("np", "Ready", "True", "Serving").await;
+        let ready = bench.until_condition("np", "Ready", "True", "Serving").await;
         assert!(ready.starts_with("nodes have an agent"), "{ready}");
         // Back to sidecars: the DaemonSet goes, the webhook comes.
         bench.change("np", json!({"mode": "Sidecar"})).await;
@@ -292,8 +292,8 @@ fn n03_agents_that_cannot_start_are_given_to_nobody_else() {
             "name": "net-prober", "image": "", "imageID": "", "ready": false, "restartCount": 0,
             "state": {"waiting": {"reason": reason}}}]})
         };
-        bench.says("default", "a", waiting("ImagePullBackOff")).await;
-        let message = bench.until_told("np", "Ready", "False", "AgentFailing").await;
+        bench.set_pod_status("default", "a", waiting("ImagePullBackOff")).await;
+        let message = bench.until_condition("np", "Ready", "False", "AgentFailing").await;
         assert!(message.contains("ImagePullBackOff"), "{message}");
         let word = "ImagePullBackOff";
         let told = [
@@ -316,8 +316,8 @@ fn n03_agents_that_cannot_start_are_given_to_nobody_else() {
         let skipped =
             operator.metric("traffic_operator_injector_requests_total", &["AgentFailing"]).await;
         assert!(skipped >= 1.0, "{skipped}");
-        bench.says("default", "a", super::running("10.1.0.1")).await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.set_pod_status("default", "a", super::running("10.1.0.1")).await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         bench.intercepted("default").await;
     });
 }

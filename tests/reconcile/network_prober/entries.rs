@@ -65,7 +65,7 @@ fn s15_each_prober_has_one_entry_and_writes_no_other() {
         edit(&bench, foreign()).await;
         let since = Timestamp::now();
         bench.prober("one", selector()).await;
-        bench.until_told("one", "Ready", "True", "Serving").await;
+        bench.until_condition("one", "Ready", "True", "Serving").await;
         let (foreign, one, two) = (
             "somebody.example.com",
             "one.default.probes.bigmikes.io",
@@ -73,7 +73,7 @@ fn s15_each_prober_has_one_entry_and_writes_no_other() {
         );
         until_names(&bench, &[foreign, one]).await;
         bench.prober("two", selector()).await;
-        bench.until_told("two", "Ready", "True", "Serving").await;
+        bench.until_condition("two", "Ready", "True", "Serving").await;
         until_names(&bench, &[foreign, one, two]).await;
         bench.intercepted("default").await;
         // No other object of the kind, and one write for each.
@@ -153,7 +153,7 @@ fn s15_deploying_again_takes_no_entry_away() {
         let _operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
         bench.intercepted("default").await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         let version = async || {
             let object = bench.webhooks().get(OBJECT).await.expect("the object");
             object.metadata.generation
@@ -181,7 +181,7 @@ fn s15_without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_b
         bench.intercepted("default").await;
         bench.pod("default", "a", json!({})).await;
         bench.webhooks().delete(OBJECT, &DeleteParams::default()).await.expect("delete");
-        let text = bench.until_told("np", "Ready", "False", "WebhookMissing").await;
+        let text = bench.until_condition("np", "Ready", "False", "WebhookMissing").await;
         assert!(text.contains("kubectl apply --server-side -f deploy/base/webhook.yaml"), "{text}");
         // Agents that are there are counted and have their certificates.
         bench.runs("default", "a", "10.1.0.1").await;
@@ -190,7 +190,7 @@ fn s15_without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_b
         eventually("its ConfigMap", async || bench.maps("default").get_opt("np").await.ok()?).await;
         // One that goes now waits for nothing.
         bench.prober("goes", json!({"podSelector": {"matchLabels": {"app": "other"}}})).await;
-        bench.until_told("goes", "Ready", "False", "WebhookMissing").await;
+        bench.until_condition("goes", "Ready", "False", "WebhookMissing").await;
         bench.probers("default").delete("goes", &DeleteParams::default()).await.expect("delete");
         eventually("the object to go", async || {
             bench.probers("default").get_opt("goes").await.ok()?.is_none().then_some(())
@@ -198,7 +198,7 @@ fn s15_without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_b
         .await;
         assert!(bench.webhooks().get_opt(OBJECT).await.expect("get").is_none());
         kubectl(&bench, &APPLY).await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         bench.intercepted("default").await;
     });
 }

@@ -58,7 +58,7 @@ fn s03_pods_get_agents_and_agents_lists_while_both_ports_are_flooded() {
         println!("{done} attacks; the slowest pod took {} ms", slowest.as_millis());
         // The number depends on the machine.
         assert!(done > 100, "{done} attacks");
-        told(&operator).await;
+        assert_counted(&operator).await;
     });
 }
 
@@ -81,7 +81,7 @@ async fn create(bench: &Bench, known: &Agent) -> Duration {
 }
 
 /// Asserts that the flood reached the operator, and that it counts refused requests.
-async fn told(operator: &Operator) {
+async fn assert_counted(operator: &Operator) {
     let name = "traffic_operator_networkprober_pinglist_requests_total";
     let refused = operator.metric(name, &["code=\"401\""]).await;
     assert!(refused > 0.0, "no token was refused");

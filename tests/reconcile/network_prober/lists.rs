@@ -211,7 +211,7 @@ fn node_and_zone_of_both_ends_are_told() {
         let pod = bench.running_pod("a", "10.1.0.1").await;
         bench.pod("default", "b", json!({})).await;
         bench.bind("default", "b", "node-2").await;
-        bench.says("default", "b", super::running("10.1.0.2")).await;
+        bench.set_pod_status("default", "b", super::running("10.1.0.2")).await;
         let list = Agent::of(&bench, &operator, &pod).await.until(&["b"]).await.list;
         assert_eq!(list["self"]["zone"], "east");
         let peer = &list["peers"][0];
@@ -235,14 +235,14 @@ fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
         for (name, node, ip) in [("b", "node-2", "10.1.0.2"), ("c", "node-1", "10.1.0.3")] {
             bench.pod("default", name, grace.clone()).await;
             bench.bind("default", name, node).await;
-            bench.says("default", name, super::running(ip)).await;
+            bench.set_pod_status("default", name, super::running(ip)).await;
         }
         let agent = Agent::of(&bench, &operator, &pod).await;
         agent.until(&["b", "c"]).await;
         // The network of its node is bad: the application reports it first, the node controller
         // next.
         let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
-        bench.says("default", "b", unready).await;
+        bench.set_pod_status("default", "b", unready).await;
         bench.set_ready("node-2", false).await;
         // Once the list shows a later pod, the operator has seen the status of the earlier ones.
         bench.running_pod("e", "10.1.0.5").await;

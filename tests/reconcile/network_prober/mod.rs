@@ -160,7 +160,7 @@ impl Bench {
     /// Sets the status of a running pod, as a kubelet does.
     pub async fn runs(&self, namespace: &str, name: &str, ip: &str) {
         self.bind(namespace, name, "node-1").await;
-        self.says(namespace, name, running(ip)).await;
+        self.set_pod_status(namespace, name, running(ip)).await;
     }
 
     /// Puts a pod on a node, as the scheduler does.
@@ -175,7 +175,7 @@ impl Bench {
         self.client.request::<Value>(request).await.expect("bind");
     }
 
-    pub async fn says(&self, namespace: &str, name: &str, status: Value) {
+    pub async fn set_pod_status(&self, namespace: &str, name: &str, status: Value) {
         let patch = Patch::Merge(json!({"status": status}));
         let params = PatchParams::default();
         self.pods(namespace).patch_status(name, &params, &patch).await.expect("status of a pod");
@@ -195,7 +195,13 @@ impl Bench {
     }
 
     /// Waits until a condition has a status and reason; returns its message.
-    pub async fn until_told(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
+    pub async fn until_condition(
+        &self,
+        name: &str,
+        type_: &str,
+        status: &str,
+        reason: &str,
+    ) -> String {
         let what = format!("{name}: {type_}={status} {reason}");
         let all = async || self.prober_status("default", name).await;
         let holds = async || message(&all().await, type_, status, reason);

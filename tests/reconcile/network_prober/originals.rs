@@ -49,8 +49,8 @@ fn the_original_sample_gets_what_it_got() {
         let expected =
             [("/selected", json!(2)), ("/injected", json!(2)), ("/pods", json!(["a", "b"]))];
         bench.until_prober("networkprober-sample", &expected).await;
-        bench.until_told("networkprober-sample", "Ready", "True", "Serving").await;
-        bench.until_told("networkprober-sample", "Covered", "True", "AllInjected").await;
+        bench.until_condition("networkprober-sample", "Ready", "True", "Serving").await;
+        bench.until_condition("networkprober-sample", "Covered", "True", "AllInjected").await;
     });
 }
 
@@ -69,7 +69,7 @@ fn bug_01_pods_of_other_namespaces_are_left_alone() {
         let generation = json!(2);
         let unseen = [("/observedGeneration", generation), ("/selected", json!(0))];
         bench.until_prober("np", &unseen).await;
-        let told = bench.until_told("np", "Covered", "Unknown", "NoPods").await;
+        let told = bench.until_condition("np", "Covered", "Unknown", "NoPods").await;
         assert!(told.contains("probes.bigmikes.io/allow"), "{told}");
         let pod = bench.pod("elsewhere", "b", json!({})).await;
         assert!(agent(&pod).is_none());
@@ -118,7 +118,7 @@ fn bug_04_match_expressions_count_and_nothing_selects_everything_by_mistake() {
         bench.pod("default", "a", json!({})).await;
         bench.until_prober("other", &[("/selected", json!(1))]).await;
         bench.until_prober("np", &[("/selected", json!(0))]).await;
-        bench.until_told("np", "Covered", "Unknown", "NoPods").await;
+        bench.until_condition("np", "Covered", "Unknown", "NoPods").await;
     });
 }
 
@@ -155,7 +155,7 @@ fn bug_15_of_two_the_older_has_the_pod_and_the_other_says_so() {
         .await;
         bench.prober("aa-younger", with(original(), &json!({"httpPort": "9292"}))).await;
         bench.intercepted("default").await;
-        bench.until_told("aa-younger", "Ready", "True", "Serving").await;
+        bench.until_condition("aa-younger", "Ready", "True", "Serving").await;
         let asked = async || bench.entry("default", "aa-younger").await;
         eventually("the webhook of the younger", asked).await;
         let pod = bench.pod("default", "a", json!({})).await;
@@ -168,7 +168,7 @@ fn bug_15_of_two_the_older_has_the_pod_and_the_other_says_so() {
         let told = json!([{"reason": "OtherProber", "count": 1}]);
         bench.until_prober("aa-younger", &[("/notInjected", told)]).await;
         bench.until_listed("default", "aa-younger", &[]).await;
-        let message = bench.until_told("aa-younger", "Covered", "False", "NotInjected").await;
+        let message = bench.until_condition("aa-younger", "Covered", "False", "NotInjected").await;
         assert!(message.contains("1 OtherProber"), "{message}");
     });
 }
@@ -237,7 +237,7 @@ fn bug_17_pods_that_were_there_before_are_counted() {
         let reasons = json!([{"reason": "CreatedBefore", "count": 1}, {"reason": "HostNetwork", "count": 1},
             {"reason": "OptedOut", "count": 1}]);
         bench.until_prober("np", &[("/notInjected", reasons), ("/injected", json!(0))]).await;
-        let message = bench.until_told("np", "Covered", "False", "NotInjected").await;
+        let message = bench.until_condition("np", "Covered", "False", "NotInjected").await;
         assert!(message.contains("kubectl rollout restart"), "{message}");
     });
 }

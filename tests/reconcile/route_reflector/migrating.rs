@@ -73,10 +73,10 @@ fn bug_08_from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silen
         assert_eq!(json!(cells[..8]), expected);
         stage.condition("main", "Ready", "True", "Planned").await;
         stage.condition("main", "RoutesSafe", "True", "Redundant").await;
-        let note = stage.told("main", "MeshSwitched").await;
+        let note = stage.until_event("main", "MeshSwitched").await;
         assert_eq!(note, "the node-to-node mesh is off");
-        stage.told("main", "PeerWritten").await;
-        let note = stage.told("main", "Promoted").await;
+        stage.until_event("main", "PeerWritten").await;
+        let note = stage.until_event("main", "Promoted").await;
         assert!(note.contains("takes slot") && note.contains("cluster id 224.0.0.0"), "{note}");
 
         let (since, before) = (Timestamp::now(), stage.status("main").await);

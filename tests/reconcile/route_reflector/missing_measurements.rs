@@ -89,10 +89,10 @@ fn bug_06_a_reflector_that_is_deleted_or_stays_away_gets_a_successor() {
         let peers = stage.peers().names().await;
         stage.delete_node("node-1").await;
         stage.converged("main", &["node-3", "node-2"]).await;
-        stage.told("main", "ReflectorGone").await;
-        stage.say_ready("node-2", false, Timestamp::now()).await;
+        stage.until_event("main", "ReflectorGone").await;
+        stage.set_ready("node-2", false, Timestamp::now()).await;
         stage.converged("main", &["node-3", "node-4"]).await;
-        stage.say_ready("node-2", true, Timestamp::now()).await;
+        stage.set_ready("node-2", true, Timestamp::now()).await;
         stage.converged("main", &["node-3", "node-4"]).await;
         assert_eq!(stage.peers().names().await, peers);
         stage.routes_were_kept();
@@ -118,7 +118,7 @@ fn r13_a_dead_reflectors_slot_is_filled_though_nothing_is_measured_and_the_time_
         tokio::time::sleep(Duration::from_secs(20)).await;
         let text = stage.condition("main", "Converged", "False", "GateTimeout").await;
         assert!(text.starts_with("promoting node-4 has waited longer"), "{text}");
-        stage.told("main", "GateTimeout").await;
+        stage.until_event("main", "GateTimeout").await;
         assert_eq!(stage.marks().await.len(), 2, "nobody else");
         stage.bench.prometheus.answer(Mode::Samples);
         stage.converged("main", &["node-3", "node-4"]).await;

@@ -37,7 +37,7 @@ fn r03_without_a_candidate_everything_stays_as_it_is() {
         }
         let since = Timestamp::now();
         stage.condition("main", "Ready", "False", "NoCandidates").await;
-        stage.told("main", "NoCandidates").await;
+        stage.until_event("main", "NoCandidates").await;
         tokio::time::sleep(MOMENT).await;
         assert_eq!(stage.changes_since(since), []);
         let status = stage.status("main").await;
@@ -127,7 +127,7 @@ fn a_name_that_is_taken_is_a_conflict_until_it_is_handed_over() {
         let command =
             "kubectl label bgppeer peer-to-rrs-1 app.kubernetes.io/managed-by=traffic-operator";
         assert!(text.ends_with(command), "{text}");
-        stage.told("main", "Conflict").await;
+        stage.until_event("main", "Conflict").await;
         assert_eq!(stage.changes_since(since), []);
         let label = json!({"app.kubernetes.io/managed-by": "traffic-operator"});
         stage.peers().patch("peer-to-rrs-1", json!({"metadata": {"labels": label}})).await;

@@ -114,7 +114,7 @@ impl Stage {
         let node = serde_json::from_value(with(node, &change)).expect("node");
         self.bench.nodes().create(&PostParams::default(), &node).await.expect("create node");
         self.alive.lock().expect("lock").push(name.to_owned());
-        self.say_ready(name, true, Timestamp::now()).await;
+        self.set_ready(name, true, Timestamp::now()).await;
     }
 
     /// `node-1` and so on; zones a and b take turns.
@@ -125,7 +125,7 @@ impl Stage {
     }
 
     /// Sets the condition Ready of a node as its kubelet does, with the time of its change.
-    pub async fn say_ready(&self, name: &str, ready: bool, since: Timestamp) {
+    pub async fn set_ready(&self, name: &str, ready: bool, since: Timestamp) {
         let status = if ready { "True" } else { "False" };
         let condition = json!({
             "type": "Ready", "status": status, "reason": "Test", "message": "",
@@ -291,7 +291,7 @@ impl Stage {
     }
 
     /// Waits for an event; returns its note.
-    pub async fn told(&self, name: &str, reason: &str) -> String {
+    pub async fn until_event(&self, name: &str, reason: &str) -> String {
         self.wait(&format!("event {reason} of {name}"), async || {
             let mut events = self.events(name).await.into_iter();
             events.find(|(r, _)| r == reason).map(|(_, note)| note)

@@ -95,7 +95,7 @@ fn r01_both_reflectors_of_one_of_four_zones_are_replaced() {
         stage.birds.control(|birds| birds.careless = true);
         for dead in ["node-1", "node-5"] {
             stage.birds.control(|birds| _ = birds.dead.insert(dead.to_owned()));
-            stage.say_ready(dead, false, Timestamp::now()).await;
+            stage.set_ready(dead, false, Timestamp::now()).await;
         }
         let replaced = async || {
             let now = reflectors().await;

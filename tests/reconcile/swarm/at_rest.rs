@@ -10,7 +10,7 @@ use crate::bench::{eventually, run};
 const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
 
 /// Watches for a while: each Swarm may refresh its status once, and nothing else is written.
-async fn rests(stage: &Stage, swarms: usize) {
+async fn assert_at_rest(stage: &Stage, swarms: usize) {
     let since = Timestamp::now();
     // The length of the watch is what is tested.
     tokio::time::sleep(QUIET).await;
@@ -35,12 +35,12 @@ fn w01_who_observes_what_would_move_rests() {
         stage.condition("idle", "Ready", "True", "Observing").await;
         stage.scale("idle", 3).await;
         stage.until("idle", &[("/summary/ready", json!(3))]).await;
-        rests(&stage, 1).await;
+        assert_at_rest(&stage, 1).await;
         assert_eq!(stage.file("idle").await, Some(file));
         // A list that would change.
         stage.change("idle", json!({"jobs": streams(9)})).await;
         stage.until("idle", &[("/summary/streams", json!(9))]).await;
-        rests(&stage, 1).await;
+        assert_at_rest(&stage, 1).await;
         stage.change("idle", json!({"mode": "Enforce"})).await;
         stage.settled("idle", 3, &streams(9)).await;
     });
@@ -103,7 +103,7 @@ fn who_observes_or_pauses_writes_nothing_but_its_status() {
         stage.condition("look", "Ready", "True", "Paused").await;
         assert_eq!(stage.file("look").await.unwrap(), before);
         assert_eq!(stage.puppet.running().len(), 27);
-        rests(&stage, 1).await;
+        assert_at_rest(&stage, 1).await;
     });
 }
 

@@ -188,7 +188,7 @@ pub async fn live(inner: Arc<Inner>, uid: String) {
                 said = None;
             }
             Next::Say(ready) => {
-                say(&inner, &uid, ready).await;
+                report_ready(&inner, &uid, ready).await;
                 said = Some(ready);
             }
             Next::End => return end(&inner, &uid).await,
@@ -320,7 +320,7 @@ async fn write(inner: &Inner, uid: &str, status: Value) {
     let _ = api.patch_status(&name(inner, uid), &PatchParams::default(), &patch).await;
 }
 
-async fn say(inner: &Inner, uid: &str, ready: bool) {
+async fn report_ready(inner: &Inner, uid: &str, ready: bool) {
     let status = status(&inner.state().pods[uid], ready, &json!({"running": {}}));
     write(inner, uid, status).await;
 }
@@ -332,7 +332,7 @@ async fn end(inner: &Inner, uid: &str) {
         (state.controls.stop, state.pods[uid].is_bound())
     };
     if bound {
-        say_if_running(inner, uid).await;
+        report_unready_if_running(inner, uid).await;
         stop_all(inner, uid, pause).await;
         let ended = {
             let mut state = inner.state();
@@ -353,8 +353,8 @@ async fn end(inner: &Inner, uid: &str) {
 }
 
 /// A pod that is being deleted is not Ready any more while it ends.
-async fn say_if_running(inner: &Inner, uid: &str) {
+async fn report_unready_if_running(inner: &Inner, uid: &str) {
     if inner.state().pods[uid].runs {
-        say(inner, uid, false).await;
+        report_ready(inner, uid, false).await;
     }
 }

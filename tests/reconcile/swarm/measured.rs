@@ -102,7 +102,7 @@ fn the_number_of_workers_follows_the_weight_and_rests_between() {
         stage.swarm("auto", spec).await;
         // Four are wanted, three allowed.
         stage.settled("auto", 3, &streams(8)).await;
-        let note = stage.told("auto", "Scaled").await;
+        let note = stage.until_event("auto", "Scaled").await;
         assert_eq!(note, "StatefulSet auto scaled to 3");
         let began = std::time::Instant::now();
         stage.change("auto", json!({"jobs": streams(3)})).await;

@@ -240,7 +240,7 @@ impl Stage {
     }
 
     /// Waits for an event; returns its note.
-    pub async fn told(&self, name: &str, reason: &str) -> String {
+    pub async fn until_event(&self, name: &str, reason: &str) -> String {
         let found = async || {
             let mut events = self.events(name).await.into_iter();
             events.find(|(r, _)| r == reason).map(|(_, note)| note)

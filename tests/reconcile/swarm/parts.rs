@@ -70,12 +70,12 @@ fn w20_a_divided_file_moves_streams_is_repaired_and_rests() {
         // Deleted, and edited: both are put back.
         let map = format!("{NAME}-config-part-{gone}");
         stage.maps().delete(&map, &DeleteParams::default()).await.expect("delete");
-        stage.told(NAME, "ConfigMapRestored").await;
+        stage.until_event(NAME, "ConfigMapRestored").await;
         let file = stage.settled(NAME, 2, &streams(11)).await;
         let edit = json!({"data": {"config.yml": "workloads: {}\nversion: 1\n"}});
         let params = PatchParams::default();
         stage.maps().patch(&map, &params, &Patch::Merge(&edit)).await.expect("edit");
-        stage.told(NAME, "ForeignEdit").await;
+        stage.until_event(NAME, "ForeignEdit").await;
         let repaired = stage.settled(NAME, 2, &streams(11)).await;
         assert_eq!(repaired.owners(), file.owners());
         assert!(repaired.version > file.version);

@@ -56,16 +56,16 @@ async fn planned(stage: &Stage, operator: &Operator, name: &str, spec: &Value) -
 }
 
 /// Returns the owners of all streams after all moves.
-fn then(before: &Owners, plan: &Value) -> Owners {
-    let mut then = before.clone();
+fn owners_after(before: &Owners, plan: &Value) -> Owners {
+    let mut after = before.clone();
     for one in plan["moves"].as_array().expect("moves") {
         let stream = one["stream"].as_str().expect("stream").to_owned();
         match one["to"].as_str() {
-            Some(to) => then.insert(stream, to.to_owned()),
-            None => then.remove(&stream),
+            Some(to) => after.insert(stream, to.to_owned()),
+            None => after.remove(&stream),
         };
     }
-    then
+    after
 }
 
 fn by_reason(plan: &Value) -> BTreeMap<String, f64> {
@@ -84,7 +84,7 @@ async fn moved(operator: &Operator, name: &str, reason: &str) -> f64 {
 }
 
 /// Plans, applies, waits until the Swarm is at rest, and compares.
-async fn comes_true(
+async fn assert_plan_comes_true(
     stage: &Stage,
     operator: &Operator,
     (name, workers): (&str, usize),
@@ -112,7 +112,7 @@ async fn comes_true(
         stage.until(name, &[("/observedGeneration", json!(generation))]).await;
     }
     let file = stage.settled(name, workers, ids).await;
-    assert_eq!(owners(&file), then(before, &plan), "{plan:#}");
+    assert_eq!(owners(&file), owners_after(before, &plan), "{plan:#}");
     for (reason, count) in reasons {
         let now = moved(operator, name, &reason).await - counted[&reason];
         assert!((now - count).abs() < 0.1, "{reason}: {count} planned, {now} made");
@@ -131,7 +131,8 @@ fn what_plan_swarm_says_is_what_the_operator_then_does() {
         let ids = streams(9);
         let spec = json!({"jobs": ids, "refresh": {"strategy": "HotReload"}});
         let none = Owners::new();
-        let first = comes_true(&stage, &operator, ("way", 3), &none, (spec, &ids)).await;
+        let first =
+            assert_plan_comes_true(&stage, &operator, ("way", 3), &none, (spec, &ids)).await;
         assert_eq!(first.len(), 9);
         // One is pinned elsewhere, one goes, one comes.
         let from = &first["stream:0"];
@@ -140,7 +141,8 @@ fn what_plan_swarm_says_is_what_the_operator_then_does() {
         list.extend((2..10).map(|n| json!({"id": format!("stream:{n}")})));
         let ids: Vec<_> = [0].into_iter().chain(2..10).map(|n| format!("stream:{n}")).collect();
         let spec = json!({"streams": list, "refresh": {"strategy": "HotReload"}});
-        let second = comes_true(&stage, &operator, ("way", 3), &first, (spec, &ids)).await;
+        let second =
+            assert_plan_comes_true(&stage, &operator, ("way", 3), &first, (spec, &ids)).await;
         assert_eq!(second["stream:0"], to);
         // One worker more, and workers that have to be restarted.
         stage.scale("way", 4).await;
@@ -151,7 +153,7 @@ fn what_plan_swarm_says_is_what_the_operator_then_does() {
         let list: Vec<_> =
             ids.iter().map(|id| json!({"id": id, "dedicated": *id == alone})).collect();
         let spec = json!({"streams": list, "refresh": {"strategy": "DeletePod"}});
-        comes_true(&stage, &operator, ("way", 4), &third, (spec, &ids)).await;
+        assert_plan_comes_true(&stage, &operator, ("way", 4), &third, (spec, &ids)).await;
         stage.puppet.assert_no_overlap();
         let asked = stage.bench.plane().audit_since(began).unwrap();
         let mine: Vec<_> = asked.iter().filter(|event| event.user == PLANNER.0).collect();

@@ -108,7 +108,7 @@ fn bug_10_a_file_that_is_deleted_comes_back_with_a_higher_version_and_nothing_mo
         let before = stage.settled("lost", 2, &sample()).await;
         let starts = stage.puppet.ledger(super::ledger::Ledger::starts);
         stage.remove_map("lost-config").await;
-        stage.told("lost", "ConfigMapRestored").await;
+        stage.until_event("lost", "ConfigMapRestored").await;
         let after = stage.settled("lost", 2, &sample()).await;
         assert!(after.version > before.version, "{} {}", after.version, before.version);
         assert_eq!(after.owners(), before.owners());
@@ -117,7 +117,7 @@ fn bug_10_a_file_that_is_deleted_comes_back_with_a_higher_version_and_nothing_mo
         assert_eq!(operator.terminate().await, Some(0));
         stage.remove_map("lost-config").await;
         let _operator = stage.ready_operator().await;
-        stage.told("lost", "HistoryUnknown").await;
+        stage.until_event("lost", "HistoryUnknown").await;
         let last = stage.settled("lost", 2, &sample()).await;
         assert!(last.version > after.version);
     });
@@ -144,7 +144,7 @@ fn an_edit_of_somebody_else_is_put_back_under_a_version_above_both() {
         };
         let (text, version) = edit(&before);
         stage.rewrite("edit-config", "config.yml", &text).await;
-        stage.told("edit", "ForeignEdit").await;
+        stage.until_event("edit", "ForeignEdit").await;
         let after = stage.settled("edit", 2, &streams(4)).await;
         assert!(after.version > version, "{} {version}", after.version);
         assert_eq!(after.owners(), before.owners());
@@ -155,7 +155,7 @@ fn an_edit_of_somebody_else_is_put_back_under_a_version_above_both() {
         let read = async || stage.puppet.streams("edit-1").is_empty().then_some(());
         eventually("the edit to be read", read).await;
         let _operator = stage.ready_operator().await;
-        stage.told("edit", "HistoryUnknown").await;
+        stage.until_event("edit", "HistoryUnknown").await;
         let last = stage.settled("edit", 2, &streams(4)).await;
         assert!(last.version > version, "{} {version}", last.version);
     });
@@ -171,7 +171,7 @@ fn a_file_that_cannot_be_read_is_put_back() {
         stage.swarm("bad", hot(&streams(4))).await;
         let before = stage.settled("bad", 2, &streams(4)).await;
         stage.rewrite("bad-config", "config.yml", "workloads: [").await;
-        stage.told("bad", "ForeignEdit").await;
+        stage.until_event("bad", "ForeignEdit").await;
         let after = stage.settled("bad", 2, &streams(4)).await;
         assert_eq!(after.owners(), before.owners());
         assert!(after.version > before.version);

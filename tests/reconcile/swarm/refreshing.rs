@@ -198,7 +198,7 @@ fn w10_a_pod_that_two_budgets_guard_keeps_no_other_from_its_list() {
         }
         let before = ["two-0", "two-1"].map(|pod| stage.puppet.uid(pod).unwrap());
         stage.change("two", json!({"jobs": other(6)})).await;
-        let note = stage.told("two", "EvictionRefused").await;
+        let note = stage.until_event("two", "EvictionRefused").await;
         assert!(note.contains("more than one PodDisruptionBudget"), "{note}");
         let runs = async || {
             let streams = stage.puppet.streams("two-1");

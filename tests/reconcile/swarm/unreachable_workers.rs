@@ -38,7 +38,7 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
         // Its node is cut off; the node controller sets it to not Ready.
         stage.puppet.control(|c| c.cut.insert("far-1".into()));
         let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
-        stage.bench.says("default", "far-1", unready).await;
+        stage.bench.set_pod_status("default", "far-1", unready).await;
         stage.until("far", &[("/summary/ready", json!(1))]).await;
         passes(&operator, 3.0).await;
         assert_eq!(stage.puppet.streams("far-1"), mine);
@@ -47,7 +47,7 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
         stage.scale("far", 1).await;
         let told = stage.condition("far", "Converged", "False", "RefreshTimeout").await;
         assert!(told.contains("worker far-1") && told.contains("out-of-service"), "{told}");
-        stage.told("far", "RefreshTimeout").await;
+        stage.until_event("far", "RefreshTimeout").await;
         stage.until("far", &[("/summary/releasing", json!(3)), ("/summary/owned", json!(3))]).await;
         // The others go on.
         let mut jobs = streams(6);
@@ -147,7 +147,7 @@ fn bug_08_a_disruption_budget_is_obeyed_and_told_and_the_rest_goes_on_when_it_al
         };
         eventually("the budget to be counted", counted).await;
         stage.change("budget", json!({"jobs": streams(5)})).await;
-        let note = stage.told("budget", "EvictionRefused").await;
+        let note = stage.until_event("budget", "EvictionRefused").await;
         assert!(note.contains("disruption budget"), "{note}");
         assert_eq!(stage.puppet.running().len(), 6, "nobody was restarted");
         budgets.delete("budget", &DeleteParams::default()).await.unwrap();

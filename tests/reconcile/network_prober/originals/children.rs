@@ -46,7 +46,7 @@ fn bug_11_a_config_map_of_somebody_elses_is_neither_written_nor_deleted() {
         let foreign = serde_json::from_value(foreign).expect("ConfigMap");
         bench.maps("default").create(&PostParams::default(), &foreign).await.expect("create");
         bench.prober("np", original()).await;
-        let message = bench.until_told("np", "Ready", "False", "Conflict").await;
+        let message = bench.until_condition("np", "Ready", "False", "Conflict").await;
         assert!(message.contains("ConfigMap default/np exists"), "{message}");
         let since = Timestamp::now();
         bench.probers("default").delete("np", &DeleteParams::default()).await.expect("delete");

@@ -76,9 +76,9 @@ fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
             "unready 10.1.0.4:9090",
         ];
         bench.until_listed("default", "np", &all).await;
-        bench.says("default", "finished", json!({"phase": "Succeeded"})).await;
+        bench.set_pod_status("default", "finished", json!({"phase": "Succeeded"})).await;
         bench
-            .says(
+            .set_pod_status(
                 "default",
                 "unready",
                 json!({"conditions": [{"type": "Ready", "status": "False"}]}),
@@ -163,10 +163,10 @@ fn bug_19_a_full_mesh_has_an_end() {
         for i in 0..=100 {
             each(i).await;
         }
-        let message = bench.until_told("np", "Ready", "False", "InvalidSpec").await;
+        let message = bench.until_condition("np", "Ready", "False", "InvalidSpec").await;
         assert!(message.starts_with("spec.neighbors: a full mesh of 101 pods"), "{message}");
         bench.change("np", json!({"neighbors": {"inZone": 4, "perOtherZone": 1}})).await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         let status = bench.until_prober("np", &[("/injected", json!(101))]).await;
         assert_eq!(status["pods"].as_array().map(Vec::len), Some(100), "the first hundred");
     });
@@ -181,9 +181,9 @@ fn a_pod_without_an_address_waits_and_takes_part_when_it_has_one() {
         bench.intercepted("default").await;
         bench.pod("default", "late", json!({})).await;
         bench.bind("default", "late", "node-1").await;
-        bench.says("default", "late", json!({"phase": "Running"})).await;
+        bench.set_pod_status("default", "late", json!({"phase": "Running"})).await;
         bench.until_prober("np", &[("/injected", json!(1)), ("/pods", json!([]))]).await;
-        bench.says("default", "late", running("10.1.0.9")).await;
+        bench.set_pod_status("default", "late", running("10.1.0.9")).await;
         bench.until_listed("default", "np", &["late 10.1.0.9:9090"]).await;
     });
 }

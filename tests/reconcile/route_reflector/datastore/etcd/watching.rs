@@ -9,7 +9,7 @@ use traffic_operator::{api::route_reflector_set, route_reflector::stores::Stores
 use super::{
     super::{
         installed, peers, store,
-        watching::{settled, told},
+        watching::{settled, until_notified},
     },
     SECRET, Stage, TOR, node,
 };
@@ -21,24 +21,24 @@ fn a_change_in_etcd_is_told_and_after_an_outage_too() {
         let stage = Stage::new(&bench).await;
         let store = stage.store().await;
         let mut changes = store.changes();
-        told(&mut changes, "the watch stands").await;
+        until_notified(&mut changes, "the watch stands").await;
         settled(&mut changes).await;
         let read = store.read().await.expect("read");
         assert!(Arc::ptr_eq(&read, &store.read().await.expect("read")));
         stage.put("bgppeers/tor", TOR).await;
-        told(&mut changes, "a peer").await;
+        until_notified(&mut changes, "a peer").await;
         assert_eq!(store.read().await.expect("read").peers.len(), 1);
         let bgp = json!({"routeReflectorClusterID": "224.0.0.9"});
         stage.put("nodes/calico-1", &node("calico-1", "node-1", &bgp)).await;
-        told(&mut changes, "a node").await;
+        until_notified(&mut changes, "a node").await;
         assert_eq!(store.read().await.expect("read").cluster_ids.len(), 1);
         settled(&mut changes).await;
 
         stage.etcd.kill().expect("kill");
         stage.etcd.restart().expect("restart");
-        told(&mut changes, "it stands again").await;
+        until_notified(&mut changes, "it stands again").await;
         stage.put("bgppeers/tor-2", TOR).await;
-        told(&mut changes, "a peer").await;
+        until_notified(&mut changes, "a peer").await;
         assert_eq!(store.read().await.expect("read").peers.len(), 2);
     });
 }
