@@ -1,4 +1,4 @@
-//! Bad input: refused with the field and the fix, nothing else disturbed.
+//! Bad input: refused with the field and the remedy, and nothing else is disturbed.
 use kube::core::Status;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ async fn refusal(bench: &Bench, spec: &Value) -> String {
     }
 }
 
-/// Checks bad values of each field, in a spec that is good without them, and the message for each.
+/// Asserts the message for each bad value of each field, in a spec that is good without it.
 async fn refused(bench: &Bench, good: &Value, table: &[(&str, Value, &str)]) {
     for (path, value, fix) in table {
         let mut spec = good.clone();

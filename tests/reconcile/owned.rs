@@ -1,4 +1,4 @@
-//! The operator's account writes only its own objects: limits of a stolen token.
+//! The operator's account writes only its own objects: the limits of a stolen token.
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::{
     Api, Client,
@@ -16,8 +16,8 @@ mod children;
 mod kinds;
 mod others;
 
-/// The objects of one kind in a namespace, or of the cluster: as the administrator and as the
-/// operator.
+/// The objects of one kind in a namespace or in the cluster, as the administrator and as the
+/// operator see them.
 pub struct Pair {
     admin: Api<DynamicObject>,
     operator: Api<DynamicObject>,
@@ -49,7 +49,7 @@ impl Pair {
         serde_json::from_value(object).expect("object")
     }
 
-    /// Creates the object as the administrator, in place of an existing one of that name.
+    /// Creates the object as the administrator, and replaces an existing one of that name.
     pub async fn recreate(&self, name: &str, body: &Value) {
         self.remove(name).await;
         self.admin.create(&PostParams::default(), &self.object(name, body)).await.expect("create");
@@ -58,20 +58,21 @@ impl Pair {
     /// Deletes the object as the administrator.
     pub async fn remove(&self, name: &str) {
         let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        // It may not be there.
+        // It may not exist.
         let _ = self.admin.patch(name, &PatchParams::default(), &strip).await;
         let _ = self.admin.delete(name, &DeleteParams::background()).await;
         let gone = async || self.admin.get_opt(name).await.ok()?.is_none().then_some(());
         eventually("the object to go", gone).await;
     }
 
-    /// Tries a creation as the operator's account, as a dry run.
+    /// Tries to create the object with the operator's account, as a dry run.
     pub async fn create(&self, name: &str, body: &Value) -> Result<(), String> {
         let params = PostParams { dry_run: true, ..PostParams::default() };
         outcome(self.operator.create(&params, &self.object(name, body)).await)
     }
 
-    /// The same for a patch: a strategic one where the kind supports it, else a merge patch.
+    /// Tries a patch, as a dry run: a strategic one where the kind supports it, otherwise a merge
+    /// patch.
     pub async fn patch(&self, name: &str, patch: &Value) -> Result<(), String> {
         let params = PatchParams { dry_run: true, ..PatchParams::default() };
         let built_in =
@@ -107,8 +108,8 @@ fn outcome<T>(answer: kube::Result<T>) -> Result<(), String> {
     }
 }
 
-/// The API server of the tests guards owner references by itself: to change them takes the right to
-/// delete the object. With that right the policies stand alone, as on most clusters.
+/// The tests' API server itself guards owner references: changing them takes the right to delete
+/// the object. With that right the policies stand alone, as on most clusters.
 pub async fn without_the_guard_of_owners(
     bench: &Bench,
     resources: &[(&str, &str)],
@@ -134,8 +135,8 @@ pub fn refused(answer: Result<(), String>, what: &Value, text: &str) {
     assert!(message.contains(text), "{what}: {message}");
 }
 
-/// An owner reference to an existing object of ours: the garbage collector deletes objects whose
-/// owner is missing.
+/// Returns an owner reference to an existing object of ours: the garbage collector deletes objects
+/// whose owner is missing.
 pub async fn owner(bench: &Bench, kind: &str, name: &str) -> Value {
     let (group, plural, spec) = match kind {
         "NetworkProber" => (

@@ -1,5 +1,5 @@
-//! Specs made of the CRD's own schema: allowed ones are accepted and served, others are refused
-//! with the path; and one object walks through all of them.
+//! Specs made from the CRD's own schema: allowed ones are accepted and served, others are refused
+//! with the path; and one object goes through all of them.
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use traffic_operator::api::TrafficWatch;
@@ -18,13 +18,13 @@ mod served;
 use forms::Dice;
 use generator::{Node, RULES, installed, understand};
 
-/// Any number will do; another one is another test.
+/// Any number will do; another number makes another test.
 const SEED: u64 = 20_261_120;
 
 /// Number of good specs to try.
 const GOOD: u64 = 150;
 
-/// Requests at a time.
+/// Concurrent requests.
 const CONCURRENCY: usize = 16;
 
 fn schema() -> Node {
@@ -133,7 +133,7 @@ fn null_is_the_same_as_absent_in_every_field() {
     });
 }
 
-/// Runs all checks; panics with the complaints of the first few that have one.
+/// Runs all checks; panics with the first few complaints, if there are any.
 async fn assert_no_complaints<F: Future<Output = Option<String>>>(
     checks: impl StreamExt<Item = F>,
 ) {

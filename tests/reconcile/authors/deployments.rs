@@ -1,4 +1,4 @@
-//! `spec.deployment`: only for who may create Deployments in the namespace.
+//! `spec.deployment`: only for authors who may create Deployments in the namespace.
 use serde_json::json;
 
 use super::{Author, WATCH, kinds, refused, rule};
@@ -20,7 +20,7 @@ fn s09_who_may_create_no_deployment_has_none_created() {
 
         let jane = Author::tenant(&bench, "jane-deployments").await;
         jane.create(WATCH, "web", with.clone()).await.expect("edit may create Deployments");
-        // Others' Deployments are not the clerk's to change, nor to have pods evicted of.
+        // The clerk may neither change Deployments of others nor have their pods evicted.
         let image = json!({"deployment": {"template": {"spec": {
             "serviceAccountName": "admin", "containers": [{"name": "c", "image": "other"}]}}}});
         for spec in [image, json!({"eviction": {"after": "0s"}}), json!({"placement": "Preferred"})]

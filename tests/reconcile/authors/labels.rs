@@ -1,4 +1,4 @@
-//! Keys of node labels: a namespace has its own, and no tenant waits for a platform's.
+//! Keys of node labels: a namespace has its own, and no tenant blocks a label of the platform.
 use serde_json::json;
 
 use super::{Author, LABEL, TENANT, WATCH, bind, cluster_role, kinds, object, refused, rule};
@@ -23,7 +23,7 @@ fn s13_a_tenant_claims_only_labels_of_the_namespace() {
         for label in [LABEL, TENANT, "a.b.team-a"] {
             jane.try_create(WATCH, json!({"label": label})).await.unwrap_or_else(|e| panic!("{e}"));
         }
-        // The name stands in for a label that is not there.
+        // The name stands in for a missing label.
         refused(
             jane.try_create(WATCH, json!({"label": null})).await,
             &["spec.label: offered is no label"],
@@ -57,10 +57,10 @@ fn s13_who_may_patch_nodes_or_has_the_label_by_name_takes_any() {
             golden.try_create(WATCH, json!({"label": "silver"})).await,
             &["spec.label: silver"],
         );
-        // It says nothing of taints.
+        // That right does not extend to taints.
         let taint = json!({"label": "gold", "taint": "NoSchedule"});
         refused(golden.try_create(WATCH, taint).await, &["spec.taint: "]);
-        // Who may patch nodes needs no other right to label them.
+        // Users who may patch nodes need no other right to label them.
         let patcher = Author::with_rules(&bench, "patcher", &[kinds()]).await;
         cluster_role(&bench, "patcher", &[rule("", "nodes", &["patch"])]).await;
         // A binding of a namespace gives no right to nodes.
@@ -74,7 +74,7 @@ fn s13_who_may_patch_nodes_or_has_the_label_by_name_takes_any() {
     });
 }
 
-/// A label that an administrator has claimed stays claimed when a tenant edits the rest.
+/// A label that an administrator has claimed stays claimed when a tenant edits other fields.
 #[test]
 fn s13_a_label_that_is_there_already_may_stay_and_is_not_given_to_another_object() {
     run(async |bench| {
@@ -86,7 +86,8 @@ fn s13_a_label_that_is_there_already_may_stay_and_is_not_given_to_another_object
         refused(jane.create(WATCH, "heir", json!({"label": "platform"})).await, &["spec.label: "]);
         jane.change("web", json!({"mode": "Observe"})).await.expect("nothing is written");
         refused(jane.change("web", json!({"mode": "Enforce"})).await, &["spec.label: platform"]);
-        // The samples name no namespace: they are an administrator's, or get a label.
+        // The samples name no namespace: only an administrator may create them, unless they get a
+        // label.
         let sample = include_str!("../../../deploy/samples/trafficwatch.yaml");
         let sample: serde_json::Value = serde_yaml::from_str(sample).expect("YAML");
         let spec = &sample["spec"];

@@ -1,5 +1,5 @@
-//! An object gives its author no right that the author does not have: the API server's answers to
-//! tenants, to administrators and to a pipeline.
+//! An object gives its author no right that the author lacks: the API server's answers to tenants,
+//! to administrators and to a pipeline.
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::{
     Api, Client,
@@ -29,7 +29,7 @@ mod whole;
 /// The namespace of the tenants.
 pub const TENANT: &str = "team-a";
 
-/// A label key of that namespace's own.
+/// A label key that belongs to that namespace.
 pub const LABEL: &str = "web.team-a";
 
 /// One of our kinds.
@@ -62,12 +62,12 @@ pub struct Author {
     pub user: String,
 }
 
-/// A rule of a role.
+/// Returns a rule of a role.
 pub fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
 }
 
-/// Everything about our namespaced kinds.
+/// Returns a rule with all rights to our namespaced kinds.
 pub fn kinds() -> Value {
     json!({"apiGroups": [GROUP, PROBES], "resources": ["trafficwatches", "swarms", "networkprobers"],
         "verbs": ["*"]})
@@ -90,8 +90,8 @@ impl Author {
         let author = Self::of(bench, user).await;
         role(bench, user, rules).await;
         bind(bench, user, user, json!({"kind": "Role", "name": user})).await;
-        // A write that needs only the kind, and one that needs more: rights and policies take a
-        // moment to be in force.
+        // A write that needs only the right to the kind, and one that needs more: rights and
+        // policies take a moment to come into force.
         let observe = json!({"mode": "Observe"});
         let allowed = async || author.try_create(WATCH, observe.clone()).await.ok();
         eventually("the rights of the author", allowed).await;
@@ -100,7 +100,7 @@ impl Author {
         author
     }
 
-    /// A user with all rights, by RBAC and not by group.
+    /// A user with all rights, granted by RBAC and not by a group.
     pub async fn administrator(bench: &Bench, user: &str) -> Self {
         bench.namespace(TENANT, json!({})).await;
         let author = Self::of(bench, user).await;
@@ -146,7 +146,8 @@ impl Author {
         }
     }
 
-    /// Tries a creation with this in the spec as a dry run; returns the API server's refusal.
+    /// Tries to create an object with these fields of the spec, as a dry run; returns the API
+    /// server's refusal.
     pub async fn try_create(&self, kind: Kind, spec: Value) -> Result<(), String> {
         self.post(kind, "offered", spec, "&dryRun=All").await
     }
@@ -159,8 +160,8 @@ impl Author {
         outcome(self.client.request::<Value>(creation(kind, name, &spec, more)).await)
     }
 
-    /// Returns the warnings of the API server about a creation with this in the spec, as a dry run
-    /// that it accepts.
+    /// Returns the API server's warnings about creating an object with these fields of the spec, as
+    /// a dry run that it accepts.
     pub async fn warnings(&self, kind: Kind, spec: &Value) -> Vec<String> {
         let request = creation(kind, "offered", spec, "&dryRun=All").map(Body::from);
         let answer = self.client.send(request).await.expect("an answer");
@@ -192,7 +193,7 @@ impl Author {
     }
 }
 
-/// A request to create an object, which refuses unknown fields.
+/// A request to create an object, which rejects unknown fields.
 fn creation(kind: Kind, name: &str, spec: &Value, more: &str) -> http::Request<Vec<u8>> {
     let within = if kind.namespaced { format!("/namespaces/{TENANT}") } else { String::new() };
     let path = format!("/apis/{}/v1alpha1{within}/{}", kind.group, kind.plural);
@@ -201,7 +202,7 @@ fn creation(kind: Kind, name: &str, spec: &Value, more: &str) -> http::Request<V
     request.body(serde_json::to_vec(&object(kind, name, spec)).expect("JSON")).expect("request")
 }
 
-/// An object with the least that its kind needs, the namespace's own label, and this.
+/// An object with the minimum that its kind needs, the namespace's own label, and these fields.
 pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     let least = match kind.name {
         "TrafficWatch" => {

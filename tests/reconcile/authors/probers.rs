@@ -23,7 +23,7 @@ fn s04_who_may_create_no_monitor_has_none_created() {
             command,
         ];
         let (monitor_on, rule_on) = (json!({"podMonitor": true}), json!({"prometheusRule": true}));
-        // Both are on by default. Policies take a moment to be in force.
+        // Both are on by default. Policies take a moment to come into force.
         let asked = json!({"monitoring": null});
         let refusal = async || clerk.try_create(PROBER, asked.clone()).await.err();
         eventually("the policy", refusal).await;

@@ -46,7 +46,7 @@ fn s07_a_tenant_asks_prometheus_nothing_of_its_own() {
         ] {
             let right = right("jane-queries", endpoint);
             refused(jane.try_create(kind, spec.clone()).await, &[field, &right]);
-            // Observe asks as well.
+            // Observe queries as well.
             let mut observe = spec;
             observe["mode"] = "Observe".into();
             refused(jane.try_create(kind, observe).await, &[field, &right]);
@@ -73,7 +73,7 @@ fn s07_who_may_use_an_endpoint_asks_it_and_no_other() {
         let ann = Author::with_rules(&bench, "ann", &[kinds(), thanos.clone()]).await;
         ann.until_granted(&bench, &thanos).await;
         asks(&ann, "thanos", "default").await;
-        // The same by a binding of the whole cluster.
+        // The same through a binding for the whole cluster.
         let bob = Author::with_rules(&bench, "bob", &[kinds()]).await;
         everywhere(&bench, "bob-queries", "bob", endpoint("default")).await;
         bob.until_granted(&bench, &endpoint("default")).await;
@@ -130,7 +130,7 @@ fn s07_route_reflector_sets_ask_with_a_right_of_the_cluster() {
     });
 }
 
-/// Nothing runs for it here.
+/// No operator reconciles it here.
 fn with_mode(mut spec: Value) -> Value {
     spec["mode"] = "Observe".into();
     spec
@@ -169,7 +169,7 @@ fn s07_queries_that_are_there_already_may_stay_or_go() {
         jane.change("web", json!({"criteria": criteria(&["b"])})).await.expect("less");
         refused(jane.change("web", json!({"criteria": criteria(&["c"])})).await, &[&right]);
         jane.change("web", json!({"query": null, "criteria": null})).await.expect("none");
-        // A Swarm likewise.
+        // The same for a Swarm.
         let weights = json!({"weights": {"query": "a"}, "mode": "Observe"});
         let swarm: Kind = SWARM;
         root.create(swarm, "streams", weights).await.expect("streams");

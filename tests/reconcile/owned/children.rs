@@ -1,4 +1,4 @@
-//! The operator's objects carry its label and name their owner; it may not write others.
+//! The operator's objects carry its label and name their owner; the operator may write no others.
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::{Api, api::DeleteParams};
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ fn s08_configmaps_of_others_are_not_written() {
             refused(all.patch("guarded", &patch).await, &patch, change);
             refused(all.delete("guarded").await, &marks, change);
         }
-        // Its own, and one that its owner has given to a Swarm.
+        // Its own ConfigMap, and one that its owner has given to a Swarm.
         let given = json!({"metadata": {"annotations": {"traffic.example.com/swarm": "streams"}}});
         for (marks, then) in [
             (of_a_prober(), of_a_prober()),
@@ -236,14 +236,14 @@ async fn of_webhooks(bench: &Bench) {
     let entry = |change: Value| json!({"webhooks": [webhook(&change)]});
     all.recreate(object, &json!({"webhooks": [foreign]})).await;
     all.until_guarded(object, &json!({"metadata": {"labels": {"a": "b"}}})).await;
-    // Only this object, and neither made nor deleted.
+    // Only this object, which the operator neither creates nor deletes.
     all.recreate("guarded", &json!({"webhooks": []})).await;
     let only = "only the MutatingWebhookConfiguration traffic-operator";
     refused(all.patch("guarded", &entry(json!({}))).await, &json!("another"), only);
     refused(all.create("new", &entry(json!({}))).await, &json!("create"), only);
     refused(all.delete(object).await, &json!("delete"), only);
     all.remove("guarded").await;
-    // Of it only its own entries, and nothing of the metadata.
+    // Only its own entries in it, and nothing of the metadata.
     let own = "only its own webhooks, whose names end in";
     for patch in [
         json!({"metadata": {"labels": {"a": "b"}}}),
@@ -291,7 +291,7 @@ async fn of_webhooks(bench: &Bench) {
     ] {
         refused(all.patch(object, &entry(change.clone())).await, &change, text);
     }
-    // It may remove its own, even beside entries of others.
+    // The operator may remove its own, even beside entries of others.
     all.recreate(object, &json!({"webhooks": [foreign, webhook(&json!({}))]})).await;
     let remove = json!({"webhooks": [{"name": "a.b.probes.bigmikes.io", "$patch": "delete"}]});
     all.patch(object, &remove).await.expect("its own");

@@ -1,4 +1,4 @@
-//! Our own kinds belong to their authors: the operator's account writes its finalizer and the
+//! Our own kinds belong to their authors: the operator's account writes only its finalizer and the
 //! status.
 use serde_json::{Value, json};
 

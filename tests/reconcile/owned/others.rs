@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{Pair, refused, stranger, without_the_guard_of_owners};
 use crate::bench::{Bench, run};
 
-/// Metadata that the operator's account may not change on any object of others.
+/// Metadata that the operator's account may not change on any foreign object.
 fn metadata() -> Vec<Value> {
     [json!({"finalizers": ["example.com/held"]}), json!({"ownerReferences": stranger()})]
         .map(|metadata| json!({"metadata": metadata}))
@@ -32,7 +32,7 @@ async fn of_a_node(bench: &Bench) {
     for patch in patches {
         refused(nodes.patch("node-1", &patch).await, &patch, "may change nothing of a node");
     }
-    // Existing entries of both stay, and it may write its own beside them.
+    // Existing entries of both stay, and the operator may write its own beside them.
     let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
     nodes.recreate("node-1", &held).await;
     let none = json!({"metadata": {"finalizers": null}});

@@ -1,11 +1,11 @@
-//! Every field of the spec has a test that would see it ignored.
+//! Every field of the spec has a test that fails if the field is ignored.
 use std::{collections::BTreeSet, fs, path::Path};
 
 use kube::CustomResourceExt;
 use serde_json::Value;
 use traffic_operator::api::RouteReflectorSet;
 
-/// Each field, the file and the function.
+/// Each field, with the file and the function of its test.
 const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "candidates",

@@ -47,7 +47,7 @@ fn r03_without_a_candidate_everything_stays_as_it_is() {
     });
 }
 
-/// Returns the labels and annotations of nodes that are not ours.
+/// Returns the foreign labels and annotations of nodes.
 async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
     let nodes = stage.bench.nodes().list(&ListParams::default()).await.expect("nodes");
     let foreign = nodes.into_iter().map(|node| {
@@ -56,7 +56,7 @@ async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
             labels.remove(key);
         }
         annotations.remove(ID);
-        // The node controller's own, some time after the node came.
+        // The node controller writes this one some time after the node is created.
         labels.remove("beta.kubernetes.io/os");
         annotations.remove("node.alpha.kubernetes.io/ttl");
         (node.name_any(), json!([labels, annotations]))
@@ -64,8 +64,8 @@ async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
     foreign.collect()
 }
 
-/// Rule 3; bug 1: the original deleted every BGPPeer that it had not generated. Bug 19: it died of
-/// nodes without labels.
+/// Rule 3; bug 1: the original deleted every BGPPeer that it had not generated. Bug 19: it crashed
+/// on nodes without labels.
 #[test]
 fn bug_01_r04_what_is_not_ours_stays_byte_by_byte_from_the_first_step_to_the_last() {
     run(async |bench| {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::bench::{eventually, run};
 
-/// 9, 10, 11: failed writes were dropped, and a child that was changed or deleted stayed so.
+/// 9, 10, 11: failed writes were dropped, and a changed or deleted child stayed that way.
 #[test]
 fn bug_09_10_11_what_somebody_changes_or_deletes_comes_back() {
     run(async |bench| {

@@ -1,5 +1,4 @@
-//! Changes of Calico's objects in the Kubernetes API are noticed, by whichever client they are
-//! made.
+//! Changes of Calico's objects in the Kubernetes API are noticed, whichever client makes them.
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::BoxStream};
@@ -10,14 +9,14 @@ use tokio::time::timeout;
 use super::{CLIENTS, installed, kind, peers, store};
 use crate::bench::run;
 
-/// Far more than any watch takes; where Calico is absent the operator looks for it once a minute.
+/// Far more than any watch takes; the operator looks for a missing Calico once a minute.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 pub async fn until_notified(changes: &mut BoxStream<'static, ()>, what: &str) {
     timeout(PATIENCE, changes.next()).await.unwrap_or_else(|_| panic!("{what}")).expect("endless");
 }
 
-/// Reads items until there is none for a moment.
+/// Reads items until none arrives for a moment.
 pub async fn settled(changes: &mut BoxStream<'static, ()>) {
     while timeout(Duration::from_secs(1), changes.next()).await.is_ok() {}
 }
@@ -32,7 +31,7 @@ fn a_change_by_anybody_is_told_and_what_was_read_holds_until_then() {
             &store.read().await.expect("read")
         ));
         let mut changes = store.changes();
-        until_notified(&mut changes, "the watch stands").await;
+        until_notified(&mut changes, "the watch is open").await;
         settled(&mut changes).await;
         let read = store.read().await.expect("read");
         assert!(Arc::ptr_eq(&read, &store.read().await.expect("read")), "nothing changed");
