@@ -9,10 +9,11 @@ use crate::bench::{eventually, run};
 /// Time during which nothing may be written: longer than the period of a pass.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
 
-/// Watches for a while: each Swarm may refresh its status once, and nothing else is written.
+/// Asserts that for a while each Swarm refreshes its status at most once, and that nothing else is
+/// written.
 async fn assert_at_rest(stage: &Stage, swarms: usize) {
     let since = Timestamp::now();
-    // The length of the watch is what is tested.
+    // A fixed time, because the absence of writes is the test.
     tokio::time::sleep(QUIET).await;
     let writes = stage.bench.writes_since(since);
     let own = writes.iter().filter(|w| w.resource == "swarms" && w.subresource == "status");
@@ -20,7 +21,7 @@ async fn assert_at_rest(stage: &Stage, swarms: usize) {
     assert!(own == writes.len() && own <= swarms, "{writes:?}");
 }
 
-/// The version of a file that nobody writes went into the status, and there above that of the file:
+/// The status took the version of a file that nobody writes, and then a version above the file's:
 /// some sixty writes a second.
 #[test]
 fn w01_who_observes_what_would_move_rests() {
@@ -98,7 +99,7 @@ fn who_observes_or_pauses_writes_nothing_but_its_status() {
         assert_eq!(writes.iter().filter(others).count(), 0, "{writes:?}");
         stage.change("look", json!({"paused": false})).await;
         let before = stage.settled("look", 2, &sample()).await;
-        // Paused again, the file stays unchanged whatever the list becomes.
+        // While it is paused again, the file stays unchanged, whatever happens to the list.
         stage.change("look", json!({"paused": true, "jobs": streams(3)})).await;
         stage.condition("look", "Ready", "True", "Paused").await;
         assert_eq!(stage.file("look").await.unwrap(), before);

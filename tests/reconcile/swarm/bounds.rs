@@ -5,13 +5,13 @@ use serde_json::json;
 use super::{Stage, streams};
 use crate::bench::{eventually, run};
 
-/// An author chooses every field of a StatefulSet, and a million replicas cost him nothing.
+/// An author chooses every field of a StatefulSet, and a million replicas cost the author nothing.
 #[test]
 fn s02_a_million_replicas_are_refused_and_cost_nothing() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
-        // Kubernetes' own controller makes an object for each replica before it makes the first
+        // Kubernetes' own controller creates an object for each replica before it creates the first
         // pod.
         let plane = stage.bench.plane();
         plane.kill("kube-controller-manager").unwrap();
@@ -35,7 +35,7 @@ fn s02_a_million_replicas_are_refused_and_cost_nothing() {
         let told = told.await;
         let memory = operator.metric("process_resident_memory_bytes", &[]).await;
         let file = stage.file("many").await;
-        // Whatever the result: the controllers must not find it.
+        // Whatever the result: the controllers must not see it.
         let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
         stage.sets().patch("many", &PatchParams::default(), &none).await.unwrap();
         stage.sets().delete("many", &DeleteParams::background()).await.unwrap();
@@ -48,7 +48,7 @@ fn s02_a_million_replicas_are_refused_and_cost_nothing() {
         assert_eq!(told.expect("a condition"), expected);
         assert_eq!(file, None);
         assert!(memory < 200e6, "{memory} bytes");
-        // Others are served.
+        // Other Swarms are served.
         stage.stateful_set("few", 2, json!({})).await;
         stage.swarm("few", json!({"jobs": streams(4)})).await;
         stage.settled("few", 2, &streams(4)).await;

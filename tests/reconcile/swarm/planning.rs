@@ -14,7 +14,7 @@ use crate::{
     commands::{Outcome, command},
 };
 
-/// A user for these commands only: all requests under its name are theirs.
+/// A user for these commands only, to find their requests.
 const PLANNER: (&str, &str) = ("planner", "system:masters");
 
 type Owners = BTreeMap<String, String>;
@@ -46,7 +46,7 @@ async fn plan(bench: &Bench, file: &Path, more: &[&str]) -> Outcome {
     command(bench, PLANNER, &[&args, more].concat()).await
 }
 
-/// Plans as JSON.
+/// Plans, and returns the plan as JSON.
 async fn planned(stage: &Stage, operator: &Operator, name: &str, spec: &Value) -> Value {
     let file = manifest(stage, name, spec);
     let outcome = plan(&stage.bench, &file, &["-o", "json", "--operator-url", &operator.url]).await;
@@ -83,7 +83,7 @@ async fn moved(operator: &Operator, name: &str, reason: &str) -> f64 {
     operator.metric("traffic_operator_swarm_moves_total", &labels).await
 }
 
-/// Plans, applies, waits until the Swarm is at rest, and compares.
+/// Plans, applies, waits until the Swarm is at rest, and compares it with the plan.
 async fn assert_plan_comes_true(
     stage: &Stage,
     operator: &Operator,
@@ -107,7 +107,7 @@ async fn assert_plan_comes_true(
             change[field] = absent(field);
         }
         stage.change(name, change).await;
-        // What is there may be at rest still.
+        // The former state may still be at rest.
         let generation = stage.swarms().get(name).await.expect("Swarm").metadata.generation;
         stage.until(name, &[("/observedGeneration", json!(generation))]).await;
     }
@@ -127,14 +127,14 @@ fn what_plan_swarm_says_is_what_the_operator_then_does() {
         let operator = stage.ready_operator().await;
         let began = Timestamp::now();
         stage.stateful_set("way", 3, json!({})).await;
-        // There is no such Swarm yet.
+        // The Swarm does not exist yet.
         let ids = streams(9);
         let spec = json!({"jobs": ids, "refresh": {"strategy": "HotReload"}});
         let none = Owners::new();
         let first =
             assert_plan_comes_true(&stage, &operator, ("way", 3), &none, (spec, &ids)).await;
         assert_eq!(first.len(), 9);
-        // One is pinned elsewhere, one goes, one comes.
+        // One stream is pinned elsewhere, one goes, one comes.
         let from = &first["stream:0"];
         let to = (0..3).map(|n| format!("way-{n}")).find(|worker| worker != from).expect("another");
         let mut list = vec![json!({"id": "stream:0", "pin": to})];
@@ -169,7 +169,7 @@ fn a_plan_says_what_hinders_it_and_which_right_is_missing() {
         stage.stateful_set("old", 1, json!({})).await;
         stage.swarm("old", json!({"jobs": ["a"]})).await;
         stage.settled("old", 1, &["a".into()]).await;
-        // A younger one on the same workload, by its plan and by the operator.
+        // A younger Swarm on the same workload, as the plan and as the operator see it.
         let spec = json!({"jobs": ["b"], "workload": {"name": "old"}, "configMap": {"name": "x"}});
         let file = manifest(&stage, "young", &spec);
         let outcome = plan(&stage.bench, &file, &["--operator-url", &operator.url]).await;

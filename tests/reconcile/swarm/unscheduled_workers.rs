@@ -13,7 +13,7 @@ fn w13_streams_go_to_workers_that_run_and_what_nobody_runs_is_said() {
         let refresh = json!({"strategy": "HotReload", "timeout": "1s"});
         stage.swarm("gap", json!({"jobs": streams(6), "refresh": refresh})).await;
         stage.settled("gap", 2, &streams(6)).await;
-        // The next worker stays without a node.
+        // The next worker gets no node.
         stage.puppet.control(|c| c.unscheduled.insert("gap-2".into()));
         stage.scale("gap", 3).await;
         stage.until("gap", &[("/summary/workers", json!(3))]).await;

@@ -1,4 +1,5 @@
-//! Absence is never a verdict: whatever is wrong with the measurement, labels stay as they are.
+//! Missing data is never a verdict: whatever is wrong with the measurement, labels stay as they
+//! are.
 use std::time::Duration;
 
 use k8s_openapi::{api::rbac::v1::ClusterRole, jiff::Timestamp};
@@ -15,7 +16,7 @@ use crate::{
     traffic_watch::judging::{KEY, three_nodes},
 };
 
-/// node-2 is unfit, the others are fit, all of it written.
+/// Sets up node-2 as unfit and the others as fit, with everything written.
 async fn one_unfit(bench: &Bench) -> Operator {
     three_nodes(bench).await;
     bench.prometheus.set("node-2", Sample::percent("90"));
