@@ -14,7 +14,7 @@ fn told_to_end_it_stops_its_streams_first() {
         worker.give(1, &["a", "b"]);
         let ids = [worker.wait_for(&["begin", "a"]), worker.wait_for(&["begin", "b"])];
         worker.signal(signal);
-        // It still answers, and says what still runs.
+        // It still answers, and reports what still runs.
         let said = eventually("it answers", || worker.version());
         assert_eq!(said.version, 1);
         assert_eq!(worker.ended(), Some(0), "{}", worker.log());

@@ -2,7 +2,7 @@
 use super::stage::{Worker, file};
 use crate::stage::{Page, eventually, get};
 
-/// Counted looks of a kind.
+/// Returns the number of file checks with this result.
 fn looks(page: &Page, result: &str) -> i64 {
     page.sum("swarm_worker_file_looks_total", &[("result", result)])
 }
@@ -29,7 +29,7 @@ fn the_originals_file_is_followed_and_its_pages_are_there() {
     assert!(get(worker.port, "/other", "").unwrap().0.starts_with("http/1.1 404"));
 }
 
-/// No entry is an empty share, and the worker follows it; the original's worker could not.
+/// A missing entry is an empty share, which the worker follows; the original's worker could not.
 #[test]
 fn without_an_entry_the_share_is_empty() {
     let worker = Worker::start(&[]);
@@ -68,7 +68,7 @@ fn nothing_goes_backwards() {
     assert_eq!(worker.reached(8).jobs, ["b"]);
 }
 
-/// The original diffed each file against the first that it had read.
+/// The original compared each file with the first that it had read.
 #[test]
 fn each_file_is_compared_with_the_one_before() {
     let worker = Worker::running(&[], super::stage::SLOW);

@@ -29,7 +29,7 @@ fn intervals_follow_each_other_from_start_to_end() {
     worker.publish(&file(15, &[("w0", 15, &["b"])]));
     worker.reached(15);
     let gone = now();
-    // Two more, of what stays.
+    // Two more reports about the remaining stream.
     let many = sink.reports().len();
     eventually("reports", || (sink.reports().len() > many + 2).then_some(()));
     let told = now();
@@ -56,7 +56,7 @@ fn what_ran_while_nobody_took_reports_is_told_later() {
         eventually("reports", || (sink.reports().len() > 2).then_some(()));
         sink.mood(mood);
         worker.give(2, &["b"]);
-        // It does not matter that the report is refused: the stream does not run.
+        // A refused report does not matter: the stream is not running.
         worker.reached(2);
         worker.give(3, &["a", "b"]);
         worker.reached(3);
@@ -90,7 +90,8 @@ fn a_sink_that_is_silent_does_not_hold_up_the_end() {
     assert!(worker.log().contains("the last report is not taken"), "{}", worker.log());
 }
 
-/// The whole protocol, played by the test: taken from one, acknowledged, given to the other.
+/// The whole protocol, executed by the test: taken from one worker, acknowledged, given to the
+/// other.
 #[test]
 fn a_stream_that_is_handed_over_never_runs_twice() {
     let sink = Sink::start();
