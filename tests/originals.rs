@@ -58,7 +58,7 @@ const BUGS: &[(u8, &str, &str, &str)] = &[
         9,
         "errors of writes were swallowed",
         "tests/reconcile/traffic_watch/faults.rs",
-        "a_write_that_is_forbidden_is_told_tried_again_and_made_when_it_is_allowed",
+        "a_write_that_is_forbidden_is_reported_tried_again_and_made_when_it_is_allowed",
     ),
     (
         10,

@@ -39,7 +39,7 @@ fn another_period_is_followed_without_a_restart() {
 }
 
 #[test]
-fn a_broken_file_keeps_the_last_list_and_is_told_once() {
+fn a_broken_file_keeps_the_last_list_and_is_reported_once() {
     let (agent, peer) = (Agent::start(), Agent::start());
     let good = config(200, 200, ALL, &[entry("b", "127.0.0.2", peer.port)]);
     agent.publish(&good);

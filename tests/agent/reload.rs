@@ -13,7 +13,7 @@ use nix::{
 
 use crate::{
     stage::{Directory, eventually, free_port},
-    worker::stage::{Mood, Said, Sink, Worker, command, file},
+    worker::stage::{Behavior, Said, Sink, Worker, command, file},
 };
 
 /// Starts a sidecar for a worker named `w0`.
@@ -63,8 +63,8 @@ fn a_reload_that_failed_is_tried_again_and_not_acknowledged() {
     let sidecar = sidecar(&["--url", &application.url(), "--timeout", "300ms"]);
     sidecar.give(1, &["a"]);
     sidecar.reached(1);
-    for (version, mood) in [(2, Mood::Failing), (4, Mood::Silent)] {
-        application.mood(mood);
+    for (version, behavior) in [(2, Behavior::Failing), (4, Behavior::Silent)] {
+        application.behave(behavior);
         let failures = reloads(&sidecar, "failure");
         sidecar.give(version, &["b"]);
         let again = || (reloads(&sidecar, "failure") >= failures + 2).then_some(());
@@ -77,7 +77,7 @@ fn a_reload_that_failed_is_tried_again_and_not_acknowledged() {
         sidecar.page_with("the file is seen", sees);
         assert_eq!(said(&sidecar).0, version - 1);
         let good = reloads(&sidecar, "success");
-        application.mood(Mood::Good);
+        application.behave(Behavior::Good);
         assert_eq!(sidecar.reached(version + 1).jobs, ["a"]);
         assert_eq!(reloads(&sidecar, "success"), good + 1);
     }
@@ -85,9 +85,9 @@ fn a_reload_that_failed_is_tried_again_and_not_acknowledged() {
 }
 
 #[test]
-fn told_to_end_it_does_not_wait_for_the_application() {
+fn on_a_signal_it_ends_without_waiting_for_the_application() {
     let application = Sink::start();
-    application.mood(Mood::Silent);
+    application.behave(Behavior::Silent);
     let mut sidecar = sidecar(&["--url", &application.url()]);
     sidecar.give(1, &["a"]);
     eventually("it reloads", || (application.requests() == 1).then_some(()));

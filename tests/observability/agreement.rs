@@ -91,7 +91,7 @@ fn fields(schema: &Value, path: &str, found: &mut Vec<String>) {
 
 /// Reports whether a page documents a field: a field of the spec in a row of a table that begins
 /// with its path, a field of the status there or in a sample, by its name.
-fn is_told(pages: &str, path: &str) -> bool {
+fn is_documented(pages: &str, path: &str) -> bool {
     let mut rows = pages.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
     if let Some(path) = path.strip_prefix(".spec.") {
         return rows.any(|cell| cell.split('`').skip(1).step_by(2).any(|name| name == path));
@@ -115,7 +115,7 @@ fn every_field_is_documented() {
         fields(schema, "", &mut all);
         all.retain(|path| path.starts_with(".spec.") || path.starts_with(".status."));
         assert!(all.len() > 20, "{name}: {all:?}");
-        let missing: Vec<_> = all.iter().filter(|path| !is_told(&text, path)).collect();
+        let missing: Vec<_> = all.iter().filter(|path| !is_documented(&text, path)).collect();
         assert!(missing.is_empty(), "{pages:?} do not tell what {missing:?} are");
     }
 }

@@ -33,7 +33,7 @@ fn links(cell: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn every_feature_is_proved_by_a_test_or_said_to_be_missing() {
+fn every_feature_is_proved_by_a_test_or_marked_as_missing() {
     let rows_of = read(&root().join("docs/reference/features.md"));
     let rows = rows(&rows_of);
     assert!(rows.len() > 50, "{} rows", rows.len());

@@ -76,7 +76,7 @@ pub async fn what_is_wrong_stands_first_with_its_numbers(browser: PathBuf) -> Re
     Ok(())
 }
 
-pub async fn every_state_and_unit_is_told_in_words(browser: PathBuf) -> Result<()> {
+pub async fn every_state_and_unit_is_shown_in_words(browser: PathBuf) -> Result<()> {
     let stage = Stage::set(&browser, vec![night()], None).await?;
     let seen = stage.measure(1280, "", &[]).await?;
     for (name, node, cell, expected) in [

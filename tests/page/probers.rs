@@ -234,7 +234,7 @@ pub async fn names_of_probers_and_nodes_are_never_markup(browser: PathBuf) -> Re
     Ok(())
 }
 
-pub async fn what_is_missing_is_said_in_words(browser: PathBuf) -> Result<()> {
+pub async fn what_is_missing_is_shown_in_words(browser: PathBuf) -> Result<()> {
     let unscraped = prober("monitoring", "mesh", Some(Measurement::default()));
     let seen = see(browser.clone(), vec![unscraped], 1280, "networkprobers").await?;
     let problem = seen["watches"][0]["problems"][0].as_str().context("a problem")?;

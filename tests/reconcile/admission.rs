@@ -243,7 +243,7 @@ fn an_absolute_threshold_and_measures_of_the_authors_are_checked_as_well() {
 }
 
 #[test]
-fn fields_that_do_not_go_together_are_refused_and_the_rule_is_said() {
+fn fields_that_do_not_go_together_are_refused_with_the_rule() {
     run(async |bench| {
         let none = "spec: at least one of maxBandwidthPercent, maxBandwidth and criteria is needed";
         let built_in = "belong to the built-in measurement, which spec.query replaces and which \

@@ -8,7 +8,7 @@ use super::stage::{SLOW, Worker, command, is_there};
 use crate::stage::{Directory, eventually, free_port};
 
 #[test]
-fn told_to_end_it_stops_its_streams_first() {
+fn on_a_signal_it_stops_its_streams_first() {
     for signal in ["TERM", "INT"] {
         let mut worker = Worker::running(&[], SLOW);
         worker.give(1, &["a", "b"]);

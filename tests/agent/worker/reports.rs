@@ -4,7 +4,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::stage::{Mood, Sink, Worker, command, file};
+use super::stage::{Behavior, Sink, Worker, command, file};
 use crate::stage::{Directory, eventually, free_port};
 
 fn reporting(sink: &Sink) -> Worker {
@@ -48,13 +48,13 @@ fn intervals_follow_each_other_from_start_to_end() {
 }
 
 #[test]
-fn what_ran_while_nobody_took_reports_is_told_later() {
-    for mood in [Mood::Failing, Mood::Silent] {
+fn what_ran_while_no_sink_took_reports_is_reported_later() {
+    for behavior in [Behavior::Failing, Behavior::Silent] {
         let sink = Sink::start();
         let worker = reporting(&sink);
         worker.give(1, &["a", "b"]);
         eventually("reports", || (sink.reports().len() > 2).then_some(()));
-        sink.mood(mood);
+        sink.behave(behavior);
         worker.give(2, &["b"]);
         // A refused report does not matter: the stream is not running.
         worker.reached(2);
@@ -63,7 +63,7 @@ fn what_ran_while_nobody_took_reports_is_told_later() {
         let failures = [("result", "failure")];
         worker.page_with("a failure", |page| page.sum("swarm_worker_reports_total", &failures) > 0);
         let many = sink.reports().len();
-        sink.mood(Mood::Good);
+        sink.behave(Behavior::Good);
         eventually("reports", || (sink.reports().len() > many + 2).then_some(()));
         let runs = sink.runs();
         // No interval is missing or reported twice: a ran twice, b all the time.
@@ -78,7 +78,7 @@ fn what_ran_while_nobody_took_reports_is_told_later() {
 #[test]
 fn a_sink_that_is_silent_does_not_hold_up_the_end() {
     let sink = Sink::start();
-    sink.mood(Mood::Silent);
+    sink.behave(Behavior::Silent);
     let flags = ["--report", &sink.url(), "--stop-timeout", "500ms"];
     let mut worker = Worker::start(&flags);
     worker.give(1, &["a"]);

@@ -206,7 +206,7 @@ pub struct Interval {
 
 /// Ways in which a sink answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
+pub enum Behavior {
     Good,
     /// Answers with an error and keeps nothing.
     Failing,
@@ -215,7 +215,7 @@ pub enum Mood {
 }
 
 struct State {
-    mood: Mood,
+    behavior: Behavior,
     requests: usize,
     reports: Vec<Report>,
 }
@@ -230,7 +230,7 @@ impl Sink {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = State { mood: Mood::Good, requests: 0, reports: Vec::new() };
+        let state = State { behavior: Behavior::Good, requests: 0, reports: Vec::new() };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
@@ -240,14 +240,14 @@ impl Sink {
                 let Some(body) = body(&mut stream) else { continue };
                 let mut state = shared.lock().unwrap();
                 state.requests += 1;
-                let status = match state.mood {
-                    Mood::Good if body.is_empty() => "200 OK",
-                    Mood::Good => {
+                let status = match state.behavior {
+                    Behavior::Good if body.is_empty() => "200 OK",
+                    Behavior::Good => {
                         state.reports.push(serde_json::from_slice(&body).expect("a report"));
                         "204 No Content"
                     }
-                    Mood::Failing => "503 Service Unavailable",
-                    Mood::Silent => {
+                    Behavior::Failing => "503 Service Unavailable",
+                    Behavior::Silent => {
                         kept.push(stream);
                         continue;
                     }
@@ -264,8 +264,8 @@ impl Sink {
         format!("http://127.0.0.1:{}/reports", self.port)
     }
 
-    pub fn mood(&self, mood: Mood) {
-        self.state.lock().unwrap().mood = mood;
+    pub fn behave(&self, behavior: Behavior) {
+        self.state.lock().unwrap().behavior = behavior;
     }
 
     /// Returns the number of requests so far, whatever their answers were.

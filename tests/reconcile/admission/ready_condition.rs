@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[test]
-fn what_only_the_operator_can_see_is_told_in_the_ready_condition() {
+fn what_only_the_operator_can_see_is_reported_in_the_ready_condition() {
     run(async |bench| {
         three_nodes(&bench).await;
         let mut mismatch = deployment();

@@ -146,7 +146,7 @@ fn s05_credentials_and_endpoints_have_the_same_author_in_either_form() {
 }
 
 #[test]
-fn what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written() {
+fn what_the_nodes_do_not_allow_is_reported_with_the_field_and_nothing_is_written() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         for number in 1..=4 {

@@ -137,7 +137,7 @@ fn a_name_that_is_taken_is_a_conflict_until_it_is_handed_over() {
 
 /// Rule 8.
 #[test]
-fn who_observes_or_pauses_writes_nothing_but_its_status() {
+fn one_that_observes_or_pauses_writes_nothing_but_its_status() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(3).await;

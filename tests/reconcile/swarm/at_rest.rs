@@ -76,7 +76,7 @@ fn twenty_swarms_at_rest_write_nothing() {
 }
 
 #[test]
-fn who_observes_or_pauses_writes_nothing_but_its_status() {
+fn one_that_observes_or_pauses_writes_nothing_but_its_status() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -109,7 +109,7 @@ fn who_observes_or_pauses_writes_nothing_but_its_status() {
 }
 
 #[test]
-fn the_page_of_a_swarm_tells_who_has_what() {
+fn the_page_of_a_swarm_shows_which_worker_has_which_streams() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;

@@ -127,7 +127,7 @@ fn nothing_runs_twice_whatever_goes_wrong() {
 /// Bugs 2, 3 and 11: a write that failed was logged and forgotten, and a forbidden one looked like
 /// a missing object.
 #[test]
-fn bug_02_a_file_that_may_not_be_written_is_told_tried_again_and_written_when_it_may() {
+fn bug_02_a_file_that_may_not_be_written_is_reported_tried_again_and_written_when_it_may() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;

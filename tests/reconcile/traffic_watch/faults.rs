@@ -143,7 +143,7 @@ fn series_of_no_known_node_are_counted_and_named() {
 
 /// Original 1.4 #9: errors of writes were swallowed.
 #[test]
-fn a_write_that_is_forbidden_is_told_tried_again_and_made_when_it_is_allowed() {
+fn a_write_that_is_forbidden_is_reported_tried_again_and_made_when_it_is_allowed() {
     run(async |bench| {
         let operator = one_unfit(&bench).await;
         let roles = Api::<ClusterRole>::all(bench.client.clone());

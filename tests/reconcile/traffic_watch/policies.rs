@@ -381,7 +381,7 @@ fn each_object_asks_the_endpoint_that_it_names() {
 }
 
 #[test]
-fn a_window_that_holds_too_few_scrapes_is_told_and_judged_all_the_same() {
+fn a_window_that_holds_too_few_scrapes_is_reported_and_judged_all_the_same() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.prometheus.scrapes("2");

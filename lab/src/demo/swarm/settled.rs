@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn what_is_missing_is_reported() {
         let (file, workers, ledger) = world(3);
         assert!(says(&file, &workers, 2, &ledger).contains("3 of 2 workers ready"));
         assert!(says(&file, &workers, 0, &ledger).contains("3 of 0"));

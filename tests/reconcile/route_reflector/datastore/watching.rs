@@ -22,7 +22,7 @@ pub async fn settled(changes: &mut BoxStream<'static, ()>) {
 }
 
 #[test]
-fn a_change_by_anybody_is_told_and_what_was_read_holds_until_then() {
+fn a_change_by_any_client_is_noticed_and_what_was_read_holds_until_then() {
     run(async |bench| {
         installed(&bench, &[Group::V1]).await;
         let store = store(&bench).await;

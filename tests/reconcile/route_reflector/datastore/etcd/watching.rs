@@ -16,7 +16,7 @@ use super::{
 use crate::bench::run;
 
 #[test]
-fn a_change_in_etcd_is_told_and_after_an_outage_too() {
+fn a_change_in_etcd_is_noticed_also_after_an_outage() {
     run(async |bench| {
         let stage = Stage::new(&bench).await;
         let store = stage.store().await;
