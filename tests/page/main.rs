@@ -15,7 +15,7 @@ use anyhow::Result;
 use futures::future::BoxFuture;
 use libtest_mimic::{Arguments, Trial};
 
-/// Number of pages in a browser at once: a browser is many processes.
+/// The number of pages in a browser at once: a browser is many processes.
 const AT_ONCE: usize = 2;
 
 type Look = fn(PathBuf) -> BoxFuture<'static, Result<()>>;
