@@ -49,8 +49,8 @@ use plot::Plot;
 use search::{Found, search};
 use world::World;
 
-/// As many states as a search visits, unless `EXPLORE` in the environment says another number: all
-/// tests together take half a minute, unoptimized, on two slow cores.
+/// The number of states that a search visits, unless `EXPLORE` in the environment sets another one:
+/// all tests together take half a minute, unoptimized, on two slow cores.
 const MOST: usize = 6_000;
 
 fn explore(plot: &Plot) -> Found {

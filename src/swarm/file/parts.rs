@@ -148,8 +148,8 @@ pub fn render(published: &Published, part: u32, parts: u32) -> Files {
     render_part(published, Some((part, parts)))
 }
 
-/// Into how many parts a file has to be divided so that each, with this many bytes beside, is not
-/// longer than `most`; `None`: not into as many as there may be.
+/// Returns the number of parts into which a file must be divided so that each, with this many
+/// further bytes, has at most `most`; `None` if that takes more parts than allowed.
 #[must_use]
 pub fn needed(published: &Published, most: usize, from: u32) -> Option<u32> {
     (from.max(2)..=MOST).find(|parts| {

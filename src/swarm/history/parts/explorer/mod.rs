@@ -29,7 +29,7 @@ const ROUNDS: usize = 40;
 
 type Found = breadth_first::Found<World, Move>;
 
-/// Visits every state that can come after the first settled one, the nearest first.
+/// Visits every state that can follow the first settled one, the nearest first.
 fn explore(plot: &Plot) -> Found {
     let mut settled = World::beginning(plot);
     for _ in 0..ROUNDS {
@@ -148,7 +148,7 @@ fn w20_without_the_head_first_a_late_part_gives_a_stream_twice() {
     is_found(&Plot { crashes: 1, changes: 2, weak, ..Plot::default() });
 }
 
-/// The same, if parts that are older than the head says are trusted.
+/// The same, with trust in parts that are older than the head states.
 #[test]
 fn w20_without_the_fence_a_late_part_gives_a_stream_twice() {
     let weak = Weak::NoFence;
