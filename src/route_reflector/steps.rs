@@ -54,7 +54,7 @@ pub struct Goal {
     pub slots: Vec<Slot>,
     /// The group of each client; `None` where there are no groups.
     pub groups: Option<BTreeMap<Arc<str>, Arc<str>>>,
-    /// The slots that the status knows and no living node holds: a node that takes one repairs.
+    /// The slots in the status that no living node holds: a node that takes one repairs.
     pub vacant: BTreeSet<u32>,
     /// Our BGPPeers.
     pub peers: Vec<PeerSpec>,
@@ -102,7 +102,7 @@ impl Goal {
 pub enum Step {
     /// Group labels of clients. `joining`: their own routes may be interrupted.
     LabelClients {
-        /// The nodes and their groups; `None` takes the label away.
+        /// The nodes and their groups; `None` removes the label.
         nodes: BTreeMap<Arc<str>, Option<Arc<str>>>,
         /// True if the nodes have just joined.
         joining: bool,
@@ -113,7 +113,7 @@ pub enum Step {
         write: Vec<PeerSpec>,
         /// Names of those that go, with the version that the decision rests on.
         delete: Vec<(String, String)>,
-        /// True if it takes no session away.
+        /// True if it removes no session.
         widens: bool,
     },
     /// A node gets label, slot and cluster id, in one patch.
@@ -166,7 +166,7 @@ impl Step {
         }
     }
 
-    /// The word of the status.
+    /// The name in the status.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -198,7 +198,7 @@ impl Step {
         }
     }
 
-    /// The nodes whose own routes it interrupts.
+    /// Returns the nodes whose own routes it interrupts.
     #[must_use]
     pub fn changed(&self) -> BTreeSet<Arc<str>> {
         match self {
