@@ -5,12 +5,13 @@
 //! lost and HTTP with it. A pair with fewer than half of the probes that it should have has no
 //! value, unless they are ten.
 //!
-//! **Blame.** A bad path says that one of its two ends is bad, not which. A node is as bad as *more
-//! than half* of the paths to it, or of those from it, whichever is worse: the lower median. One
-//! bad peer among three spoils a third of the paths of the two others, and all of its own. The
-//! usual median is not enough: of two paths, one bad, it makes a half, and in a cluster of three
-//! nodes one bad node would blame everybody. Between two nodes alone the blame is shared: nothing
-//! could tell them apart. Paths from a node to itself leave no node and are no evidence about it.
+//! **Blame.** A bad path shows that one of its two ends is bad, not which. A node is as bad as
+//! *more than half* of the paths to it, or of those from it, whichever is worse: the lower median.
+//! One bad peer among three spoils a third of the paths of the two others, and all of its own. The
+//! usual median is not enough: of two paths, one bad, it takes the mean, and in a cluster of three
+//! nodes one bad node would put the blame on all. Between two nodes alone the blame is shared:
+//! nothing could distinguish them. Paths from a node to itself leave no node and are no evidence
+//! about it.
 //!
 //! **Absence is never a verdict.** A node that is not probed has no value, neither 0 nor 1. A node
 //! that is probed and never answers has a loss of 1, although it has no round-trip time and may not

@@ -1,8 +1,9 @@
 //! The knowledge of every replica: the `NetworkProber`s, the namespaces and the selected pods, and
 //! the conclusions, as one immutable [`Snapshot`].
 //!
-//! The webhook, the pinglists and the controller read the snapshot; none of them asks the API
-//! server. The watched pods are defined in [`watches`]: without a `NetworkProber` there are none.
+//! The webhook, the pinglists and the controller read the snapshot; none of them sends requests to
+//! the API server. The watched pods are defined in [`watches`]: without a `NetworkProber` there are
+//! none.
 use std::{
     collections::BTreeSet,
     sync::Arc,

@@ -221,12 +221,12 @@ impl Memory {
         }
     }
 
-    /// Notes which pods are there. A pod without a node reads the file that is published now, or a
-    /// later one; so does one that waits for the first file. One that was not there before has read
-    /// the one that was published then, or a later one: its kubelet mounts the file before it
-    /// starts the pod. Of the files that exist when this process starts, the newest is trusted, so
-    /// that the start restarts no worker, unless workers must release something, or the file says
-    /// that they existed before their list: they may never have read it.
+    /// Records the existing pods. A pod without a node reads the file that is published now, or a
+    /// later one; so does one that waits for the first file. A pod that did not exist before has
+    /// read the file that was published then, or a later one: its kubelet mounts the file before it
+    /// starts the pod. For pods that exist when this process starts, the newest file is assumed, so
+    /// that the start restarts no worker, unless workers must release something, or the file
+    /// records that they existed before their list: they may never have read it.
     pub(super) fn seen(&mut self, view: &WorkloadView, published: Option<&Published>) {
         let epoch = published.map_or(0, |published| published.epoch);
         let before = self.looked.replace(epoch);

@@ -119,7 +119,7 @@ impl Network {
         missing_in(&self.graph, &self.learned)
     }
 
-    /// The reflector whose loss costs most pairs of others a route, and how many.
+    /// Returns the reflector whose loss costs the most pairs of others a route, with their number.
     pub fn worst_without_one(&self) -> Option<(String, u32)> {
         let each = self.graph.reflecting().map(|reflector| {
             let rest = self.graph.without(reflector);

@@ -1,11 +1,11 @@
 //! A file that is divided among several `ConfigMap`s.
 //!
-//! Each *part* has the lists of the workers that [`part`] gives it, in the shape of the one file,
-//! with two lines more: which part it is, and of how many. Beside it stands what these workers
-//! release. Its version is that of the *head* with which it was last written, and no worker needs
-//! to read another part.
+//! Each *part* contains the lists of the workers that [`part`] assigns to it, in the format of an
+//! undivided file, with two more lines: its index, and the number of parts. The streams that these
+//! workers release are stored beside it. Its version is that of the *head* with which it was last
+//! written, and no worker needs to read another part.
 //!
-//! The head, the `ConfigMap` that would hold the one file, has nothing but a state:
+//! The head is the `ConfigMap` that would hold the undivided file, and contains only a state:
 //!
 //! ```yaml
 //! epoch: 14
@@ -14,12 +14,12 @@
 //! - 9
 //! ```
 //!
-//! It is written first, by compare-and-swap, so that each epoch is decided by one operator; then
-//! the parts that it says are of this epoch, each by its own compare-and-swap. So only who wrote
-//! the head of an epoch writes parts of it, and a part has one content at each version. A part that
-//! is older than its head says was decided and not written, or may still arrive from an operator
-//! that hangs: it is rewritten under the next head before anything relies on it, and late writes
-//! fail.
+//! The head is written first, by compare-and-swap, so that one operator decides each epoch; then
+//! the parts that the head assigns to this epoch, each by its own compare-and-swap. So only the
+//! writer of the head of an epoch writes parts of it, and a part has one content at each version. A
+//! part that is older than its head states was decided and not written, or may still arrive from an
+//! operator that hangs: it is rewritten under the next head before anything relies on it, and late
+//! writes fail.
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,12 @@
-//! Every order of events around a divided file, with the very functions that observe, confirm,
-//! decide and write.
+//! Explores every order of events around a divided file, with the product's own functions that
+//! observe, confirm, decide and write.
 //!
 //! A small world: an API server with a head and three parts, a `StatefulSet` of two workers whose
 //! lists are in different parts, workers that follow their part while they run, people who edit and
 //! delete a `ConfigMap`, and the operator, which is killed before any of its writes. The remaining
 //! writes may still arrive, one after the other, each over the version that it was decided on,
 //! until one fails: an operator that hangs between any two writes, while another one continues. The
-//! search visits every state that any order of that leads to, and asks in each:
+//! search visits every state that any order of these events leads to, and checks in each:
 //!
 //! - **one owner**: no worker starts a stream by a part that the operator wrote while another one
 //!   runs it;
