@@ -92,9 +92,9 @@ fn on_a_signal_it_ends_without_waiting_for_the_application() {
     sidecar.give(1, &["a"]);
     eventually("it reloads", || (application.requests() == 1).then_some(()));
     sidecar.signal("TERM");
-    let told = Instant::now();
+    let signaled = Instant::now();
     assert_eq!(sidecar.ended(), Some(0));
-    assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
+    assert!(signaled.elapsed() < Duration::from_secs(5), "{:?}", signaled.elapsed());
 }
 
 /// An application with a name of its own, in a directory.
@@ -158,11 +158,11 @@ fn a_signal_is_acknowledged_after_a_while_and_given_to_the_parent_alone() {
     sidecar.wait_for(&["start", "child"]);
     sidecar.give(1, &["a"]);
     sidecar.wait_for(&["told", "parent"]);
-    let told = Instant::now();
+    let signaled = Instant::now();
     assert_eq!(said(&sidecar), (0, vec![]));
     assert_eq!(sidecar.reached(1).jobs, ["a"]);
     // A second, part of which has passed already.
-    assert!(told.elapsed() > Duration::from_millis(300), "{:?}", told.elapsed());
+    assert!(signaled.elapsed() > Duration::from_millis(300), "{:?}", signaled.elapsed());
     assert!(sidecar.log().contains("nobody answers a signal"), "{}", sidecar.log());
     // As the operator writes it: the list is that of version 1.
     sidecar.publish(&file(2, &[("w0", 1, &["a"])]));

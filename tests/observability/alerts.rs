@@ -117,7 +117,7 @@ const GAPS: &[(&str, &str)] = &[
     ("two workers run one stream", "SwarmDuplicateOwner"),
     ("nobody runs a stream", "SwarmOrphanStream"),
     ("a handover does not go on", "SwarmStuckReleasing"),
-    ("a worker does not do what it is told", "SwarmWorkersBehind"),
+    ("a worker does not follow its file", "SwarmWorkersBehind"),
     ("reflectors are missing", "RouteReflectorBelowMin"),
     ("one zone has all reflectors", "RouteReflectorSingleZone"),
     ("a plan would cost routes", "RouteReflectorPlanRefused"),

@@ -66,11 +66,11 @@ fn the_longest_names_of_nodes_objects_and_labels_are_served() {
         bench.condition(&name, "Ready", "True", "Judged").await;
         let child = async || bench.deployments().get_opt(&name).await.expect("get");
         eventually("the Deployment", child).await;
-        let told = async || {
+        let reported = async || {
             let events = bench.events(&name).await;
             events.into_iter().find(|(reason, _)| reason == "NodeUnfit")
         };
-        let (_, note) = eventually("an event of the long name", told).await;
+        let (_, note) = eventually("an event of the long name", reported).await;
         assert!(note.contains(&nodes[1]), "{note}");
         let watches = bench.watches("default");
         watches.delete(&name, &DeleteParams::default()).await.expect("delete");

@@ -32,10 +32,10 @@ fn it_ends_in_time_whatever_its_streams_do() {
     // One of them is being stopped already.
     worker.give(2, &["b"]);
     worker.page_with("the file", |page| page.sum("swarm_worker_file_version", &[]) == 2);
-    let told = Instant::now();
+    let signaled = Instant::now();
     worker.signal("TERM");
     assert_eq!(worker.ended(), Some(0), "{}", worker.log());
-    assert!(told.elapsed() < Duration::from_secs(3), "{:?}", told.elapsed());
+    assert!(signaled.elapsed() < Duration::from_secs(3), "{:?}", signaled.elapsed());
     assert!(worker.journal().iter().all(|line| !is_there(&line[1])));
 }
 

@@ -32,7 +32,7 @@ fn intervals_follow_each_other_from_start_to_end() {
     // Two more reports about the remaining stream.
     let many = sink.reports().len();
     eventually("reports", || (sink.reports().len() > many + 2).then_some(()));
-    let told = now();
+    let signaled = now();
     worker.signal("TERM");
     assert_eq!(worker.ended(), Some(0));
     let ended = now();
@@ -44,7 +44,7 @@ fn intervals_follow_each_other_from_start_to_end() {
     // One tenure, though the list changed meanwhile.
     let [(_, 12, from, to)] = runs["b"][..] else { panic!("{runs:?}") };
     assert!((before..=started).contains(&from));
-    assert!((told..=ended).contains(&to), "{told} {to} {ended}: the last report");
+    assert!((signaled..=ended).contains(&to), "{signaled} {to} {ended}: the last report");
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn a_sink_that_is_silent_does_not_hold_up_the_end() {
     let mut worker = Worker::start(&flags);
     worker.give(1, &["a"]);
     worker.reached(1);
-    let told = Instant::now();
+    let signaled = Instant::now();
     worker.signal("TERM");
     assert_eq!(worker.ended(), Some(0), "{}", worker.log());
-    assert!(told.elapsed() < Duration::from_secs(3), "{:?}", told.elapsed());
+    assert!(signaled.elapsed() < Duration::from_secs(3), "{:?}", signaled.elapsed());
     assert!(worker.log().contains("the last report is not taken"), "{}", worker.log());
 }
 
@@ -124,7 +124,7 @@ fn a_stream_that_is_handed_over_never_runs_twice() {
         let version = publish([&[], &[]]);
         all_reach(version);
     }
-    eventually("everything is told", || {
+    eventually("everything is reported", || {
         let mut runs = sink.runs();
         (runs.len() == 3 && runs.values().all(|runs| runs.len() == 4)).then_some(())?;
         for (stream, runs) in &mut runs {

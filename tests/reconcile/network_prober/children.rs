@@ -295,12 +295,12 @@ fn n03_agents_that_cannot_start_are_given_to_nobody_else() {
         let message = bench.until_condition("np", "Ready", "False", "AgentFailing").await;
         assert!(message.contains("ImagePullBackOff"), "{message}");
         let word = "ImagePullBackOff";
-        let told = [
+        let reported = [
             ("/failing", json!(1)),
             ("/failingReasons", json!([{"reason": word, "count": 1}])),
             ("/paused", json!([{"namespace": "default", "reason": word}])),
         ];
-        bench.until_prober("np", &told).await;
+        bench.until_prober("np", &reported).await;
         let pods = ["name=\"np\"", "failing"];
         assert!(operator.metric("traffic_operator_networkprober_pods", &pods).await > 0.5);
         let paused = "traffic_operator_networkprober_paused_namespaces";

@@ -69,8 +69,8 @@ fn bug_01_pods_of_other_namespaces_are_left_alone() {
         let generation = json!(2);
         let unseen = [("/observedGeneration", generation), ("/selected", json!(0))];
         bench.until_prober("np", &unseen).await;
-        let told = bench.until_condition("np", "Covered", "Unknown", "NoPods").await;
-        assert!(told.contains("probes.bigmikes.io/allow"), "{told}");
+        let reported = bench.until_condition("np", "Covered", "Unknown", "NoPods").await;
+        assert!(reported.contains("probes.bigmikes.io/allow"), "{reported}");
         let pod = bench.pod("elsewhere", "b", json!({})).await;
         assert!(agent(&pod).is_none());
     });
@@ -166,8 +166,8 @@ fn bug_15_of_two_the_older_has_the_pod_and_the_other_says_so() {
         assert_eq!(agents.count(), 1);
         bench.runs("default", "a", "10.1.0.1").await;
         bench.until_listed("default", "zz-older", &["a 10.1.0.1:9090"]).await;
-        let told = json!([{"reason": "OtherProber", "count": 1}]);
-        bench.until_prober("aa-younger", &[("/notInjected", told)]).await;
+        let reported = json!([{"reason": "OtherProber", "count": 1}]);
+        bench.until_prober("aa-younger", &[("/notInjected", reported)]).await;
         bench.until_listed("default", "aa-younger", &[]).await;
         let message = bench.until_condition("aa-younger", "Covered", "False", "NotInjected").await;
         assert!(message.contains("1 OtherProber"), "{message}");

@@ -66,13 +66,14 @@ fn r13_restore_mesh_brings_the_mesh_back_before_anything_goes() {
         let waits = async || (gauge("waiting_seconds", "").await > 5.0).then_some(());
         stage.wait("the gate to have been shut for a while", waits).await;
         // The steps back are reported as they happen.
-        let told = [
+        let reported = [
             gauge("slots", "state=\"leaving\"").await,
             gauge("mesh", "").await,
             gauge("desired", "").await,
         ];
-        let as_it_is = told.iter().zip([2.0, 1.0, 0.0]).all(|(told, is)| (told - is).abs() < 0.1);
-        assert!(as_it_is, "{told:?}");
+        let as_it_is =
+            reported.iter().zip([2.0, 1.0, 0.0]).all(|(reported, is)| (reported - is).abs() < 0.1);
+        assert!(as_it_is, "{reported:?}");
         let (marks, peers) = (stage.marks().await, stage.peers().names().await);
         assert_eq!((marks.len(), peers.len()), (2, 2), "{marks:?} {peers:?}");
         // Another process continues where this one stopped.
@@ -203,11 +204,11 @@ fn a_deletion_goes_on_though_the_gate_has_no_endpoint() {
         stage.sets().delete("main", &DeleteParams::default()).await.expect("delete");
         // This step needs no gate; the next one waits for it, and the condition shows that.
         stage.wait("the mesh", async || (stage.mesh().await == Some(true)).then_some(())).await;
-        let told = async || {
+        let reported = async || {
             let text = stage.condition("main", "Ready", "Unknown", "RestoringMesh").await;
             text.contains("no endpoint \"elsewhere\" is configured").then_some(())
         };
-        stage.wait("what the gate lacks", told).await;
+        stage.wait("what the gate lacks", reported).await;
         stage.change("main", json!({"transition": {"prometheus": "default"}})).await;
         stage
             .wait("the set to be gone", async || {

@@ -45,8 +45,8 @@ pub async fn shell(bench: &Bench, commands: &str, dir: &Path) {
     command.env("PATH", path).env("KUBECONFIG", config).stdin(Stdio::null());
     let done = tokio::task::spawn_blocking(move || command.output()).await.expect("thread");
     let done = done.expect("bash");
-    let told = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.success(), "{commands}\n{told}");
+    let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{commands}\n{errors}");
 }
 
 /// In a zone named `1`, our peers looked like the original's peers of single nodes.

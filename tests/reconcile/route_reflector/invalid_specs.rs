@@ -162,8 +162,8 @@ fn what_the_nodes_do_not_allow_is_reported_with_the_field_and_nothing_is_written
         let refused = async |text: &str| {
             let text = text.to_owned();
             let said = async || {
-                let told = stage.condition("main", "Ready", "False", "PlanRefused").await;
-                told.contains(&text).then_some(())
+                let reported = stage.condition("main", "Ready", "False", "PlanRefused").await;
+                reported.contains(&text).then_some(())
             };
             stage.wait(&text, said).await;
         };

@@ -202,7 +202,7 @@ impl Stage {
         let holds = async || {
             let status = self.status(name).await;
             let conditions = status["conditions"].as_array()?;
-            let told = conditions
+            let reported = conditions
                 .iter()
                 .any(|c| c["type"] == "Converged" && (c["status"] == "True" || workers == 0));
             let file = self.file(name).await?;
@@ -214,7 +214,7 @@ impl Stage {
             let wanted = if workers == 0 { 0 } else { streams.len() };
             let complete = running.len() == wanted
                 && (workers == 0 || streams.iter().all(|stream| running.contains_key(stream)));
-            (told
+            (reported
                 && right
                 && complete
                 && status["summary"]["workers"] == workers

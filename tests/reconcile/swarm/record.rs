@@ -77,20 +77,20 @@ fn bug_05_streams_of_a_config_map_are_followed_as_it_changes() {
             ("jobs: [", "config.yml"),
         ] {
             stage.rewrite("source", "config.yml", bad).await;
-            let told = async || {
+            let reported = async || {
                 let text = stage.condition("from", "Ready", "False", "InvalidSpec").await;
                 text.contains(words).then_some(())
             };
-            eventually(words, told).await;
+            eventually(words, reported).await;
             assert_eq!(stage.file("from").await.unwrap(), file);
             assert_eq!(stage.puppet.running().len(), 3);
         }
         stage.remove_map("source").await;
-        let told = async || {
+        let reported = async || {
             let text = stage.condition("from", "Ready", "False", "InvalidSpec").await;
             text.contains("does not exist").then_some(())
         };
-        eventually("the absence is told", told).await;
+        eventually("the absence is reported", reported).await;
         assert_eq!(stage.puppet.running().len(), 3);
         stage.map("source", "config.yml", &text(5)).await;
         stage.settled("from", 2, &streams(5)).await;

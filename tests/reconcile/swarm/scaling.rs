@@ -222,11 +222,11 @@ fn what_has_no_place_is_listed_with_its_reason_and_disturbs_nobody() {
         let pinned =
             with(json!([{"id": "pinned", "pin": "place-9"}, {"id": "here", "pin": "place-1"}]));
         stage.change("place", json!({"streams": pinned})).await;
-        let told = [
+        let reported = [
             ("/summary/unassigned", json!(1)),
             ("/unassigned/0", json!({"id": "pinned", "reason": "PinnedWorkerAbsent"})),
         ];
-        stage.until("place", &told).await;
+        stage.until("place", &reported).await;
         stage.condition("place", "Ready", "False", "Unassigned").await;
         let here = async || (stage.puppet.running().get("here")? == &["place-1"]).then_some(());
         eventually("the pinned stream", here).await;
@@ -237,20 +237,20 @@ fn what_has_no_place_is_listed_with_its_reason_and_disturbs_nobody() {
             {"id": "alone-3", "dedicated": true},
         ]));
         stage.change("place", json!({"streams": dedicated})).await;
-        let told = [
+        let reported = [
             ("/summary/unassigned", json!(2)),
             ("/unassigned/0/reason", json!("NoDedicatedWorker")),
             ("/moving", json!(0)),
         ];
-        stage.until("place", &told).await;
+        stage.until("place", &reported).await;
         // At most two each: two places for six.
         stage.change("place", json!({"streams": plain, "maxStreamsPerWorker": 2})).await;
-        let told = [
+        let reported = [
             ("/summary/unassigned", json!(2)),
             ("/unassigned/0/reason", json!("NoCapacity")),
             ("/moving", json!(0)),
         ];
-        stage.until("place", &told).await;
+        stage.until("place", &reported).await;
         stage.change("place", json!({"maxStreamsPerWorker": null})).await;
         stage.settled("place", 2, &streams(6)).await;
         stage.condition("place", "Ready", "True", "Placed").await;

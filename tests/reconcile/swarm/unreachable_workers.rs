@@ -45,8 +45,11 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
         assert_eq!(stage.puppet.streams("far-0").len(), 3);
         // The worker must go, and cannot be reached.
         stage.scale("far", 1).await;
-        let told = stage.condition("far", "Converged", "False", "RefreshTimeout").await;
-        assert!(told.contains("worker far-1") && told.contains("out-of-service"), "{told}");
+        let reported = stage.condition("far", "Converged", "False", "RefreshTimeout").await;
+        assert!(
+            reported.contains("worker far-1") && reported.contains("out-of-service"),
+            "{reported}"
+        );
         stage.until_event("far", "RefreshTimeout").await;
         stage.until("far", &[("/summary/releasing", json!(3)), ("/summary/owned", json!(3))]).await;
         // The other workers continue.

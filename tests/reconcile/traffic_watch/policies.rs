@@ -136,8 +136,8 @@ fn what_happens_to_a_node_without_evidence_is_the_authors_choice() {
             assert_eq!(status["nodes"]["node-2"]["unfit"], true, "{action}");
         }
         bench.until_event("fit", "NodeUnknownExpired", "NoSample for 3s").await;
-        let told = bench.events("hold").await;
-        assert!(told.iter().all(|(reason, _)| reason != "NodeUnknownExpired"), "{told:?}");
+        let reported = bench.events("hold").await;
+        assert!(reported.iter().all(|(reason, _)| reason != "NodeUnknownExpired"), "{reported:?}");
         bench.prometheus.set("node-2", Sample::percent("10"));
         for action in ["hold", "fit", "removelabel", "unfit"] {
             bench.until_label("node-2", &key(action), Some("false")).await;

@@ -149,9 +149,9 @@ fn t10_a_node_that_cannot_be_written_holds_nothing_else_back() {
         assert!(tried <= 1, "{tried} tries in 8 judgments: the first pause is ten seconds");
         bench.prometheus.set("node-1", Sample::percent("1"));
         bench.until_label("node-1", KEY, Some("false")).await;
-        let told = bench.events("web").await;
-        let told = told.iter().filter(|(reason, _)| reason == "ApiError").count();
-        assert!(told <= 1, "{told} events about one problem");
+        let reported = bench.events("web").await;
+        let reported = reported.iter().filter(|(reason, _)| reason == "ApiError").count();
+        assert!(reported <= 1, "{reported} events about one problem");
         bench.clean_obstacles().await;
         bench.until_label("node-2", KEY, Some("false")).await;
         bench.condition("web", "Ready", "True", "Judged").await;

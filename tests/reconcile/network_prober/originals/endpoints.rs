@@ -124,10 +124,10 @@ fn bug_13_a_new_port_waits_for_the_pods_and_says_so() {
             .until_prober("np", &[("/needRestart", json!(1)), ("/observedGeneration", json!(2))])
             .await;
         bench.until_listed("default", "np", &["a 10.1.0.1:9090"]).await;
-        let told = async || {
+        let reported = async || {
             bench.events("np").await.into_iter().find(|(reason, _)| reason == "NeedRestart")
         };
-        let (_, note) = eventually("the event", told).await;
+        let (_, note) = eventually("the event", reported).await;
         assert!(note.contains("rollout restart"), "{note}");
         let there = bench.pods("default").get("a").await.expect("the pod was not restarted");
         assert_eq!(
