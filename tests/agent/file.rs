@@ -29,11 +29,11 @@ fn another_period_is_followed_without_a_restart() {
     agent.publish(&of(3_600_000));
     let changed = page.lists() + 1;
     let page = agent.page_with("the next list", |page| page.lists() >= changed);
-    let looks = |page: &crate::stage::Page| {
+    let checks = |page: &crate::stage::Page| {
         page.sum("netprober_pinglist_refreshes_total", &[("result", "unchanged")])
     };
-    let until = looks(&page) + 3;
-    let later = agent.page_with("three looks", |page| looks(page) >= until);
+    let until = checks(&page) + 3;
+    let later = agent.page_with("three checks", |page| checks(page) >= until);
     // One probe may have been in flight.
     assert!(later.probes("b", &[]) <= page.probes("b", &[]) + 1, "{}", later.text);
 }

@@ -45,7 +45,7 @@ fn an_agent_that_was_not_run_skips_and_blames_nobody() {
     assert!(page.failures("b") == 0, "{}", page.text);
     assert!(page.sum("netprober_skipped_probes_total", &[("reason", "busy")]) == 0);
     let before = page.successes("b");
-    agent.page_with("it goes on", |page| page.successes("b") >= before + 6);
+    agent.page_with("probing continues", |page| page.successes("b") >= before + 6);
 }
 
 /// Each probed agent counts its probers by address.

@@ -208,7 +208,7 @@ fn n04_an_agent_without_descriptors_skips_and_blames_nobody() {
     assert_eq!(page.sum("netprober_probes_total", &[("reason", "other")]), 0, "{}", page.text);
     // As soon as there are descriptors, it probes.
     agent.publish(&config(1000, 900, r#"["HTTP","TCP"]"#, &entries[..1]));
-    let page = agent.page_with("it goes on", |page| page.successes("healthy") >= 3);
+    let page = agent.page_with("probing continues", |page| page.successes("healthy") >= 3);
     println!("{} skipped, {} answered", local(&page), page.successes("healthy"));
 }
 

@@ -87,7 +87,7 @@ fn bug_24_a_missing_period_is_ten_seconds_and_no_busy_loop() {
     let (agent, peer) = (Agent::start(), Agent::start());
     agent.publish(&config(0, 0, r#"["HTTP"]"#, &[entry("b", "127.0.0.2", peer.port)]));
     // The agent checks the file once a second.
-    let page = agent.page_with("eight looks", |page| {
+    let page = agent.page_with("eight checks", |page| {
         page.lists() == 1
             && page.sum("netprober_pinglist_refreshes_total", &[("result", "unchanged")]) >= 8
     });
@@ -158,7 +158,7 @@ fn bug_26_series_of_a_gone_peer_vanish_and_labels_name_both_ends() {
     assert!(!page.text.contains("node-c"), "{}", page.text);
     assert!(!page.text.contains(r#"dest_pod_name="c""#), "{}", page.text);
     let later = page.successes("b") + 10;
-    let page = agent.page_with("it goes on", |page| page.successes("b") >= later);
+    let page = agent.page_with("probing continues", |page| page.successes("b") >= later);
     assert!(!page.text.contains("node-c"), "{}", page.text);
 }
 

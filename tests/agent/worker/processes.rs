@@ -196,7 +196,7 @@ fn nobody_stays_a_zombie() {
     eventually("both have ended", || (worker.count(&["done"]) == 2).then_some(()));
     let parent = worker.id().to_string();
     assert_eq!(worker.count(&["done", &parent]), 2, "{:?}", worker.journal());
-    eventually("nobody is left", || {
+    eventually("no process is left", || {
         let zombies = fs::read_dir("/proc").unwrap().filter(|entry| {
             let stat = entry.as_ref().unwrap().path().join("stat");
             let stat = fs::read_to_string(stat).unwrap_or_default();

@@ -148,7 +148,7 @@ pub(super) async fn node_cut(stage: &mut Stage<'_>) -> Result<()> {
             }
             let file = stage.file()?;
             stage.say(&format!(
-                "==> epoch {}: nobody else has one of its streams, {} wait for its word; plugged in again",
+                "==> epoch {}: no other worker has one of its streams, {} wait for its acknowledgement; plugged in again",
                 file.epoch,
                 file.releasing.iter().filter(|it| cut_off.contains(&it.worker)).count()
             ));
@@ -186,7 +186,7 @@ async fn only_cut_off_workers_are_pending(
     replicas: usize,
 ) -> Result<()> {
     stage
-        .until("only those that are cut off are waited for", async || {
+        .until("only workers that are cut off are pending", async || {
             let file = stage.file()?;
             let theirs = !file.releasing.is_empty()
                 && file.releasing.iter().all(|it| cut_off.contains(&it.worker));

@@ -152,7 +152,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         text.push('\n');
     }
     text.push_str(
-        "  gaps: streams that nobody ran for a time; moved: between workers that stay; restarted: workers that stay\n",
+        "  gaps: streams that no worker ran for a time; moved: between workers that stay; restarted: workers that stay\n",
     );
     text
 }

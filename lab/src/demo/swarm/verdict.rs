@@ -53,7 +53,7 @@ pub(super) fn reported(stage: &Stage<'_>) -> Vec<Check> {
             format!("{} steps, {} streams", stage.rows.len(), ledger.streams().count()),
         ),
         Check::new(
-            "whoever gets a stream has a newer fencing token",
+            "each next worker of a stream has a newer fencing token",
             regressions.is_empty(),
             format!("{} went back{}", regressions.len(), first.unwrap_or_default()),
         ),
