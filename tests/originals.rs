@@ -1,10 +1,10 @@
-//! Every bug of the original TrafficWatch has a test that would see it come back.
+//! Every bug of the original TrafficWatch has a test that fails if the bug returns.
 //!
-//! The numbers are those of the list that the project began with; what the bug did stands beside
-//! it.
+//! The numbers are those of the list with which the project began; a description of each bug
+//! follows its number.
 use std::{fs, path::Path};
 
-/// Bug number, what it did, and the test: file and function.
+/// The bug's number, its effect, and its test: file and function.
 const BUGS: &[(u8, &str, &str, &str)] = &[
     (
         1,
@@ -58,7 +58,7 @@ const BUGS: &[(u8, &str, &str, &str)] = &[
         9,
         "errors of writes were swallowed",
         "tests/reconcile/traffic_watch/faults.rs",
-        "a_write_that_is_forbidden_is_told_tried_again_and_made_when_it_is_allowed",
+        "a_write_that_is_forbidden_is_reported_tried_again_and_made_when_it_is_allowed",
     ),
     (
         10,
@@ -86,7 +86,7 @@ const BUGS: &[(u8, &str, &str, &str)] = &[
     ),
     (
         14,
-        "a maxBandwidthPercent that is no number was never told",
+        "a maxBandwidthPercent that is not a number was never reported",
         "tests/reconcile/admission.rs",
         "each_bad_value_is_refused_with_its_field_and_the_fix",
     ),

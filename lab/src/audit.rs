@@ -1,4 +1,4 @@
-//! The API server's audit log, as tests want to read it: one event per request.
+//! The API server's audit log in the form that tests read: one event per request.
 
 use std::fs;
 use std::path::Path;
@@ -23,16 +23,16 @@ pub struct AuditEvent {
     /// microsecond.
     pub time: Timestamp,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for paths
-    /// that are no resource the HTTP method in lower case.
+    /// that are not resources, the HTTP method in lower case.
     pub verb: String,
     /// The user who made the request, as RBAC sees it.
     pub user: String,
-    /// The client's name for itself.
+    /// The client's user agent.
     pub user_agent: String,
     /// The object's namespace; empty for cluster-scoped objects.
     pub namespace: String,
     /// `nodes`, `trafficwatches.traffic.example.com`: resource and API group, as RBAC and kubectl
-    /// write them; empty for paths that are no resource.
+    /// write them; empty for paths that are not resources.
     pub resource: String,
     /// `status`, `scale`, `binding`, …; empty for the object itself.
     pub subresource: String,
@@ -45,8 +45,8 @@ pub struct AuditEvent {
 }
 
 impl AuditEvent {
-    /// Returns whether the request would change something. A review ("whose token is this?", "may
-    /// they?") is a create that stores nothing.
+    /// Reports whether the request changes stored objects. A review (of a token, or of access) is a
+    /// create that stores nothing.
     #[must_use]
     pub fn is_write(&self) -> bool {
         let asks = ["tokenreviews.", "subjectaccessreviews."];
@@ -64,8 +64,8 @@ impl AuditEvent {
     }
 }
 
-/// Reads all events of an audit log; a last line still being written is left out. A log that is not
-/// there has none: the API server makes it with its first request.
+/// Reads all events of an audit log, except for a last line that is still being written. A missing
+/// log has no events: the API server creates it with the first request.
 ///
 /// # Errors
 ///

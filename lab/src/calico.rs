@@ -1,5 +1,5 @@
-//! Calico's kinds in an API server, without Calico: definitions of our own, in either of its two
-//! groups.
+//! Calico's kinds in an API server without Calico: our own definitions, in either of Calico's two
+//! API groups.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::wait::{Look, until};
 /// Both groups have the same kinds.
 const DEFINITIONS: &str = include_str!("../manifests/calico.yaml");
 
-/// The time that definitions may take to be served, or to go.
+/// The deadline for definitions to be served, or to be gone.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// The API group in which Calico stores its objects.
@@ -65,7 +65,7 @@ pub async fn install(client: &Client, group: Group) -> Result<()> {
     for definition in &definitions {
         let name = definition.name_any();
         let plural = &definition.spec.names.plural;
-        // Established comes a moment before discovery and the path know of it.
+        // The condition Established precedes discovery and the endpoint by a moment.
         until(&format!("{name} served"), LIMIT, || async {
             let listed = client.list_api_group_resources(group.api_version()).await;
             let listed = listed.is_ok_and(|list| list.resources.iter().any(|r| &r.name == plural));
@@ -86,7 +86,7 @@ pub async fn install(client: &Client, group: Group) -> Result<()> {
 ///
 /// # Errors
 ///
-/// If the API server refuses, or they are still there in the end.
+/// If the API server refuses, or they still exist at the deadline.
 pub async fn remove(client: &Client, group: Group) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in group.definitions()? {

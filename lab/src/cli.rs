@@ -36,7 +36,7 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
-        // These change namespaces, which only a process with one thread may.
+        // These enter other namespaces, which only a single-threaded process may do.
         Command::Relay { listen, network, target } => relay::run(listen, &network, &target)?,
         Command::Sink { listen } => sink::run(listen)?,
         Command::NodeInit { config } => node::run(&config)?,
@@ -46,7 +46,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Tools { print, names } => ensure_tools(print, &names)?,
         Command::Image { binary, agent, reference, out } => {
             let original = image::original_agent_archive(&out);
-            // The second one only travels from this disk to this disk.
+            // The second archive never leaves this disk, so it is not compressed.
             for archive in [
                 image::product(&binary, &agent, &reference).write(&out, Compression::Gzip)?,
                 image::original_agent(&binary, &agent).write(&original, Compression::None)?,
@@ -97,12 +97,12 @@ fn run(command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The exit code of a program that judges.
+/// Converts a verdict into the exit code.
 fn verdict(passed: bool) -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs a task until it ends or a signal asks it to; then it is dropped, which takes down what it
+/// Runs a task until it ends or a signal interrupts it. Dropping the task then takes down what it
 /// has started.
 fn interruptible<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -115,7 +115,7 @@ fn interruptible<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
             _ = terminate.recv() => bail!("terminated"),
         }
     });
-    // A build under way ends with this process; waiting for it would be no interruption.
+    // A running build ends with this process; waiting for it would delay the interruption.
     runtime.shutdown_background();
     result
 }

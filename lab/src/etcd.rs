@@ -13,7 +13,7 @@ use crate::process::{CommandLine, Lifetime, Process};
 use crate::wait::{Look, until};
 use crate::{tools, workspace};
 
-/// The time that etcd may take to listen; it takes 0.3 s on an idle machine.
+/// The deadline for etcd to listen; it takes 0.3 s on an idle machine.
 const START_LIMIT: Duration = Duration::from_mins(1);
 
 /// A running etcd; it ends when dropped.
@@ -25,11 +25,11 @@ pub struct Etcd {
     pub endpoint: String,
     /// The authority that signed its certificate and the client's, PEM.
     pub ca: String,
-    /// A certificate that it takes, PEM.
+    /// A client certificate that it accepts, PEM.
     pub certificate: String,
-    /// The key of that, PEM.
+    /// The key of that certificate, PEM.
     pub key: String,
-    /// An authority that signed nothing of this, PEM.
+    /// An authority that signed neither certificate, PEM.
     pub stranger: String,
 }
 
@@ -111,7 +111,7 @@ impl Etcd {
         self.process.spawn().context("starting etcd again")
     }
 
-    /// Stops it without ending it: it takes connections and answers none.
+    /// Stops it without ending it: it accepts connections and answers none.
     ///
     /// # Errors
     ///

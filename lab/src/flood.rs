@@ -1,4 +1,4 @@
-//! Clients that mean harm, on loopback: what a server bears is shown with them.
+//! Hostile clients on loopback, which show what a server withstands.
 //!
 //! All of 127.0.0.0/8 is loopback: each client may have an address of its own, as pods have.
 use std::{
@@ -23,8 +23,8 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// The pause of a client that has succeeded: it renews, and not as fast as
-/// it can, or this machine would be busy with the client and not with the server.
+/// The pause of a client after a success: clients that tried again at full speed would load this
+/// machine instead of the server.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The start of an HTTP/2 connection, with empty client settings.
@@ -43,10 +43,11 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// With the authority that signed the servers' certificates, as PEM: every agent has it.
+    /// Creates clients that know the authority (PEM) of the servers' certificates, as every agent
+    /// does.
     ///
     /// # Errors
-    /// What is wrong with the authority.
+    /// If the authority is invalid.
     pub fn new(authority: &str) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
@@ -62,7 +63,7 @@ impl Flood {
         Ok(Self { http1, http2, stop: Arc::default(), attempts: Arc::default() })
     }
 
-    /// Ends all clients, as soon as each gets to it.
+    /// Stops all clients, each at its next check.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
     }
@@ -73,7 +74,7 @@ impl Flood {
         self.attempts.load(Ordering::SeqCst)
     }
 
-    /// Posts that announce 4 MiB and send a byte now and then.
+    /// Posts requests that announce 4 MiB and send a byte now and then.
     pub async fn trickle(self, source: u8, to: SocketAddr, path: &str) {
         let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 4194304\r\n\r\n");
         while self.goes_on() {
@@ -89,7 +90,7 @@ impl Flood {
         }
     }
 
-    /// Connections on which nothing is said, this many at a time.
+    /// Holds this many idle connections at a time.
     pub async fn idle(self, source: u8, to: SocketAddr, count: usize) {
         let mut held = VecDeque::new();
         while self.goes_on() {
@@ -104,7 +105,7 @@ impl Flood {
         }
     }
 
-    /// HTTP/2 that asks nothing: pings without end, then what is no frame at all.
+    /// Speaks HTTP/2 without a request: endless pings, then an invalid frame.
     pub async fn junk(self, source: u8, to: SocketAddr) {
         while self.goes_on() {
             let Some(mut stream) = connect(&self.http2, source, to).await else {
@@ -123,7 +124,7 @@ impl Flood {
         }
     }
 
-    /// Requests with invalid tokens, by turns.
+    /// Sends requests with invalid tokens, in turns.
     pub async fn tokens(self, source: u8, to: SocketAddr, path: &str, tokens: Vec<String>) {
         for token in tokens.iter().cycle() {
             if !self.goes_on() {
@@ -152,7 +153,7 @@ impl Flood {
     }
 }
 
-/// A connection from 127.0.0.`source`, if the server takes it.
+/// Connects from 127.0.0.`source`, if the server accepts.
 async fn connect(
     connector: &TlsConnector,
     source: u8,

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_grow_as_the_nodes_are_said_to_send() {
+    fn counters_grow_by_the_percentages_of_the_nodes() {
         let now = 1_790_000_000;
         let text = exposition(now);
         assert!(text.ends_with("# EOF\n"));

@@ -28,8 +28,8 @@
 //! levels together, [`calico`] installs Calico's kinds, [`etcd`] is one as Calico has it, `image`
 //! writes OCI archives, `impair` slows links down, `streams` collects the reports of workers,
 //! `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards, [`flood`] has
-//! the clients that mean harm, [`newcomer`] runs the commands of the documentation,
-//! [`history`] is a Prometheus with something to look at.
+//! hostile clients, [`newcomer`] runs the commands of the documentation,
+//! [`history`] is a Prometheus with a made-up history.
 
 mod audit;
 pub mod bgp;
@@ -63,7 +63,7 @@ pub use audit::{AuditEvent, read as audit_file};
 pub use cluster::{Cluster, Impairment, Options as ClusterOptions};
 pub use control_plane::{ControlPlane, Options as ControlPlaneOptions, free_port};
 
-/// Tells the user what the lab is doing, on standard error: standard output belongs to results.
+/// Reports progress on standard error: standard output is for results.
 pub(crate) fn progress(text: &str) {
     eprintln!("lab: {text}");
 }

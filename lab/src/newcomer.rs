@@ -37,8 +37,8 @@ pub struct Newcomer {
 pub struct Installed {
     /// Its kind and name: `Namespace/default`.
     pub name: String,
-    /// Changes when it is written: its generation, which a new status does not change, or the
-    /// version of a kind that counts no generations.
+    /// A value that changes with each write: the generation, which status writes leave alone, or
+    /// the resource version for kinds without generations.
     pub written: String,
 }
 
@@ -247,7 +247,7 @@ another section
         let expected = ["make deploy \\\nIMG=x   # and why\n", "kubectl get nodes\n", "last\n"];
         assert_eq!(commands, expected);
         assert_eq!(section(PAGE, "Deeper").unwrap(), ["another section\n"]);
-        // A heading is a whole one, and none within a block.
+        // A heading has to match as a whole, and a line within a block is not a heading.
         assert_eq!(section(PAGE, "Instal"), None);
         assert_eq!(section(PAGE, "a comment"), None);
         assert_eq!(section("# Empty\n", "Empty"), Some(vec![]));

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::progress;
 
-/// A program (or file) and the Debian package that has it.
+/// A program (or file) and the Debian package that provides it.
 struct Need {
     what: &'static str,
     package: &'static str,
@@ -39,7 +39,7 @@ const ROUTERS: [Need; 5] = [
 
 /// The router. Calico's own is a fork of BIRD 1.6, which Debian has too, but not beside this one.
 pub(crate) const BIRD: &str = "bird";
-/// Tells Prometheus what a BIRD says of itself.
+/// Exports the state of a BIRD to Prometheus.
 pub(crate) const EXPORTER: &str = "prometheus-bird-exporter";
 /// The configuration that the lab writes is that of BIRD 2.
 const BIRD_SAYS: &str = "BIRD version 2.";
@@ -78,7 +78,7 @@ fn missing(needs: &[Need]) -> Vec<&'static str> {
 ///
 /// # Errors
 ///
-/// Names the exact command if it cannot be run here, or what it said if it fails.
+/// Names the exact command if it cannot be run here; shows its output if it fails.
 pub(crate) fn ensure_installed() -> Result<()> {
     ensure_all(&NODES)
 }
@@ -88,8 +88,8 @@ pub(crate) fn ensure_installed() -> Result<()> {
 ///
 /// # Errors
 ///
-/// If packages are missing and cannot be installed, or if it is another BIRD than the lab writes
-/// configurations for.
+/// If packages are missing and cannot be installed, or if the lab cannot write configurations for
+/// this version of BIRD.
 pub fn ensure_routers() -> Result<String> {
     ensure_all(&ROUTERS)?;
     let said = said(BIRD, "--version")?;
@@ -124,7 +124,7 @@ pub fn browser() -> Option<PathBuf> {
 ///
 /// # Errors
 ///
-/// Names the exact command if it cannot be run here, or what it said if it fails.
+/// Names the exact command if it cannot be run here; shows its output if it fails.
 pub fn ensure_browser() -> Result<PathBuf> {
     if let Some(path) = browser() {
         return Ok(path);

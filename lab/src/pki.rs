@@ -44,7 +44,7 @@ pub(crate) struct Identity {
     pub organizations: Vec<String>,
     /// DNS names and addresses it may serve; empty for a mere client.
     pub names: Vec<String>,
-    /// True if it may be shown to servers (as a user).
+    /// True if a user may present it to servers.
     pub client: bool,
 }
 
@@ -77,7 +77,7 @@ impl Identity {
     }
 }
 
-/// A certificate authority. Its files are called by its name.
+/// A certificate authority. Its files carry its name.
 pub(crate) struct Authority {
     name: String,
     issuer: Issuer<'static, KeyPair>,
@@ -85,7 +85,7 @@ pub(crate) struct Authority {
 }
 
 impl std::fmt::Debug for Authority {
-    /// Says that it is one; never what its key is.
+    /// Names the type only, never the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Authority")
     }

@@ -77,7 +77,7 @@ impl CommandLine {
     }
 }
 
-/// The time for which a process lives when nobody ends it.
+/// The lifetime of a process that nobody ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lifetime {
     /// The kernel kills it when the process that started it dies, even by SIGKILL.
@@ -175,7 +175,7 @@ impl Process {
         if let Some(mut child) = self.slot().take() {
             child.kill().with_context(|| format!("killing {}", self.name))?;
             child.wait().with_context(|| format!("waiting for {}", self.name))?;
-            // The pid may be another's from now on.
+            // From now on another process may have the pid.
             let _ = fs::remove_file(self.pid_file());
         }
         Ok(())
@@ -292,7 +292,7 @@ pub(crate) fn tail(log: &Path) -> String {
 ///
 /// # Errors
 ///
-/// Names the command and shows what it said when it fails.
+/// Names the command and shows its output when it fails.
 pub(crate) fn output(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
     let program = program.as_ref();
     let output = Command::new(program)

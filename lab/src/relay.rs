@@ -20,7 +20,8 @@ use crate::cluster::network;
 pub fn run(listen: SocketAddr, namespace: &str, target: &str) -> Result<()> {
     let listener = TcpListener::bind(listen).with_context(|| format!("listening on {listen}"))?;
     listener.set_nonblocking(true)?;
-    // The listener stays where it was made; what is connected from now on is in there.
+    // The listener stays in the namespace in which it was made; connections from now on are made in
+    // the other one.
     network::enter(namespace)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

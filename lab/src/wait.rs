@@ -18,12 +18,12 @@ pub(crate) enum Look<T> {
     NotYet(String),
 }
 
-/// Looks until the condition holds.
+/// Polls until the condition holds.
 ///
 /// # Errors
 ///
-/// At once when a look fails: that is for what cannot get better by waiting (a dead process). At
-/// the deadline, with what was waited for and what the last look found.
+/// Immediately if a check fails, for what waiting cannot mend (a dead process). At the deadline,
+/// with the name of the condition and the result of the last check.
 pub(crate) async fn until<T, F>(
     what: &str,
     limit: Duration,

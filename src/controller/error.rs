@@ -27,7 +27,7 @@ pub enum Error {
         notices: Vec<Notice>,
         /// The failures, in the order of the attempts; never empty.
         errors: Vec<Error>,
-        /// The time after which to look again.
+        /// The time after which to reconcile again.
         again: Duration,
     },
     /// It cannot be done yet and is tried again: the reason, and in words.
@@ -62,7 +62,7 @@ impl Error {
         Err(Self::Stages { notices, errors, again })
     }
 
-    /// Wraps a client error with what was being done.
+    /// Wraps a client error with the failed operation.
     pub fn kube(action: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Kube { action, source }
     }

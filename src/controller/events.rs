@@ -45,7 +45,7 @@ struct Job {
     since: Instant,
 }
 
-/// A queue of events, and what writes them: it runs for ever.
+/// Creates a queue of events, and the task that writes them, which runs for ever.
 pub(super) fn channel(client: Client, metrics: Metrics) -> (Events, impl Future<Output = ()>) {
     let events = Events { queue: Arc::default(), metrics };
     let publishing = write(client, events.clone());
@@ -126,8 +126,8 @@ async fn write(client: Client, events: Events) {
 /// time in 16 digits, and a name ends at 253.
 const LONGEST_NAME: usize = 236;
 
-/// Publishes an event about an object whose name is too long to begin the event's name with: one
-/// that counts no repetitions.
+/// Publishes an event about an object whose name is too long as a prefix of the event's name: such
+/// an event counts no repetitions.
 async fn publish_shortened(
     client: &Client,
     event: &Event,

@@ -48,7 +48,7 @@ pub struct Plan<D, S> {
     pub conditions: Vec<Verdict>,
     /// The notices to publish as events of the owner.
     pub notices: Vec<Notice>,
-    /// Time until the next look if nothing changes.
+    /// Time until the next pass if nothing changes.
     pub period: Duration,
 }
 
@@ -71,7 +71,7 @@ pub trait Reconciler: Send + Sync + 'static {
     type Kind: Kind;
     /// Facts read from the world.
     type Observed: Send + Sync;
-    /// The state that must hold.
+    /// The desired state.
     type Desired: Send + Sync;
     /// The state kept of an object between two passes; it may be lost at any time.
     type Memory: Default + Send;
@@ -102,7 +102,7 @@ pub trait Reconciler: Send + Sync + 'static {
         object: &Self::Kind,
         desired: Self::Desired,
     ) -> impl Future<Output = Result<Vec<Notice>, Error>> + Send;
-    /// Undoes what stands outside the owner tree; the object goes when this succeeds.
+    /// Cleans up what is outside the owner tree; the object is removed once this succeeds.
     fn cleanup(
         &self,
         object: &Self::Kind,
@@ -127,7 +127,7 @@ pub struct Context<R: Reconciler> {
     failures: Memories<u32>,
 }
 
-/// Runs one kind's loop until `shutdown`; `triggers` name objects to look at though they did not
+/// Runs one kind's loop until `shutdown`; `triggers` name objects to reconcile though they did not
 /// change.
 pub async fn run<R: Reconciler>(
     client: Client,
@@ -200,7 +200,7 @@ pub async fn run<R: Reconciler>(
 }
 
 impl<R: Reconciler> Context<R> {
-    /// Drops what a kind keeps of an object.
+    /// Drops everything that a kind keeps for an object.
     fn forget(&self, key: &Key) {
         self.reconciler.memories().forget(key);
         self.reconciler.forgotten(key);
@@ -234,8 +234,8 @@ async fn reconcile<R: Reconciler>(
     result
 }
 
-/// An object that is being deleted and cannot be read, with what is needed to clean up after it: it
-/// must not stay for ever, and its namespace with it.
+/// An unreadable object that is being deleted, with the data that its cleanup needs: neither the
+/// object nor its namespace may stay for ever.
 async fn cleanable<R: Reconciler>(
     object: &DeserializeGuard<R::Kind>,
     ctx: &Context<R>,
@@ -251,7 +251,7 @@ async fn cleanable<R: Reconciler>(
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    // A list, because there is no right to get: everything else comes by watches.
+    // By list, because the account has no right to get: everything else comes from watches.
     let this = ListParams::default().fields(&format!("metadata.name={}", object.name_any()));
     let mut found = api.list(&this).await.map_err(Error::kube("list object"))?;
     let Some(mut there) = found.items.pop() else { return Ok(None) };
@@ -299,7 +299,7 @@ async fn reconcile_valid<R: Reconciler>(
     });
     outcome.await.or_else(|error| match error {
         finalizer::Error::ApplyFailed(error) | finalizer::Error::CleanupFailed(error) => Err(error),
-        // Removing the finalizer of an object that is gone already is what we wanted.
+        // Removing the finalizer of an object that is already gone is a success.
         finalizer::Error::RemoveFinalizer(kube::Error::Api(s)) if s.is_not_found() => {
             Ok(Action::await_change())
         }
@@ -322,7 +322,7 @@ async fn pass_or_complain<R: Reconciler>(
     let result = pass(object, ctx).await;
     if let Err(error) = &result {
         if matches!(error, Error::Invalid(_) | Error::Conflict(_)) {
-            // Nothing is decided for it any more: its series must not look as if.
+            // There are no further decisions about it, and its series must not suggest any.
             ctx.forget(&key(object));
         }
         if !error.is_partial() {
@@ -335,10 +335,10 @@ async fn pass_or_complain<R: Reconciler>(
 async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Action, Error> {
     let observed = ctx.reconciler.observe(object, &ctx.objects).await?;
     let plan = R::plan(object, &observed)?;
-    // Writes take time; what was observed of thousands of nodes need not stay for them.
+    // Writes take time, during which observations of thousands of nodes need not stay in memory.
     drop(observed);
     let applied = ctx.reconciler.apply(object, plan.desired).await;
-    // What was decided is reported even if a write failed: the failure is reported after it.
+    // The decision is reported even if a write failed: the failure is reported after it.
     publish(object, ctx, &plan.notices);
     let (notices, mut error) = match applied {
         Ok(notices) => (notices, None),

@@ -25,7 +25,7 @@ pub(super) async fn complain<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, 
     }
 }
 
-/// The event of an error, unless the condition says the same already.
+/// Returns the event of an error, unless the condition already reports it.
 pub(super) fn announce<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, error: &Error) {
     let verdict = error.verdict();
     let mut status = object.status().cloned().unwrap_or_default();
@@ -64,7 +64,7 @@ pub(super) async fn report<R: Reconciler>(
     });
     let params = PatchParams::apply(FIELD_MANAGER).force();
     match api.patch_status(&object.name_any(), &params, &Patch::Apply(patch)).await {
-        // Deleted meanwhile: there is nobody left to tell.
+        // Deleted meanwhile: there is nobody left to report to.
         Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
         Err(source) => Err(Error::Kube { action: "apply status", source }),
         Ok(_) => Ok(()),
@@ -82,7 +82,7 @@ pub(super) async fn report_unreadable<R: Reconciler>(
     conditions::set(&mut conditions, &error.verdict(), object.meta().generation, Timestamp::now());
     let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
     let patch = Patch::Merge(serde_json::json!({ "status": { "conditions": conditions } }));
-    // The answer holds the unreadable object again: that it cannot be read is no news.
+    // The answer contains the unreadable object again, which is no new error.
     match api.patch_status(&object.name_any(), &merge_params(), &patch).await {
         Ok(_) | Err(kube::Error::SerdeError(_)) => {}
         Err(error) => tracing::warn!(%error, "condition not written"),

@@ -1,4 +1,4 @@
-//! Writes what was planned: the agents' objects and the webhooks. Decides nothing.
+//! Writes the plan: the agents' objects and the webhooks. Decides nothing.
 use kube::{
     ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
@@ -16,7 +16,7 @@ use crate::{
     controller::{Error, FIELD_MANAGER, Key, Notice, error::is_refusal, key},
 };
 
-/// Applies and deletes what was planned.
+/// Applies and deletes the planned objects.
 pub(super) async fn apply(
     reconciler: &NetworkProberReconciler,
     prober: &NetworkProber,

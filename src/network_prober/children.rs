@@ -152,9 +152,9 @@ pub struct Child {
 /// The contents of the agents' `ConfigMap`.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// `ca.crt`: whom to trust when asking for a pinglist.
+    /// `ca.crt`: the authorities to trust when requesting a pinglist.
     pub authorities: Option<&'a str>,
-    /// `config.json`: everybody.
+    /// `config.json`: the endpoints of all pods.
     pub endpoints: Option<&'a [u8]>,
 }
 
@@ -278,8 +278,8 @@ impl Family<'_> {
                 "interval": rules::interval(settings.monitoring.interval.into()),
                 "honorLabels": false,
                 "relabelings": [
-                    // Another's agents may have the same labels and the same port, and so may
-                    // anything else: who is scraped names this prober.
+                    // Agents of another prober may have the same labels and the same port, and so
+                    // may any other pod: a scraped pod must name this prober.
                     {
                         "action": "keep",
                         "sourceLabels": [
@@ -301,7 +301,7 @@ impl Family<'_> {
             }],
         });
         let old = spec.clone();
-        // Rules and dashboards read the classic buckets; the native ones stand beside them.
+        // Rules and dashboards read the classic buckets; the native ones are exported beside them.
         spec["scrapeClassicHistograms"] = true.into();
         spec["bodySizeLimit"] = bytes.into();
         let mut child = self.monitoring(ChildKind::PodMonitor, &spec);

@@ -7,12 +7,12 @@ use super::{
 };
 use crate::{api::network_prober::Mode, pods::PodObject};
 
-/// The most `NetworkProber`s that have a webhook, the older ones first. For every pod that is
-/// created the API server looks at all of them, one after the other asks those that select it, and
-/// keeps clients of 200.
+/// Maximum number of `NetworkProber`s that have a webhook, the older ones first. For every pod that
+/// is created, the API server checks all of them, calls the matching ones one after the other, and
+/// caches clients for 200.
 pub const WEBHOOKS: usize = 100;
 
-/// The most bytes of all their entries together, as JSON: etcd takes objects of 1.5 MiB.
+/// Maximum size of all their entries together, as JSON: etcd accepts objects of 1.5 MiB.
 pub const WEBHOOK_BYTES: usize = 1_000_000;
 
 /// Size of an entry besides its selectors: two CA certificates of 1 kB each in base64, two names of

@@ -1,9 +1,9 @@
 //! The entries of the one `MutatingWebhookConfiguration`: each `NetworkProber` has one, and writes
 //! no other.
 //!
-//! The installation brings the object, without entries. Each entry is applied by a field manager of
-//! its own, so that an apply of one takes nothing away from another, and one that is refused harms
-//! no other. A watch of the object tells what is in it.
+//! The installation creates the object, without entries. Each entry is applied by a field manager
+//! of its own, so that an apply of one removes nothing from another, and a refused one harms no
+//! other. A watch of the object keeps track of its contents.
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -34,19 +34,19 @@ use crate::{
     webhook::configuration::{self, OBJECT},
 };
 
-/// Time between two searches for entries whose `NetworkProber` is gone. Its finalizer takes its
-/// entry with it: what is left had its finalizer removed by hand, and harms nobody for some
-/// seconds. The look itself asks nobody.
+/// Time between two searches for entries whose `NetworkProber` is gone. The finalizer of a prober
+/// removes its entry: a leftover one belongs to a prober whose finalizer was removed manually, and
+/// does no harm for some seconds. The search itself sends no request.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// The fingerprint of each entry of ours, as it stands.
+/// The current fingerprint of each of our entries.
 type Live = BTreeMap<Key, u64>;
 
 #[derive(Default)]
 struct Inner {
     /// The one object.
     object: Mutex<Mirror<(), Live>>,
-    /// True if the object is there; `None` before it was looked for.
+    /// True if the object exists; `None` before the first look-up.
     there: signal::Sender<Option<bool>>,
     /// Owners whose entries changed.
     changes: Changes<Key>,
@@ -85,9 +85,9 @@ fn api(client: &Client) -> Api<MutatingWebhookConfiguration> {
 }
 
 impl Entries {
-    /// Follows the object for ever.
+    /// Follows the object; never ends.
     pub async fn follow(self, client: Client, metrics: Metrics) {
-        // RBAC takes a selection by name for a name.
+        // RBAC treats a field selector by name like a request for that name.
         let this = watch::config().fields(&format!("metadata.name={OBJECT}"));
         let events = watch::follow(api(&client), this);
         let mut events = watch::reported(events, "mutatingwebhookconfigurations", &metrics);
@@ -96,13 +96,13 @@ impl Entries {
         }
     }
 
-    /// Waits until the object was looked for.
+    /// Waits until the first look-up of the object.
     pub async fn synced(&self) {
         // The sender lives in `self`.
         let _ = self.presence().wait_for(Option::is_some).await;
     }
 
-    /// To wait for the object to come or go.
+    /// Returns a receiver to wait until the object is created or deleted.
     #[must_use]
     pub fn presence(&self) -> signal::Receiver<Option<bool>> {
         self.0.there.subscribe()
@@ -114,7 +114,7 @@ impl Entries {
         *self.0.there.borrow() == Some(true)
     }
 
-    /// The owners of changed entries, for ever.
+    /// Returns the owners of changed entries; never ends.
     pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
         self.0.changes.stream()
     }
@@ -146,13 +146,13 @@ impl Entries {
         Ok(self.wrote(owner, &object))
     }
 
-    /// Takes the answer to an apply of ours.
+    /// Takes the answer to our own apply.
     fn wrote(&self, owner: &Key, object: &MutatingWebhookConfiguration) -> Option<u64> {
         self.see(object);
         entries(object).get(owner).copied()
     }
 
-    /// Takes the entry of an owner out.
+    /// Removes the entry of an owner.
     ///
     /// # Errors
     /// Those of the API server; an object that is not there has no entry.
@@ -168,7 +168,7 @@ impl Entries {
         Ok(())
     }
 
-    /// Takes out entries whose `NetworkProber` is gone, for ever.
+    /// Removes entries whose `NetworkProber` is gone; never ends.
     pub async fn sweep(self, client: Client, cluster: ClusterState) {
         let mut ticks = tokio::time::interval(SWEEP);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -190,9 +190,8 @@ impl Entries {
         owners.filter(|owner| !known(owner)).cloned().collect()
     }
 
-    /// Removes an entry if the API server itself has no `NetworkProber` for it: what is known here
-    /// may be older than the entry, and leaves out those that cannot be read or are on their way
-    /// out.
+    /// Removes an entry if the API server itself has no `NetworkProber` for it: the local state may
+    /// be older than the entry, and lacks unreadable and terminating ones.
     async fn sweep_out(&self, client: &Client, owner: &Key) -> kube::Result<()> {
         let (namespace, name) = owner;
         let probers =
@@ -206,7 +205,7 @@ impl Entries {
         self.remove(client, owner).await
     }
 
-    /// Takes one event of the watch.
+    /// Handles one event of the watch.
     fn take(&self, event: Event<MutatingWebhookConfiguration>) {
         self.change(|known| {
             known.apply(watch::map(event, |object| {
@@ -215,7 +214,7 @@ impl Entries {
         });
     }
 
-    /// Takes the object as a write of ours left it.
+    /// Stores the object as our own write left it.
     fn see(&self, object: &MutatingWebhookConfiguration) {
         self.change(|known| known.wrote((), watch::version(&object.metadata), entries(object)));
     }
@@ -285,7 +284,7 @@ mod tests {
         let stands = |_: &ChildKey, made| entries.stands(&key("a"), made);
         let unchanged = || memories.get(&key("a")).unchanged(stands).into_values().next();
         assert_eq!(unchanged(), Some(7));
-        // The watch brings our own write, and another's entry changes.
+        // The watch delivers our own write, and the entry of another owner changes.
         entries.take(Event::Apply(both("5", "Ignore", "Ignore")));
         entries.take(Event::Apply(both("6", "Ignore", "Fail")));
         assert_eq!(unchanged(), Some(7));

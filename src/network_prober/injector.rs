@@ -21,7 +21,7 @@ impl Injector for ClusterInjector {
     fn changed(&self) -> BoxFuture<'static, ()> {
         let mut snapshots = self.0.subscribe();
         async move {
-            // Nothing changes any more where nobody follows the cluster.
+            // Nothing changes any more once no component follows the cluster.
             if snapshots.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -48,7 +48,7 @@ pub(super) fn decide(
     let Some(recipe) = &view.recipe else {
         return Decision::Unknown("the image of agents is unknown");
     };
-    // The API server's own filter is older than ours by as long as a watch takes.
+    // The API server's own filter lags behind ours by the delay of a watch.
     let matches = settings.pods.matches(|key| pod.label(key));
     match view.scope.standing(namespace) {
         Some(Standing::Allowed) if matches => {}
@@ -61,7 +61,7 @@ pub(super) fn decide(
         // Its labels may be as new as the pod.
         None => return Decision::NotYet("the namespace is not selected"),
     }
-    // A pod that is being created may not say in which namespace.
+    // A pod that is being created need not name its namespace.
     let mut placed = pod.clone();
     placed.metadata.namespace = Some(namespace.to_owned());
     if is_claimed(&snapshot.older(&settings.rank), &placed) {

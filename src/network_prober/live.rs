@@ -37,13 +37,13 @@ pub struct LiveProbers {
     identity: String,
     cluster: OnceLock<latest::Receiver<Option<ClusterState>>>,
     endpoints: Endpoints,
-    /// One request for all who look within [`FRESH`], whatever their number.
+    /// Shares one request among all viewers within [`FRESH`], whatever their number.
     figures: Shared<Subject, measurement::Shared<Measurement>>,
     agents: Shared<(Subject, String, String), measurement::Shared<AgentFigures>>,
 }
 
 impl LiveProbers {
-    /// Knows nothing yet.
+    /// Creates one without any state yet.
     #[must_use]
     pub fn new(identity: &str, endpoints: &Endpoints) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl LiveProbers {
         }
     }
 
-    /// Says where it is known; gives it back.
+    /// Sets the source of the cluster's state, and returns it.
     pub fn follow(
         &self,
         cluster: &latest::Receiver<Option<ClusterState>>,

@@ -4,7 +4,7 @@
 //! Two requests, whatever the size of the cluster: of a large one the worst nodes, and the paths
 //! between these.
 //!
-//! `queries` writes the queries, `reading` makes figures of the answers.
+//! `queries` writes the queries, `reading` turns answers into figures.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::ResourceExt;
@@ -25,8 +25,8 @@ mod tests;
 
 use reading::{Overview, Row};
 
-/// The most nodes of the matrix: 4,096 fields, which a person still takes in, and an answer of two
-/// mebibytes at most.
+/// Maximum number of nodes in the matrix: 4,096 fields, which a person can still survey, and an
+/// answer of at most two mebibytes.
 pub const LARGEST_MATRIX: usize = 64;
 
 /// Number of worst paths to name: two screens; after repairing these, the user can ask again.
@@ -35,7 +35,7 @@ pub const WORST: usize = 20;
 /// Number of silent agents to name.
 const SILENT: usize = 20;
 
-/// A node, pod or zone has no longer name; a label that has is nobody's.
+/// No node, pod or zone has a longer name; a longer label is invalid.
 const LONGEST_NAME: usize = 253;
 
 /// Minimum period of an agent's results: the window of the recording rules.
@@ -47,7 +47,7 @@ const RECENT: Duration = Duration::from_mins(5);
 pub struct Measurement {
     /// Number of agents that Prometheus scrapes.
     pub scraped: u64,
-    /// Number of these that probe nobody.
+    /// The number of those that probe no peer.
     pub silent_agents: u64,
     /// Some of them.
     pub silent: Vec<Silent>,
@@ -67,7 +67,7 @@ pub struct Measurement {
     pub worst: Vec<PathFigures>,
 }
 
-/// An agent that is scraped and probes nobody.
+/// An agent that is scraped and probes no peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Silent {
     /// The namespace of its pod.
@@ -141,7 +141,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// As a spec says.
+    /// Reads the values from a spec.
     #[must_use]
     pub fn of(prober: &NetworkProber) -> Self {
         let period = Duration::from(prober.spec.polling_period);
@@ -172,7 +172,7 @@ impl Limits {
 pub enum Asker {
     /// A command, once.
     Command(Client),
-    /// The operator, which asks for many and has a budget.
+    /// The operator, which queries for many users and has a budget.
     Operator(Client, Endpoints, Payer),
 }
 
@@ -196,7 +196,7 @@ impl Asker {
     }
 }
 
-/// Asks.
+/// Queries Prometheus.
 ///
 /// # Errors
 /// When Prometheus does not answer, or not with numbers.
@@ -239,7 +239,7 @@ pub struct Probes {
     pub count: f64,
 }
 
-/// Asks about one agent.
+/// Queries Prometheus about one agent.
 ///
 /// # Errors
 /// As [`measure`].

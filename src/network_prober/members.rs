@@ -92,10 +92,10 @@ pub struct Members {
     pub namespaces: BTreeSet<String>,
     /// The namespaces in which agents read a file of peers.
     pub readers: BTreeSet<String>,
-    /// Agents that cannot start, of any spec, by what their kubelets say.
+    /// Agents that cannot start, of any spec, as their kubelets report.
     pub failing: BTreeMap<String, usize>,
-    /// The namespaces in which no further pod gets an agent for now, and what a kubelet says of one
-    /// there.
+    /// The namespaces in which no further pod gets an agent for now, each with a kubelet's message
+    /// about an agent there.
     pub paused: BTreeMap<String, String>,
 }
 
@@ -136,7 +136,7 @@ pub struct Selection<'a> {
     pub recipe: Option<&'a Recipe>,
     /// Its namespaces.
     pub scope: &'a Scope,
-    /// Older `NetworkProber`s, whose pods are theirs.
+    /// Older `NetworkProber`s, which have precedence.
     pub older: &'a [(&'a Settings, &'a Scope)],
     /// The pods that the selector matches, in any order.
     pub pods: &'a [Arc<PodObject>],
@@ -158,7 +158,7 @@ pub struct Nodes<'a> {
     pub readiness: &'a dyn Fn(&str) -> Option<Readiness>,
 }
 
-/// Looks at every selected pod.
+/// Examines every selected pod.
 #[must_use]
 pub fn members(selection: &Selection<'_>) -> Members {
     let mut found = Members::default();
@@ -242,13 +242,13 @@ fn look<'a>(
         Standing::OptedOut => return Err(SkipReason::OptedOut.as_str()),
         Standing::Allowed => {}
     }
-    // Its address is the node's: whatever it says, nobody is sent there.
+    // Its address is the node's: whatever it reports, no agent is sent there.
     if pod.is_host_network() {
         return Err(SkipReason::HostNetwork.as_str());
     }
     let key = selection.settings.key();
     let by = pod.annotation(INJECTED_BY_ANNOTATION);
-    // The original's webhook named nobody: what it has injected is taken over.
+    // The original's webhook recorded no prober: its injected pods are taken over.
     let original = by.is_none() && pod.annotation(DEPLOYED_ANNOTATION).is_some();
     if let Some(agent) = pod.agent() {
         if agent.stripped {

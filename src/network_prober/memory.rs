@@ -51,16 +51,16 @@ impl Memory {
         self.0.insert(key, Applied { hash, version, at: Instant::now() });
     }
 
-    /// Takes the version of an object, `None` if it is gone: at another version than the one
-    /// applied, it is applied again.
+    /// Stores the version of an object, `None` if it is gone: if it differs from the applied
+    /// version, the object is applied again.
     pub fn found(&mut self, key: &ChildKey, version: Option<u64>) {
         if self.0.get(key).map(|applied| applied.version) != version {
             self.0.remove(key);
         }
     }
 
-    /// Returns the objects that nobody has changed since, by fingerprint: those that `stands`
-    /// finds as they were applied.
+    /// Returns the fingerprints of the objects that no other client has changed since: those that
+    /// `stands` finds as they were applied.
     #[must_use]
     pub fn unchanged(&self, stands: impl Fn(&ChildKey, u64) -> bool) -> BTreeMap<ChildKey, u64> {
         let ours = self.0.iter().filter(|(key, applied)| stands(key, applied.version));
@@ -97,9 +97,9 @@ struct Inner {
     changes: Changes<Key>,
 }
 
-/// Returns a number that identifies the version of an object: it changes with an edit. Status does
-/// not count where the API server tells it apart; resource versions are compared as numbers, as
-/// Kubernetes allows since 1.35.
+/// Returns a number that identifies the version of an object: it changes with an edit. Status
+/// changes do not count where the API server distinguishes them; resource versions are compared as
+/// numbers, as Kubernetes allows since 1.35.
 fn version(metadata: &ObjectMeta) -> u64 {
     let generation = metadata.generation.and_then(|generation| u64::try_from(generation).ok());
     let written = || metadata.resource_version.as_deref().and_then(|v| v.parse().ok());
@@ -139,7 +139,7 @@ where
 }
 
 impl Owned {
-    /// Follows our objects for ever.
+    /// Follows our objects; never ends.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let mut events = select_all([
             metadata::<ConfigMap>(&client, ChildKind::ConfigMap, "configmaps", &metrics),
@@ -155,7 +155,7 @@ impl Owned {
         self.0.synced.wait().await;
     }
 
-    /// The owners whose children changed, for ever.
+    /// Returns the owners whose children changed; never ends.
     pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
         self.0.changes.stream()
     }
@@ -186,10 +186,10 @@ impl Owned {
         self.kinds().get(&key.kind).and_then(|known| known.get(key)).is_some_and(test)
     }
 
-    /// Takes the answer to an apply of ours; returns the version of the object.
+    /// Takes the answer to our own apply; returns the version of the object.
     #[must_use]
     pub fn wrote(&self, key: &ChildKey, metadata: &ObjectMeta) -> u64 {
-        // What is not watched could never be forgotten.
+        // An object that is not watched could never be forgotten.
         if let Some(new) = found(metadata).filter(|_| ChildKind::WATCHED.contains(&key.kind)) {
             let mut kinds = self.kinds();
             let known = kinds.entry(key.kind).or_default();
@@ -198,14 +198,14 @@ impl Owned {
         version(metadata)
     }
 
-    /// Takes the answer to a deletion of ours.
+    /// Takes the answer to our own deletion.
     pub fn deleted(&self, key: &ChildKey) {
         if let Some(known) = self.kinds().get_mut(&key.kind) {
             known.remove(key);
         }
     }
 
-    /// Takes one event of a watch.
+    /// Handles one event of a watch.
     pub fn apply(&self, kind: ChildKind, event: Event<ObjectMeta>) {
         let event = watch::map(event, |metadata| {
             let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
@@ -259,7 +259,7 @@ mod tests {
             || memories.get(&owner).unchanged(|key, version| owned.stands(key, version));
         wrote("5");
         assert_eq!(unchanged(), [(key("x"), 7)].into());
-        // The watch brings our own write, and what was under way before it.
+        // The watch delivers our own write, and earlier events.
         owned.apply(ChildKind::ConfigMap, Event::Apply(meta("x", "5")));
         assert_eq!(unchanged().len(), 1);
         owned.apply(ChildKind::ConfigMap, Event::Apply(meta("x", "9")));
@@ -278,7 +278,7 @@ mod tests {
             owned.apply(ChildKind::ConfigMap, event);
         }
         assert_eq!(owned.of("u"), [key("there")]);
-        // What is not ours by its labels is no child.
+        // An object without our labels is not a child.
         let foreign = ObjectMeta { labels: None, ..meta("foreign", "3") };
         owned.apply(ChildKind::ConfigMap, Event::Apply(foreign));
         assert_eq!(owned.of("u").len(), 1);

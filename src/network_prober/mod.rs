@@ -73,7 +73,7 @@ pub use serving::{
 };
 use state::ClusterState;
 
-/// The kinds of the prometheus-operator that the API server has, and when that was looked up.
+/// The kinds of prometheus-operator in the API server, and the time of that discovery.
 type Discovered = Option<(Instant, BTreeSet<ChildKind>)>;
 
 /// The dependencies of the controller.
@@ -92,8 +92,8 @@ pub struct NetworkProberReconciler {
 type Others = Store<DeserializeGuard<NetworkProber>>;
 
 impl NetworkProberReconciler {
-    /// The objects to look at though they did not change: their pods, their children or the
-    /// certificates did.
+    /// The objects to reconcile because their pods, their children or the certificates changed, and
+    /// not they themselves.
     pub fn triggers(
         &self,
     ) -> impl Stream<Item = ObjectRef<DeserializeGuard<NetworkProber>>> + Send + 'static + use<>

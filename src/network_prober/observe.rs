@@ -1,4 +1,4 @@
-//! Reads what a plan rests on: the snapshot, the objects that exist, the certificates. Decides
+//! Reads the inputs of a plan: the snapshot, the existing objects, the certificates. Decides
 //! nothing.
 use std::{
     collections::BTreeSet,
@@ -113,8 +113,8 @@ impl NetworkProberReconciler {
         }
     }
 
-    /// Children of the prometheus-operator's kinds are not watched, because the kinds may come and
-    /// go: they are read.
+    /// Reads children of prometheus-operator's kinds, which are not watched because the kinds may
+    /// be installed and removed.
     async fn look_at_monitoring(
         &self,
         prober: &NetworkProber,

@@ -21,7 +21,7 @@ pub struct Observed {
     pub bundle: Option<String>,
     /// The address at which the API server reaches the webhook.
     pub endpoint: Endpoint,
-    /// True if the `MutatingWebhookConfiguration` is there that holds the entries of all.
+    /// True if the `MutatingWebhookConfiguration` exists that holds the entries of all.
     pub configuration: bool,
     /// The kinds of the prometheus-operator that the API server serves.
     pub monitoring: BTreeSet<ChildKind>,

@@ -25,7 +25,7 @@ use crate::{
 /// 5,000, ask for one.
 const LISTED: usize = 200;
 
-/// One replica and what it knows.
+/// One replica and its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
@@ -71,7 +71,7 @@ pub struct ProberView {
     pub need_restart: usize,
     /// Why the others have none.
     pub not_injected: Vec<Uncovered>,
-    /// Agents that cannot start: how many, and what the kubelet says of the first.
+    /// Agents that cannot start: their number, and the kubelet's message about the first.
     pub failing: Option<(usize, String)>,
     /// The namespaces in which no further pod gets an agent, because agents there cannot start.
     pub paused: Vec<String>,
@@ -90,7 +90,7 @@ pub struct ProberView {
 /// Selected pods without an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Uncovered {
-    /// The word of status and metrics.
+    /// The name in status and metrics.
     pub reason: String,
     /// Number of pods.
     pub count: usize,
@@ -140,7 +140,7 @@ pub struct Measured {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodView {
-    /// The `NetworkProber` whose agent it has, as `<namespace>/<name>`; none if it has no agent.
+    /// The `NetworkProber` of its agent, as `<namespace>/<name>`; none if it has no agent.
     pub prober: Option<String>,
     /// True if it probes and is probed.
     pub takes_part: bool,

@@ -29,7 +29,8 @@ mod tests;
 /// The lists of one `NetworkProber`.
 ///
 /// Each member is in the lists of all of its probers: it is written once, and a list is assembled
-/// when its agent asks. So a change costs work and memory for each member, not for each edge.
+/// when its agent requests it. So a change costs work and memory for each member, not for each
+/// edge.
 #[derive(Clone, Debug, Default)]
 pub struct Pinglists {
     /// A fingerprint of all lists.
@@ -144,7 +145,7 @@ impl Pinglists {
         };
         // Sums, not orders: the whole must not depend on how pods are iterated.
         let mut whole = lists.peers.iter().fold(0_u64, |sum, peer| sum.wrapping_add(peer.print));
-        // Agents that are not ours and read the original's file probe everybody.
+        // Foreign agents that read the original's file probe all pods.
         let everybody = settings.delivery == Delivery::ConfigMap && settings.image.is_some();
         if everybody || lists.refused {
             lists.estimated_series +=

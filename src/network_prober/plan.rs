@@ -20,7 +20,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Time between two looks at an object without any change: for the kinds that are not watched.
+/// Time between two passes of an object without any change, because of the kinds that are not
+/// watched.
 const PERIOD: Duration = Duration::from_secs(30);
 
 /// Maximum rate of writes of the file of delivery `ConfigMap`, in bytes per second over all
@@ -31,8 +32,8 @@ const WRITE_RATE: usize = 20_000;
 /// The longest pause between two writes of it.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Number of namespaces that get their `ConfigMap` before the first of their pods comes; beyond,
-/// one that has pods: an administrator's `NetworkProber` may select thousands of namespaces.
+/// Number of namespaces that get their `ConfigMap` before their first pod; further ones get it with
+/// their first pod, because an administrator's `NetworkProber` may select thousands of namespaces.
 const NAMESPACES_AHEAD: usize = 100;
 
 /// The state that `apply` must establish.
@@ -47,7 +48,7 @@ pub struct Desired {
 /// Decides.
 ///
 /// # Errors
-/// When the spec cannot stand.
+/// If the spec cannot be served.
 pub fn plan(
     prober: &NetworkProber,
     observed: &Observed,
@@ -136,11 +137,11 @@ fn written(observed: &Observed, key: &ChildKey) -> Duration {
     observed.written.get(key).copied().unwrap_or(Duration::MAX)
 }
 
-/// The children, and what about the spec keeps them from being as it says.
+/// The children, and everything that keeps them from matching the spec.
 struct Wanted {
     children: Vec<Child>,
     file_size: usize,
-    /// It is more than a `ConfigMap` holds: what is there stays.
+    /// It exceeds the size of a `ConfigMap`: the existing one stays.
     too_large: bool,
     problem: Option<String>,
 }

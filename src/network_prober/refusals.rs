@@ -37,7 +37,7 @@ impl Refusals {
         known.map(Refusal::error)
     }
 
-    /// Keeps what is wrong with an object, from when it was said first.
+    /// Stores an object's error, with the time at which it first occurred.
     pub fn remember(&self, key: ChildKey, hash: u64, error: &Error) {
         let mut all = self.all();
         all.retain(|_, refusal| refusal.at.elapsed() < TRY_AGAIN);
@@ -53,8 +53,8 @@ impl Refusals {
     }
 }
 
-/// An error of an apply. A quota or a policy of one namespace, or one that is going, keeps nobody
-/// else waiting; nor does an object that is as large as it may be.
+/// Handles an error of an apply. A quota or a policy of one namespace, or a terminating namespace,
+/// delays no other; nor does an object of the maximum size.
 pub fn refused(key: &ChildKey, error: kube::Error) -> Error {
     match error {
         kube::Error::Api(status)

@@ -5,24 +5,26 @@
 //! lost and HTTP with it. A pair with fewer than half of the probes that it should have has no
 //! value, unless they are ten.
 //!
-//! **Blame.** A bad path says that one of its two ends is bad, not which. A node is as bad as *more
-//! than half* of the paths to it, or of those from it, whichever is worse: the lower median. One
-//! bad peer among three spoils a third of the paths of the two others, and all of its own. The
-//! usual median is not enough: of two paths, one bad, it makes a half, and in a cluster of three
-//! nodes one bad node would blame everybody. Between two nodes alone the blame is shared: nothing
-//! could tell them apart. Paths from a node to itself leave no node and are no evidence about it.
+//! **Blame.** A bad path shows that one of its two ends is bad, not which. A node is as bad as
+//! *more than half* of the paths to it, or of those from it, whichever is worse: the lower median.
+//! One bad peer among three spoils a third of the paths of the two others, and all of its own. The
+//! usual median is not enough: of two paths, one bad, it takes the mean, and in a cluster of three
+//! nodes one bad node would put the blame on all. Between two nodes alone the blame is shared:
+//! nothing could distinguish them. Paths from a node to itself leave no node and are no evidence
+//! about it.
 //!
-//! **Absence is never a verdict.** Who is not probed has no value, neither 0 nor 1. Who is probed
-//! and never answers has a loss of 1, although it has no round-trip time and may not be scraped
-//! itself.
+//! **Absence is never a verdict.** A node that is not probed has no value, neither 0 nor 1. A node
+//! that is probed and never answers has a loss of 1, although it has no round-trip time and may not
+//! be scraped itself.
 //!
 //! **Limits are bounds of buckets.** A percentile of a classic histogram is only known to lie
 //! between two bounds; the result of `histogram_quantile` between them is an estimate. It is above
 //! a bound exactly when more than one answer in a hundred is, so a comparison with a bound is a
 //! fact.
 //!
-//! Everything is said twice: over five minutes for people and alerts, over one for who has to act
-//! (criteria of a `TrafficWatch`), which needs scrapes at most 30 seconds apart.
+//! Everything is recorded twice: over five minutes for people and alerts, over one minute for
+//! consumers that must act (criteria of a `TrafficWatch`), which needs scrapes at most 30 seconds
+//! apart.
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -229,7 +231,7 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Alert> {
         Alert {
             name: "NetworkProberStarved",
             expr: starved(job),
-            // Longer than what a node does when many pods start at once.
+            // Longer than a node needs when many pods start at once.
             wait: "10m",
             summary: format!("Agents of NetworkProber {prober} lack CPU time."),
             description: format!(
@@ -281,7 +283,7 @@ fn skipping(job: &str, reason: &str, share: f64) -> String {
     };
     let skipped = rate("netprober_skipped_probes_total", &format!(", reason={}", string(reason)));
     let sent = rate("netprober_probes_total", "");
-    // Who sends nothing at all any more may have no series of probes.
+    // An agent that sends nothing at all any more may have no series of probes.
     format!(
         "count by (cluster) ({skipped} / ({skipped} + ({sent} or 0 * {skipped})) > {share}) > 0"
     )

@@ -1,7 +1,7 @@
 //! In which namespaces a `NetworkProber` may touch pods.
 //!
-//! Nobody puts a container into other people's pods: a namespace that is not the object's own must
-//! consent, unless the object is in the operator's namespace, where only administrators write.
+//! No author puts a container into other people's pods: a namespace that is not the object's own
+//! must consent, unless the object is in the operator's namespace, where only administrators write.
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::ObjectMeta;
@@ -52,7 +52,7 @@ pub enum Standing {
     NotConsenting,
     /// It is never touched.
     Excluded,
-    /// It wants no agents.
+    /// It has opted out of agents.
     OptedOut,
 }
 
@@ -61,7 +61,7 @@ pub enum Standing {
 pub struct Scope(BTreeMap<String, Standing>);
 
 impl Scope {
-    /// Looks at all namespaces; `image` is that of the agents, if it is known.
+    /// Examines all namespaces; `image` is that of the agents, if it is known.
     #[must_use]
     pub fn of<'a>(
         settings: &Settings,
@@ -130,7 +130,7 @@ fn consents(settings: &Settings, image: Option<&str>, namespace: &NamespaceFacts
     let mut allowed = namespace.allow.iter().flat_map(|list| list.split(',')).map(str::trim);
     allowed.any(|one| {
         let (who, digest) = one.split_once('@').map_or((one, None), |(who, d)| (who, Some(d)));
-        // What is no digest allows no image: a slip of the pen must not open the namespace.
+        // A text that is not a digest allows no image: a typo must not open the namespace.
         let same = digest.is_none_or(|digest| is_digest(digest) && image == Some(digest));
         (who == "*" || who == key) && same
     })

@@ -1,7 +1,7 @@
 //! Gives each agent its pinglist, from any replica of the webhook, when it changes.
 //!
-//! An agent shows the token of its pod; the API server says whose it is. Nobody gets another's
-//! list, and nobody who has none makes us ask the API server.
+//! An agent presents the token of its pod; the API server reports whose token it is. No agent gets
+//! another's list, and a client without a token causes no request to the API server.
 use std::{
     net::IpAddr,
     sync::Arc,
@@ -178,7 +178,7 @@ impl Agents {
             let left = until.saturating_duration_since(Instant::now());
             let changed = tokio::select! {
                 changed = timeout(left, snapshots.changed()) => matches!(changed, Ok(Ok(()))),
-                // The agent comes back, to another replica.
+                // The agent tries again, at another replica.
                 () = self.0.shutdown.begun() => false,
             };
             if !changed {

@@ -78,7 +78,7 @@ impl Settings {
     /// than the schema.
     ///
     /// # Errors
-    /// The path of the field and what is wrong with it.
+    /// The path of the invalid field, and its error.
     pub fn of(prober: &NetworkProber, tenancy: &Tenancy) -> Result<Self, Error> {
         let spec = &prober.spec;
         let pods = selector("podSelector", &spec.pod_selector)?;
@@ -163,16 +163,16 @@ impl Settings {
         })
     }
 
-    /// `<namespace>/<name>`: how agents, annotations, the job of the `PodMonitor` and other objects
-    /// name The labels by which the API server knows its namespaces, if it needs nobody's consent;
-    /// `None` where the API server has to know them by name.
+    /// Returns the labels by which the API server identifies the namespaces, if the object needs no
+    /// consent; `None` where the API server has to know them by name.
     #[must_use]
     pub fn namespace_labels(&self, tenancy: &Tenancy) -> Option<&LabelSelector> {
         let labels = self.namespace_selector.as_ref();
         labels.filter(|_| self.namespace == tenancy.operator())
     }
 
-    /// it.
+    /// Returns `<namespace>/<name>`, as agents, annotations, the job of the `PodMonitor` and other
+    /// objects name it.
     #[must_use]
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -184,7 +184,7 @@ impl Settings {
         labels_of_agents(&self.pod_selector)
     }
 
-    /// Reports whether everybody probes everybody.
+    /// Reports whether every pod probes every other.
     #[must_use]
     pub fn is_full_mesh(&self) -> bool {
         self.neighbors.in_zone == 0 && self.neighbors.per_other_zone == 0

@@ -56,7 +56,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Looks at all namespaces.
+    /// Examines all namespaces.
     #[must_use]
     pub fn of(
         settings: Result<Settings, crate::controller::Error>,
@@ -105,7 +105,7 @@ pub struct ProberState {
     pub uid: String,
     /// Generation of the spec.
     pub generation: Option<i64>,
-    /// The checked spec, or what is wrong with it.
+    /// The checked spec, or its error.
     pub settings: Result<Settings, String>,
     /// Its namespaces.
     pub scope: Scope,
@@ -216,7 +216,7 @@ impl ProberState {
             && prober.metadata.generation == self.generation
     }
 
-    /// Reports whether nothing that anybody looks at differs.
+    /// Reports whether nothing differs that any consumer reads.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.uid == other.uid
@@ -264,7 +264,7 @@ impl Snapshot {
         })
     }
 
-    /// The older ones than `rank`, whose pods are theirs.
+    /// Returns the ones older than `rank`, which have precedence.
     #[must_use]
     pub fn older(&self, rank: &Rank) -> Vec<(&Settings, &Scope)> {
         let all = self.views.values().filter_map(|view| {

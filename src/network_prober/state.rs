@@ -1,8 +1,9 @@
 //! The knowledge of every replica: the `NetworkProber`s, the namespaces and the selected pods, and
 //! the conclusions, as one immutable [`Snapshot`].
 //!
-//! The webhook, the pinglists and the controller read the snapshot; none of them asks the API
-//! server. The watched pods are defined in [`watches`]: without a `NetworkProber` there are none.
+//! The webhook, the pinglists and the controller read the snapshot; none of them sends requests to
+//! the API server. The watched pods are defined in [`watches`]: without a `NetworkProber` there are
+//! none.
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -49,10 +50,10 @@ const COLLECT: Duration = Duration::from_millis(200);
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The time for which changes of nodes are collected: a silent node is known before its pods leave
-/// the lists, and a series of label changes does not cause a look for each.
+/// the lists, and a series of label changes does not cause a pass for each.
 const COLLECT_NODES: Duration = Duration::from_secs(2);
 
-/// Time between two looks without any change of a pod: pods on a dead node leave the lists after a
+/// Time between two passes without any change of a pod: pods on a dead node leave the lists after a
 /// time.
 const REFRESH: Duration = Duration::from_secs(30);
 
@@ -67,7 +68,7 @@ struct Inner {
 }
 
 impl ClusterState {
-    /// A state that knows nothing yet.
+    /// An empty state.
     #[must_use]
     pub fn new(setup: Setup, nodes: NodeStore) -> Self {
         Self(Arc::new(Inner { setup, nodes, snapshot: signal::Sender::default() }))
@@ -106,7 +107,7 @@ impl ClusterState {
         let _ = snapshots.wait_for(|snapshot| snapshot.synced).await;
     }
 
-    /// The objects that changed, or whose surroundings did, for ever.
+    /// Returns the objects that changed, or whose surroundings did; never ends.
     pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
         let snapshots = self.subscribe();
         let state = (snapshots, Arc::new(Snapshot::default()));
@@ -127,7 +128,7 @@ impl ClusterState {
         .flatten()
     }
 
-    /// Follows the cluster for ever.
+    /// Follows the cluster; never ends.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         self.0.nodes.synced().await;
         let (tell, constraints) = signal::channel(Arc::default());
@@ -175,7 +176,7 @@ struct Follower {
     due: Instant,
 }
 
-/// Something that a watch has brought; `true` at the end of a list.
+/// An event of a watch; `true` at the end of a list.
 enum Seen {
     Probers(bool),
     Namespaces(bool),
@@ -274,7 +275,7 @@ impl Follower {
             (prober.creation_timestamp(), prober.namespace(), prober.name_any())
         });
         let namespaces = self.namespaces.state();
-        // In one that is going nothing can be made any more.
+        // Nothing can be created in a terminating namespace.
         let stay = namespaces.iter().filter(|n| n.metadata.deletion_timestamp.is_none());
         let namespaces: Vec<_> =
             stay.map(|namespace| NamespaceFacts::of(&namespace.metadata)).collect();
@@ -303,7 +304,7 @@ impl Follower {
             };
             let key = (prober.namespace().unwrap_or_default(), prober.name_any());
             let last = before.views.get(&key).map(|view| &**view);
-            // A namespace that is new keeps nobody in the others waiting.
+            // A new namespace does not delay the others.
             let known = last.is_some_and(|last| last.is_of(prober) && last.synced);
             let listed = self.pods.pods(place, known);
             let pods = match (self.pods.over(place), &listed) {

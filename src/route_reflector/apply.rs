@@ -1,4 +1,4 @@
-//! Writes what was decided.
+//! Writes the plan.
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -152,8 +152,8 @@ impl RouteReflectorReconciler {
         };
         datastore.mark(&write.node, &metadata["labels"], id).await?;
         if let (Some(id), true) = (write.cluster_id, in_kubernetes(datastore)) {
-            // One write: a reflector that nobody selects is cut off, and so is one that is selected
-            // but reflects nothing.
+            // One write: a reflector that no peer selects is cut off, and so is a selected node
+            // that does not reflect.
             metadata["annotations"] = json!({CLUSTER_ID_ANNOTATION: id.map(|id| id.to_string())});
         }
         self.patch(&write.node, &metadata).await
@@ -167,7 +167,7 @@ impl RouteReflectorReconciler {
                 self.nodes.wrote(&written.metadata);
                 Ok(())
             }
-            // The node went away in the meantime, and what it carried with it.
+            // The node was deleted in the meantime, with everything on it.
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             Err(source) => Err(Error::Kube { action: "patch node", source }),
         }

@@ -3,7 +3,7 @@ use kube::ResourceExt;
 
 use crate::api::{Mode, RouteReflectorSet};
 
-/// The older set that holds the cluster, in words; `None` if this one does.
+/// Describes the older set that serves the cluster; `None` if this one does.
 #[must_use]
 pub fn held<'a>(
     set: &RouteReflectorSet,
@@ -58,7 +58,7 @@ mod tests {
         // Ties by name.
         let (a, b) = (set("a", 1, "Enforce"), set("b", 1, "Enforce"));
         assert!(held(&b, [&a, &b]).is_some() && held(&a, [&a, &b]).is_none());
-        // One that only looks neither holds nor is held.
+        // A set that only observes neither claims nor is blocked.
         let observer = set("observer", 0, "Observe");
         assert_eq!(held(&observer, [&old, &observer]), None);
         assert_eq!(held(&old, [&old, &observer]), None);

@@ -49,7 +49,7 @@ fn change(texts: &mut Texts, changes: &[(&str, Option<&str>)]) {
 }
 
 impl Stage {
-    /// Takes a step: the objects are then as the API server would have them.
+    /// Takes a step, after which the objects are as in the API server.
     pub fn take(&mut self, step: &Step, label: (&str, &str), set: &str) {
         let labeled = |node: &str| {
             let there = self.speakers.iter().find(|speaker| *speaker.name == *node);
@@ -206,10 +206,10 @@ pub struct DryRun {
     pub after: NetworkSummary,
 }
 
-/// Goes the whole way; in the end `stage` is as it would be.
+/// Takes all steps; in the end `stage` has the final state.
 ///
 /// # Errors
-/// What is wrong with the spec, or with what it asks of these nodes.
+/// The error of the spec, or of its demands on these nodes.
 pub fn simulate(
     set: &RouteReflectorSet,
     stage: &mut Stage,

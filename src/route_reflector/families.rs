@@ -70,7 +70,7 @@ impl Addresses {
 /// The covered families, and the nodes that differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Families {
-    /// The one that makes a node part of the network: IPv4 if half of the nodes speak it.
+    /// The family that makes a node part of the network: IPv4 if half of the nodes speak it.
     pub first: Family,
     /// The other, if more than half of the nodes of the first speak it: reflectors have to speak
     /// both.

@@ -94,8 +94,8 @@ impl Measured {
         wanted.of(node).map(among).sum()
     }
 
-    /// The clients that have no session at all, neither by their own word nor by anybody else's:
-    /// they have nothing to lose, and nobody can have a session with them. Nobody is one while too
+    /// Returns the clients without any session, by their own report and by everyone else's: they
+    /// have nothing to lose, and no node can have a session with them. Returns none while too
     /// little is known.
     #[must_use]
     pub fn silent(&self, wanted: &Wanted) -> BTreeSet<Arc<str>> {
@@ -110,10 +110,10 @@ impl Measured {
             names.filter(|(name, _)| seen(name)).map(|(_, node)| node).collect();
         let own: BTreeSet<&Arc<str>> = self.sets.keys().map(|(node, _)| node).collect();
         let alive = |node: &Arc<str>| own.contains(node) || met.contains(node);
-        // Who is carried by a reflector that nobody hears of may be seen by it alone.
+        // A client may be visible only to its reflector, which may have no report.
         let heard = |node: &Arc<str>| self.nodes.contains_key(node) || !alive(node);
         let silent: BTreeSet<_> = wanted.clients().filter(|node| !alive(node)).cloned().collect();
-        // A measurement that is broken says of many nodes that they have no session.
+        // A broken measurement reports many nodes without a session.
         let clients = wanted.clients().count();
         let few = silent.len() * 2 <= clients;
         // Sessions of the mesh are between clients: reflectors know nothing of them.
@@ -137,7 +137,7 @@ fn whole(value: f64) -> u32 {
 pub enum Shut {
     /// The time after the last step is not over: seconds that are left.
     Waiting(u64),
-    /// Nothing could be asked, or what was asked failed.
+    /// No query could be sent, or all of them failed.
     Unavailable(String),
     /// Nodes with fewer sessions than expected: node, established, expected.
     Missing(Vec<(Arc<str>, u32, u32)>),
@@ -197,7 +197,7 @@ impl fmt::Display for Shut {
     }
 }
 
-/// Nodes whose expected sessions were not seen.
+/// Nodes whose expected sessions were not observed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Unseen {
     /// Node, established, expected.
@@ -208,7 +208,8 @@ pub struct Unseen {
     pub stale: Vec<Arc<str>>,
 }
 
-/// The nodes that the gate depends on and whose sessions were not seen after the last step.
+/// Returns the nodes that the gate depends on and whose sessions were not observed after the last
+/// step.
 #[must_use]
 pub fn unseen(wanted: &Wanted, measured: &Measured, last_step: Option<f64>) -> Unseen {
     let mut unseen = Unseen::default();
@@ -241,7 +242,7 @@ pub fn unseen(wanted: &Wanted, measured: &Measured, last_step: Option<f64>) -> U
 /// the last step.
 ///
 /// # Errors
-/// Why not: what is known to be missing before what is not known.
+/// The reason why not: known missing sessions before unknown ones.
 pub fn judge(wanted: &Wanted, measured: &Measured, last_step: Option<f64>) -> Result<(), Shut> {
     let Unseen { missing, unknown, stale } = unseen(wanted, measured, last_step);
     if !missing.is_empty() {

@@ -14,8 +14,8 @@ pub type Workloads = Arc<BTreeMap<Arc<str>, u32>>;
 pub struct Memory {
     /// The time of the last step, as far as this process knows: the status may not have it yet.
     pub last_step: Option<Timestamp>,
-    /// The time at which this process began to look: the process before it may have taken a step
-    /// without recording it, so gates and waits count from here too.
+    /// The start of this process: the previous one may have taken a step without recording it, so
+    /// gates and waits count from here too.
     pub began: Option<Timestamp>,
     /// Since when the gate has been shut for the step that is next.
     pub shut_since: Option<Timestamp>,

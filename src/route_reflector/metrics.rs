@@ -1,5 +1,5 @@
-//! The metrics that are read from what is remembered at scrape time, so that series vanish with
-//! their object.
+//! The metrics that are computed from the memories at scrape time, so that series vanish with their
+//! object.
 use std::{fmt, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;

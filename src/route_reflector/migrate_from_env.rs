@@ -14,20 +14,20 @@ mod tests;
 #[error("{}", .0.join("\n"))]
 pub struct Wrong(pub Vec<String>);
 
-/// The default of its code. Its README says 25; but nobody who moves wants more reflectors by that
-/// alone.
+/// The default in its code. Its README states 25, but a migration alone should not raise the number
+/// of reflectors.
 const MAX: usize = 10;
 
 /// Its default.
 const RATIO: &str = "0.005";
 
-/// The least that `spec.transition.wait` takes, and the most, in seconds.
+/// The minimum and maximum of `spec.transition.wait`, in seconds.
 const WAIT: (u64, u64) = (60, 24 * 60 * 60);
 
 /// The Secret with what the client of etcd needs.
 const SECRET: &str = "calico-etcd";
 
-/// The environment, and what was found wrong with it.
+/// The environment, and its errors.
 struct Environment<'a> {
     lookup: &'a dyn Fn(&str) -> Option<String>,
     wrong: Vec<String>,
@@ -351,7 +351,7 @@ fn etcd(env: &mut Environment, text: &mut Text) {
             crate::manifests::NAMESPACE
         ),
     );
-    // Endpoints lie where the credentials do, so that nobody can send these elsewhere.
+    // Endpoints are stored with the credentials, so that nobody can send the credentials elsewhere.
     let list = json!(endpoints.join(","));
     text.line(6, format_args!("#     --from-literal=endpoints={list} \\"));
     for (key, file) in files {

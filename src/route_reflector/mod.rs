@@ -59,7 +59,7 @@ pub use metrics::Gauges;
 use plan::{Desired, Observed};
 use stores::Stores;
 
-/// The time for which changes of the surroundings are collected: a zone that comes up causes many
+/// The time for which changes of the surroundings are collected: a zone that starts up causes many
 /// events at once.
 const COLLECT: Duration = Duration::from_millis(100);
 
@@ -96,14 +96,14 @@ pub struct RouteReflectorReconciler {
     pub schedule: Schedule,
     /// Counters.
     pub metrics: Metrics,
-    /// One request for all who ask the same.
+    /// Shares one request among callers with the same query.
     pub measurements: Shared<Question, Measurement>,
 }
 
 type Others = Store<DeserializeGuard<RouteReflectorSet>>;
 
 impl RouteReflectorReconciler {
-    /// The objects to look at though they did not change: nodes or Calico's objects did.
+    /// The objects to reconcile because nodes or Calico's objects changed, and not they themselves.
     pub fn triggers(
         &self,
     ) -> impl Stream<Item = ObjectRef<DeserializeGuard<RouteReflectorSet>>> + Send + 'static + use<>
@@ -168,7 +168,7 @@ impl RouteReflectorReconciler {
 /// Simulates the steps on this cluster. Reads only.
 ///
 /// # Errors
-/// What is wrong with the spec, or why the cluster cannot be read.
+/// The error of the spec, or the reason why the cluster cannot be read.
 pub async fn simulate(
     client: &kube::Client,
     nodes: &NodeStore,
@@ -195,7 +195,7 @@ impl Reconciler for RouteReflectorReconciler {
     const NAME: &'static str = "routereflectorset";
     const FINALIZER: &'static str = "traffic.example.com/route-reflectors";
 
-    /// Nodes and Calico's objects are nobody's children.
+    /// Nodes and Calico's objects are not children of a set.
     fn needs_cleanup(&self, set: &RouteReflectorSet) -> bool {
         set.spec.mode == Mode::Enforce
     }

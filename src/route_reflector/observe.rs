@@ -99,7 +99,7 @@ impl RouteReflectorReconciler {
                 result
             }
         };
-        // An answer that comes after the next tick is late; but nothing answers in no time.
+        // An answer after the next tick would be late, but no server answers in zero time.
         let patience = interval.clamp(Duration::from_secs(5), Duration::from_secs(10));
         let seat = || self.prometheus.seat(&payer);
         let asked = self.measurements.get(&key, tick, patience, seat, ask).await;
@@ -126,7 +126,7 @@ pub(super) async fn observe(
     others: &Others,
     deleting: bool,
 ) -> Result<Observed, Error> {
-    // On the way back to the mesh, a gate that cannot be asked is one that is shut.
+    // On the way back to the mesh, a gate that cannot be evaluated counts as shut.
     if !deleting {
         reconciler.check(set).map_err(Error::Invalid)?;
     }
@@ -172,7 +172,7 @@ pub(super) async fn observe(
     if !matches!(&observed.bgp, Ok((snapshot, _)) if snapshot.stale.is_some()) {
         reconciler.reports(set, &mut observed.memory).await?;
     }
-    // On the way back to the mesh its sessions matter when nobody reflects any more.
+    // On the way back to the mesh its sessions matter once no node reflects any more.
     if let Ok((_, bgp)) = &observed.bgp
         && (deleting || bgp.reflectors().next().is_some())
     {

@@ -38,7 +38,7 @@ pub use questions::{Questions, questions};
 use status::{figures, remarks};
 pub use target::{Decision, decide, remembered};
 
-/// Time between two looks at the network without any change: one scrape of most installations.
+/// Time between two passes without any change: one scrape of most installations.
 pub const PERIOD: Duration = Duration::from_secs(30);
 
 /// Time between two checks of the gate.
@@ -57,7 +57,7 @@ pub type Counts = Result<Arc<Measured>, String>;
 pub struct Observed {
     /// The time.
     pub now: Timestamp,
-    /// The older set that holds the cluster.
+    /// The older set that serves the cluster.
     pub held: Option<String>,
     /// The spec.
     pub settings: Result<Settings, String>,
@@ -321,7 +321,7 @@ impl Pass<'_> {
         not_ready.chain(unfit.filter_map(|(_, since)| left(rules.demote_after, *since))).min()
     }
 
-    /// The nodes whose `CalicoNodeStatus` is still wanted.
+    /// Returns the nodes whose `CalicoNodeStatus` is still needed.
     fn unseen(&self, memory: &Memory) -> Vec<Arc<str>> {
         let discounted = discounted(self.decided.bgp, &self.leaving());
         let expected = expected(self.decided.bgp, &discounted, false);

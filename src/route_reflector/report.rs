@@ -63,7 +63,7 @@ pub(super) fn report(
     let before = decided.set.status.as_ref().map_or(0, |status| status.desired);
     let mut status = RouteReflectorSetStatus {
         slots: decided.set.status.as_ref().map(|status| status.slots.clone()).unwrap_or_default(),
-        // Nobody who could be one is no wish for none.
+        // No candidate does not mean that none is desired.
         desired: if decided.target.freeze.is_some() {
             before
         } else {

@@ -47,10 +47,10 @@ pub struct Settings {
     pub restore: bool,
 }
 
-/// Reads what a spec says about the election.
+/// Reads the settings of the election from a spec.
 ///
 /// # Errors
-/// The path of the field and what is wrong with it.
+/// The path of the invalid field, and its error.
 pub fn rules(spec: &RouteReflectorSetSpec) -> Result<Rules, Refusal> {
     let count = &spec.count;
     let size = |number: u32| number as usize;
@@ -79,7 +79,7 @@ impl Settings {
     /// Reads a spec.
     ///
     /// # Errors
-    /// The path of the field and what is wrong with it.
+    /// The path of the invalid field, and its error.
     pub fn of(set: &RouteReflectorSet) -> Result<Self, Error> {
         let spec = &set.spec;
         let candidates = &spec.candidates;

@@ -1,23 +1,23 @@
 //! From the current state to the target, by single writes.
 //!
-//! Nothing is remembered: each pass lists the steps that are still missing, in the order in which
-//! they keep routes, and takes the first that is *admissible*. A step is admissible if the sessions
-//! that exist before and after it, unchanged on both ends, alone carry every route between living
-//! nodes that it does not change, and if afterwards the loss of one reflector costs no more than it
-//! did. BIRD's rule decides (see [`Rule`]). So it does not matter where the
-//! last process died, nor what others changed meanwhile.
+//! Nothing is remembered: each pass lists the missing steps, in the order that keeps routes, and
+//! takes the first that is *admissible*. A step is admissible if the sessions that exist before and
+//! after it, unchanged on both ends, alone carry every route between living nodes that it does not
+//! change, and if afterwards the loss of one reflector costs no more than before. BIRD's rule
+//! decides (see [`Rule`]). So neither the point at which the last process died matters, nor what
+//! others changed meanwhile.
 //!
-//! Repair comes first and is never refused nor gated: a node that takes a slot whose holder is down
-//! takes nothing away from anybody ([`Why::Repair`]).
+//! Repair comes first and is never refused or gated: a node that takes a slot whose holder is down
+//! takes nothing away from any other node ([`Why::Repair`]).
 //!
 //! A [`Step`] is a decision; its [`Write`]s are the same for the oracle, the dry run and the API
 //! server.
 //!
-//! Where clients of one reflector would be cut off from those of another on the way (from the mesh
-//! to zones, from one topology to another), everybody also peers with the reflectors of one zone,
-//! the *bridge* ([`WIDE`]): they alone would be enough, and the others can be changed one by one.
-//! It is taken away last. With all reflectors in place of these few, nodes would hold too many
-//! paths on the way.
+//! Where clients of one reflector would be cut off from those of another during a transition (from
+//! the mesh to zones, from one topology to another), all nodes also peer with the reflectors of one
+//! zone, the *bridge* ([`WIDE`]): these alone would be sufficient, and the others can be changed
+//! one by one. The bridge is removed last. With all reflectors in place of these few, nodes would
+//! hold too many paths during the transition.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -54,7 +54,7 @@ pub struct Goal {
     pub slots: Vec<Slot>,
     /// The group of each client; `None` where there are no groups.
     pub groups: Option<BTreeMap<Arc<str>, Arc<str>>>,
-    /// The slots that the status knows and no living node holds: a node that takes one repairs.
+    /// The slots in the status that no living node holds: a node that takes one repairs.
     pub vacant: BTreeSet<u32>,
     /// Our BGPPeers.
     pub peers: Vec<PeerSpec>,
@@ -102,7 +102,7 @@ impl Goal {
 pub enum Step {
     /// Group labels of clients. `joining`: their own routes may be interrupted.
     LabelClients {
-        /// The nodes and their groups; `None` takes the label away.
+        /// The nodes and their groups; `None` removes the label.
         nodes: BTreeMap<Arc<str>, Option<Arc<str>>>,
         /// True if the nodes have just joined.
         joining: bool,
@@ -113,7 +113,7 @@ pub enum Step {
         write: Vec<PeerSpec>,
         /// Names of those that go, with the version that the decision rests on.
         delete: Vec<(String, String)>,
-        /// True if it takes no session away.
+        /// True if it removes no session.
         widens: bool,
     },
     /// A node gets label, slot and cluster id, in one patch.
@@ -166,7 +166,7 @@ impl Step {
         }
     }
 
-    /// The word of the status.
+    /// The name in the status.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -198,7 +198,7 @@ impl Step {
         }
     }
 
-    /// The nodes whose own routes it interrupts.
+    /// Returns the nodes whose own routes it interrupts.
     #[must_use]
     pub fn changed(&self) -> BTreeSet<Arc<str>> {
         match self {

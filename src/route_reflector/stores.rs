@@ -1,4 +1,4 @@
-//! The datastores of the sets that are served, and whose changes are followed.
+//! The open datastores of the served sets, and their changes.
 //!
 //! A datastore is opened at the first pass of a set, watched as long as the set stays with the same
 //! spec, and dropped with its watch when the set goes. Sets that share one share its watch. Without
@@ -53,12 +53,12 @@ impl Stores {
         Ok(datastore)
     }
 
-    /// Drops what is open for a set.
+    /// Closes the datastore of a set.
     pub fn forget(&self, set: &str) {
         self.0.send_if_modified(|used| used.remove(set).is_some());
     }
 
-    /// The sets whose datastore changed, whenever one did.
+    /// Yields the sets whose datastore changed, at each change.
     pub fn changes(&self) -> impl Stream<Item = BTreeSet<String>> + Send + 'static + use<> {
         let mut used = self.0.subscribe();
         used.mark_changed();
@@ -89,7 +89,7 @@ struct Watch {
 }
 
 impl Watches {
-    /// Keeps the watches of what is still used, ends the others, and begins those that are missing.
+    /// Keeps the watches of datastores in use, ends the others, and opens the missing ones.
     fn follow(&mut self, used: &Used) {
         for watch in &mut self.0 {
             watch.sets.clear();

@@ -3,8 +3,8 @@ use k8s_openapi::api::core::v1::Toleration;
 
 use crate::nodes::Taint;
 
-/// Taints of nodes in trouble, by which Kubernetes itself says that nothing new should run there:
-/// the original's list.
+/// Taints of nodes in trouble, with which Kubernetes itself keeps new pods away: the original's
+/// list.
 const TROUBLE: [&str; 8] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -58,7 +58,7 @@ mod tests {
             ("node.kubernetes.io/unschedulable", true),
             ("node.cloudprovider.kubernetes.io/uninitialized", true),
             ("mine", false),
-            // That is said by Ready, and bears waiting for.
+            // The condition Ready covers that, and it can wait.
             ("node.kubernetes.io/unreachable", false),
             ("node.kubernetes.io/not-ready", false),
         ] {

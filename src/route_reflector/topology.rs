@@ -31,7 +31,7 @@ pub struct ReflectorLabels {
 }
 
 impl ReflectorLabels {
-    /// Reports whether it reflects routes for us, or did for the operator that was here before: who
+    /// Reports whether it reflects routes for us, or did for the operator before us: a client that
     /// looks for reflectors finds it.
     #[must_use]
     pub fn is_reflector(&self) -> bool {
@@ -172,7 +172,7 @@ impl BgpTopology {
         bgp
     }
 
-    /// Tells BGPPeers of ours from others; returns those that make sessions between nodes.
+    /// Separates our BGPPeers from others; returns those that create sessions between nodes.
     fn sort(&mut self, snapshot: &Snapshot, set: &str, sets: &BTreeSet<String>) -> Vec<Peer> {
         let mut peers = Vec::new();
         for peer in &snapshot.peers {
@@ -189,7 +189,7 @@ impl BgpTopology {
             }
             match understood(peer) {
                 Some(Ok(peer)) => peers.push(peer),
-                // It makes no session between nodes.
+                // It creates no session between nodes.
                 None => {}
                 Some(Err(name)) => self.unreadable.push(name),
             }

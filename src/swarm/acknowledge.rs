@@ -11,7 +11,7 @@ use crate::acknowledgement::{self, Key, Question, Statement};
 /// The time that a worker in the same cluster may take; a slower one is queried again.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// The largest answer that is read: as many streams as a `ConfigMap` can hold.
+/// The largest accepted answer: as many streams as a `ConfigMap` can hold.
 const MAX_BODY: usize = 1 << 20;
 
 /// Maximum length of a foreign name in an error: that of the name of a pod.
@@ -71,16 +71,17 @@ impl WorkerClient {
             // No certificates: workers are queried by plain HTTP, and the image has no
             // certificates.
             .tls_certs_only([])
-            // A connection per worker would be kept open for nothing while nothing moves.
+            // A connection to each worker would stay open without use while nothing moves.
             .pool_idle_timeout(Duration::from_secs(5))
             .build()?;
         Ok(Self(client))
     }
 
-    /// Asks one worker.
+    /// Asks one worker for its report.
     ///
     /// # Errors
-    /// Why it is not known what it runs, in one line: the same as long as the reason is.
+    /// The reason why it is unknown what the worker runs, in one line that changes only with the
+    /// reason.
     pub async fn ask(
         &self,
         asked: Asked<'_>,

@@ -1,4 +1,4 @@
-//! Writes what was decided, on whatever cluster a pass stands.
+//! Writes the plan, whichever cluster a pass works on.
 use super::{
     cluster::{Cluster, Eviction},
     handover::Refresh,
@@ -11,7 +11,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Writes what was decided: the file first, and what is done to pods only once it is there.
+/// Writes the plan: the file first, and changes of pods only once the file is written.
 pub(super) async fn apply(
     cluster: &impl Cluster,
     swarm: &Swarm,
@@ -39,8 +39,8 @@ pub(super) async fn apply(
         });
         notices.extend(publish.notices);
         for part in &publish.parts {
-            // What is not written now is behind its head, and put right before anything else is
-            // decided.
+            // A part that is not written now is behind its head, and is repaired before the next
+            // decision.
             if !cluster.part(part).await? {
                 return Ok(notices);
             }

@@ -27,8 +27,8 @@ pub(super) trait Cluster: Sync {
         workload: &WorkloadFacts,
     ) -> impl Future<Output = Result<Vec<PodFacts>, Error>> + Send;
 
-    /// Returns the worker's report of what it runs, or the reason why there is none. One that signs
-    /// has to sign with the key, if there is one.
+    /// Returns the worker's report of its streams, or the reason why there is none. A worker that
+    /// signs must use the key, if there is one.
     fn ask(
         &self,
         pod: &PodFacts,
@@ -44,11 +44,11 @@ pub(super) trait Cluster: Sync {
         publish: &Publish,
     ) -> impl Future<Output = Result<Option<ObjectMeta>, Error>> + Send;
 
-    /// Takes the answer to that write, so that the next pass sees it before the watch brings it.
+    /// Takes the answer to that write, so that the next pass sees it before the watch delivers it.
     fn published(&self, metadata: &ObjectMeta, publish: &Publish);
 
-    /// Writes a part over exactly the one that was read, and takes the answer; whether nobody was
-    /// faster.
+    /// Writes a part over exactly the one that was read, and takes the answer; returns false if
+    /// another write came first.
     fn part(&self, part: &Part) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Writes the immutable file and points the template at it.
@@ -67,8 +67,8 @@ pub(super) trait Cluster: Sync {
         uid: &str,
     ) -> impl Future<Output = Result<Eviction, Error>> + Send;
 
-    /// Changes a pod, exactly this one, so that the kubelet brings its volumes up to date at once;
-    /// whether it was there.
+    /// Changes exactly this pod, so that the kubelet syncs its volumes at once; returns false if
+    /// the pod is gone.
     fn nudge(
         &self,
         worker: &str,

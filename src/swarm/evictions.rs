@@ -81,7 +81,7 @@ impl Evictions {
         self.leaving.contains(uid)
     }
 
-    /// Forgets the evictions of workers whose version rises, and workers that are no more. A
+    /// Forgets the evictions of workers whose version rises, and of workers that no longer exist. A
     /// version above that of the file proves nothing.
     pub fn learn(&mut self, workers: &BTreeMap<Name, Worker>, epoch: Epoch) {
         for (name, worker) in workers {

@@ -49,8 +49,8 @@ pub struct Files {
 /// The parsed contents of two texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// Just what is there: streams that two workers have are with both, until the next step takes
-    /// them from the second.
+    /// The plain content: a stream that two workers have is listed for both, until the next step
+    /// takes it from the second.
     pub published: Published,
     /// Streams that are listed more than once, with the worker that keeps them.
     pub duplicates: Vec<Duplicate>,
@@ -77,7 +77,7 @@ pub enum Origin {
     /// One of the two has changed since: what workers have read is not known
     /// ([`Published::distrusted`]).
     Edited,
-    /// There is no state beside it. What workers have read is not known either.
+    /// There is no state beside it, so it is unknown what workers have read.
     Foreign,
 }
 
@@ -124,8 +124,8 @@ fn render_part(published: &Published, part: Option<(u32, u32)>) -> Files {
     Files { state: yaml(&state), config }
 }
 
-/// Parses the texts. A missing version is the highest that stands beside a list, or 0; a text
-/// without content is an empty file.
+/// Parses the texts. A missing version is the highest one beside a list, or 0; a text without
+/// content is an empty file.
 ///
 /// # Errors
 /// When one of them has another shape, with the line.
@@ -289,7 +289,7 @@ struct ReadReleases {
     streams: List<Id>,
 }
 
-/// A map whose keys are different: of two lists of one worker neither may be lost.
+/// A map whose keys are unique: neither of two lists of one worker may be lost.
 impl<'de> Deserialize<'de> for ReadWorkloads {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;

@@ -31,13 +31,13 @@ pub struct History {
 /// Why a file is written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// It was never written, and nobody can have read any.
+    /// It was never written, so no worker can have read one.
     First,
     /// It was deleted, and what we wrote is known.
     Restore,
     /// It was edited, and what we wrote is known.
     Undo,
-    /// Parts of it are not of the version that its head says.
+    /// Some parts do not have the version that the head states.
     Fence,
     /// It is not known what workers have read.
     Barrier,
@@ -109,7 +109,7 @@ pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result
         read => Ok(match &memory.published {
             Some(known) => {
                 let mut known = Published::clone(known);
-                // Workers may have read what was edited: the next file is newer than both.
+                // Workers may have read the edited file: the next file is newer than both.
                 let edited = read.ok();
                 let epoch = edited.as_ref().map_or(0, |edited| believed(edited.epoch));
                 known.epoch = known.epoch.max(epoch).max(evidence.told);
@@ -127,8 +127,8 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
         known.epoch = known.epoch.max(evidence.told);
         return History { published: known, repair: Some(Repair::Restore), edited: None };
     }
-    // Without any record, what workers say they run is theirs: nothing is stopped for the lack of
-    // one.
+    // Without any record, workers own the streams that they report: nothing is stopped because a
+    // record is missing.
     let mut published = read.map_or_else(
         || Published {
             shares: evidence.running.iter().map(|(worker, answer)| said(worker, answer)).collect(),
@@ -144,10 +144,10 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
     History { published, repair: Some(repair), edited: None }
 }
 
-/// A file that may not be the last one, beside the workers' reports: a stream that a worker
-/// reports, and that is not in its list, belongs to it until it releases the stream. It stays in
-/// the list of another only if that one runs it too: who reads the list for the first time would
-/// start it a second time.
+/// A file that may not be the last one, compared with the workers' reports: a stream that a worker
+/// reports without having it in its list belongs to that worker until the worker releases it. It
+/// stays in the list of another worker only if that one runs it too: a worker that reads the list
+/// for the first time would start it a second time.
 fn contested(mut file: Published, running: &[(Arc<str>, Arc<Answer>)]) -> Published {
     let says = |worker: &Arc<str>, stream: &str| {
         let mut answers = running.iter().filter(|(name, _)| name == worker);

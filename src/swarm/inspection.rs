@@ -95,7 +95,7 @@ pub struct Page {
     pub streams: PageCounts,
     /// The workers that should have streams.
     pub workers: Vec<PageWorker>,
-    /// Streams that two pods say they run.
+    /// Streams that two pods report as running.
     pub duplicates: Vec<String>,
     /// Weight of the heaviest worker, as a multiple of the mean.
     pub load_ratio: f64,
@@ -117,7 +117,7 @@ pub struct PageCounts {
     pub owned: usize,
     /// A worker has still to stop them.
     pub releasing: usize,
-    /// Nobody has them.
+    /// No worker has them.
     pub free: usize,
     /// No worker can take them.
     pub unassigned: usize,
@@ -140,10 +140,10 @@ pub struct PageWorker {
     pub loaded: Option<u64>,
     /// Its list.
     pub jobs: Vec<String>,
-    /// True if its pod signs what it answers.
+    /// True if its pod signs its answers.
     #[serde(default)]
     pub signs: bool,
-    /// Why it is not known what it runs.
+    /// The reason why it is unknown what it runs.
     pub error: Option<String>,
     /// The last action on its pod.
     #[serde(default)]
@@ -172,7 +172,7 @@ pub struct PageReleasing {
     pub seconds: f64,
 }
 
-/// A stream that nobody has.
+/// A stream without a worker.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct PageFree {
     /// The stream.

@@ -8,15 +8,15 @@ use std::{fmt, marker::PhantomData};
 use super::watches::WorkloadFacts;
 use crate::{api::swarm::WorkloadKind, controller::Error};
 
-/// The most workers, ready or not. The schema lets `autoscale` ask for as many; a cluster has 5,000
-/// nodes at most, and a worker costs the operator about a kilobyte.
+/// Maximum number of workers, ready or not. The schema allows `autoscale` the same number; a
+/// cluster has 5,000 nodes at most, and a worker costs the operator about a kilobyte.
 pub const WORKERS: u32 = 10_000;
 
 /// The most streams: half as many again as the 100,000 that are measured. Each costs the operator
 /// some hundred bytes and the time to place it.
 pub const STREAMS: usize = 150_000;
 
-/// The most characters of an id, as the schema says.
+/// Maximum number of characters of an id, as in the schema.
 pub const ID: usize = 253;
 
 /// The most bytes that the names of one text may have together. The API server keeps no `ConfigMap`
@@ -80,7 +80,7 @@ pub trait Named {
     }
 }
 
-/// The room of one name: in the text it takes a separator at least.
+/// The size of one name: in the text it takes at least a separator.
 #[must_use]
 pub fn room(name: &str) -> usize {
     name.len() + 1
@@ -98,7 +98,7 @@ pub fn name(what: &str, name: &str) -> Result<(), String> {
     Err(format!("{what} has {count} characters, and at most {ID} are allowed"))
 }
 
-/// A list of which no more is kept than a text can say without repeating itself.
+/// A list that keeps no more than a text can express without repetition.
 #[derive(Debug)]
 pub struct List<T>(pub Vec<T>);
 

@@ -36,7 +36,7 @@ const OWNER: &str = "traffic.example.com/swarm-uid";
 pub(super) struct Live<'a> {
     /// Reads and writes.
     pub client: &'a Client,
-    /// Asks workers.
+    /// The client for reports of workers.
     pub workers: &'a WorkerClient,
     /// The data of the watches.
     pub cache: &'a WorkloadCache,
@@ -102,8 +102,8 @@ impl Cluster for Live<'_> {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let there = api.get_opt(&immutable.name).await;
                 let there = there.map_err(Error::kube("get ConfigMap"))?;
-                // Another text may say the same: names were not always quoted, and the key may be a
-                // newer one.
+                // Another text may mean the same: names were not always quoted, and the key may be
+                // newer.
                 let says = |data: &BTreeMap<String, String>| {
                     let text = |key: &str| data.get(key).map(String::as_str);
                     let config = text(&self.swarm.spec.config_map.key)?;
@@ -170,7 +170,7 @@ impl Cluster for Live<'_> {
     }
 
     async fn nudge(&self, worker: &str, uid: &str, epoch: u64) -> Result<bool, Error> {
-        // The UID makes it this pod or none.
+        // The UID restricts it to exactly this pod.
         let patch = json!({"metadata": {"uid": uid, "annotations": {NUDGE: epoch.to_string()}}});
         let patch = Patch::Merge(&patch);
         match self.pods_api().patch_metadata(worker, &merge_params(), &patch).await {

@@ -1,5 +1,5 @@
-//! The memory between passes, which is lost with the process. Who loses it waits longer, and gives
-//! no stream to a second worker.
+//! The memory between passes, which is lost with the process. A process without it waits longer,
+//! and gives no stream to a second worker.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -23,7 +23,7 @@ use crate::{api::SwarmStatus, controller};
 /// misses some.
 const ASKED: u32 = 3;
 
-/// The last that a pod said.
+/// The last report of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// The time of the last request.
@@ -43,8 +43,7 @@ pub struct Report {
 pub struct Memory {
     /// By UID of the pod.
     pub reports: BTreeMap<Arc<str>, Report>,
-    /// The highest version that any pod ever told, if it can be believed: also that of pods that
-    /// are gone.
+    /// The highest credible version that any pod ever reported, including pods that are gone.
     pub highest: u64,
     /// By UID of the pod: the version that was published when it was first seen, or last seen
     /// before it was started.
@@ -66,7 +65,7 @@ pub struct Memory {
     pub refreshed: BTreeMap<Arc<str>, (&'static str, Instant)>,
     /// The key of signatures.
     pub secret: Secret,
-    /// Evictions that were accepted, and what came of them.
+    /// Accepted evictions, and their outcomes.
     pub evictions: Evictions,
     /// Since when a worker has had no pod on a node.
     pub absent: BTreeMap<Arc<str>, Instant>,
@@ -74,17 +73,16 @@ pub struct Memory {
     pub published: Option<Arc<Published>>,
     /// The parts of a divided file as they were read last.
     pub parts: Vec<Option<Part>>,
-    /// Since when nobody has a stream.
+    /// The time since which no worker has a stream.
     pub free: BTreeMap<Arc<str>, Instant>,
     /// The time since which a worker must release a stream.
     pub releasing: BTreeMap<(Arc<str>, Arc<str>), Instant>,
     /// Since when there is a barrier.
     pub barrier: Option<Instant>,
-    /// Since when streams that were given have not been acknowledged, and since when nobody had
-    /// them.
+    /// The time since which assigned streams have not been acknowledged, and since which no worker
+    /// had them.
     pub granted: BTreeMap<Arc<str>, Granted>,
-    /// Workers that have a list and have not read it: the pod, the version that it says, and since
-    /// when.
+    /// Workers that have not read their list: the pod, the version that it reports, and since when.
     pub unread: BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>,
     /// Since when moves wait for workers that should gain streams.
     pub awaiting: Option<Instant>,
@@ -111,7 +109,7 @@ pub struct Granted {
     pub worker: Arc<str>,
     /// The version of the file that removed it.
     pub epoch: u64,
-    /// Since when nobody had it.
+    /// The time since which no worker had it.
     pub since: Instant,
 }
 
@@ -166,8 +164,8 @@ impl Memory {
         }
     }
 
-    /// Reports whether a pod itself has verifiably reported that it runs nothing.
-    /// Before there is a key anybody can, of those that sign later.
+    /// Reports whether a pod itself has verifiably reported that it runs nothing. Until there is a
+    /// key, anyone can report that for pods that sign later.
     pub(super) fn is_idle(&self, pod: &PodFacts) -> bool {
         let answer = self.reports.get(&pod.uid).and_then(|report| report.answer.as_ref());
         let proven = !pod.signs || self.secret.known.is_some();
@@ -197,7 +195,7 @@ impl Memory {
         }
     }
 
-    /// Counts what was done to a pod, and remembers whose eviction was refused.
+    /// Counts the actions on a pod, and remembers refused evictions.
     pub(super) fn refreshed(
         &mut self,
         refresh: &Refresh,
@@ -223,12 +221,12 @@ impl Memory {
         }
     }
 
-    /// Notes which pods are there. A pod without a node reads the file that is published now, or a
-    /// later one; so does one that waits for the first file. One that was not there before has read
-    /// the one that was published then, or a later one: its kubelet mounts the file before it
-    /// starts the pod. Of the files that exist when this process starts, the newest is trusted, so
-    /// that the start restarts no worker, unless workers must release something, or the file says
-    /// that they existed before their list: they may never have read it.
+    /// Records the existing pods. A pod without a node reads the file that is published now, or a
+    /// later one; so does one that waits for the first file. A pod that did not exist before has
+    /// read the file that was published then, or a later one: its kubelet mounts the file before it
+    /// starts the pod. For pods that exist when this process starts, the newest file is assumed, so
+    /// that the start restarts no worker, unless workers must release something, or the file
+    /// records that they existed before their list: they may never have read it.
     pub(super) fn seen(&mut self, view: &WorkloadView, published: Option<&Published>) {
         let epoch = published.map_or(0, |published| published.epoch);
         let before = self.looked.replace(epoch);
@@ -245,7 +243,7 @@ impl Memory {
             if pod.node.is_none() || waits {
                 self.born.insert(Arc::clone(&pod.uid), epoch);
             } else if new && (first || !self.untold.contains(&pod.uid)) {
-                // It may have come before the last file.
+                // It may have been created before the last file.
                 let least = before.map_or(epoch, |before| before.min(epoch));
                 self.born.insert(Arc::clone(&pod.uid), least);
             } else if untold {
@@ -254,7 +252,7 @@ impl Memory {
         }
     }
 
-    /// Keeps what a worker said.
+    /// Stores a worker's report.
     pub(super) fn reported(&mut self, uid: Arc<str>, answer: Result<Answer, String>, at: Instant) {
         let known = self.reports.remove(&uid);
         let loaded = known.as_ref().and_then(|known| known.loaded);

@@ -80,7 +80,7 @@ pub struct SwarmReconciler {
     pub prometheus: Endpoints,
     /// True if custom PromQL is allowed.
     pub own_queries: bool,
-    /// Asks workers.
+    /// The client for reports of workers.
     pub workers: WorkerClient,
     /// The memories of all `Swarm`s, and their metrics.
     pub memories: Memories,
@@ -88,14 +88,14 @@ pub struct SwarmReconciler {
     pub schedule: Schedule,
     /// Counters.
     pub metrics: Metrics,
-    /// One request for all who ask the same.
+    /// Shares one request among callers with the same query.
     pub measurements: Shared<Question, Measurement>,
 }
 
 type Others = Store<DeserializeGuard<Swarm>>;
 
 impl SwarmReconciler {
-    /// The objects to look at though they did not change: their surroundings did.
+    /// The objects to reconcile because their surroundings changed, and not they themselves.
     pub fn triggers(
         &self,
     ) -> impl Stream<Item = ObjectRef<DeserializeGuard<Swarm>>> + Send + 'static + use<> {

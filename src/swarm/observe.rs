@@ -1,4 +1,4 @@
-//! Reads what a decision depends on.
+//! Reads the inputs of a decision.
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -94,7 +94,8 @@ impl SwarmReconciler {
         Ok(())
     }
 
-    /// The weights of this tick. Objects that ask the same of the same endpoint share one request.
+    /// Returns the weights of this tick. Objects with the same query to the same endpoint share one
+    /// request.
     async fn measure(&self, swarm: &Swarm, now: Instant) -> Option<Measurement> {
         let weights = swarm.spec.weights.as_ref()?;
         let interval = Duration::from(weights.interval);
@@ -122,7 +123,7 @@ impl SwarmReconciler {
                 result
             }
         };
-        // An answer that comes after the next tick is late; but nothing answers in no time.
+        // An answer after the next tick would be late, but no server answers in zero time.
         let patience = interval.max(Duration::from_secs(2));
         let seat = || self.prometheus.seat(&payer);
         let asked = self.measurements.get(&key, tick, patience, seat, ask).await;
@@ -150,7 +151,7 @@ pub(super) fn unfit(nodes: &NodeStore, key: &str) -> BTreeSet<String> {
     unfit.map(|node| node.name.to_string()).collect()
 }
 
-/// Looks at what the decision depends on and no watch brings.
+/// Reads the inputs of the decision that no watch delivers.
 pub(super) async fn look(
     cluster: &impl Cluster,
     swarm: &Swarm,
@@ -179,8 +180,8 @@ pub(super) async fn look(
     Ok(confirmed)
 }
 
-/// Reads pods from the API server itself where having none frees streams: a watch may not have
-/// brought yet a pod that was made, and has read its file, before the last one was published.
+/// Reads pods from the API server itself where their absence frees streams: the watch may not have
+/// delivered yet a pod that was created, and has read its file, before the last file was published.
 async fn confirm(
     cluster: &impl Cluster,
     view: &mut WorkloadView,

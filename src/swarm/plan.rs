@@ -34,8 +34,8 @@ mod writes;
 pub(super) use publishing::word;
 pub use writes::{Immutable, Part, Publish};
 
-/// Time between two looks at an object without any change: it reads the labels of nodes, and asks
-/// workers whether they still run what they reported.
+/// Time between two passes of an object without any change: a pass reads the labels of nodes, and
+/// asks workers whether they still run what they reported.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Time between two requests to workers while streams move. Each question is one small request to
@@ -82,7 +82,7 @@ pub struct Desired {
     pub refresh: Vec<Refresh>,
     /// Desired number of workers.
     pub scale: Option<u32>,
-    /// Immutable files that nobody mounts any more.
+    /// Immutable files that no pod mounts any more.
     pub obsolete: Vec<String>,
     /// For how long streams had no worker that have one now.
     pub gaps: Vec<Duration>,
@@ -93,7 +93,7 @@ pub struct Desired {
 /// Decides.
 ///
 /// # Errors
-/// When the spec, or what it names, cannot be served.
+/// If the spec, or what it names, cannot be served.
 pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmStatus>, Error> {
     if let Some(held) = &observed.held {
         return Err(Error::Conflict(held.clone()));
@@ -174,7 +174,7 @@ struct Decision<'a> {
     history: History,
     /// The contents of each part of a divided file, if they are right.
     parts: history::parts::Good,
-    /// The highest version that any pod says it runs.
+    /// The highest version that any pod reports.
     highest: Epoch,
     memory: Memory,
 }
@@ -328,7 +328,7 @@ impl<'a> Decision<'a> {
         if self.history.repair.is_some() {
             let repaired = self.history.repaired(self.highest);
             if self.history.repair == Some(Repair::First) {
-                // Nobody has read anything: the first file has it all.
+                // No worker has read anything: the first file contains it all.
                 let empty = Published { epoch: repaired.epoch - 1, ..Published::default() };
                 let from =
                     if repaired.shares.is_empty() { &empty } else { &self.history.published };

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Questions at a time.
 const CONCURRENCY: usize = 64;
 
-/// Asks those that are due, and keeps their answers.
+/// Asks the workers that are due, and keeps their answers.
 pub(super) async fn ask(
     cluster: &impl Cluster,
     view: &WorkloadView,
@@ -40,7 +40,7 @@ pub(super) async fn ask(
         .filter(|pod| is_due(pod, needed(published, pod), memory.reports.get(&pod.uid), now));
     let key = memory.secret.key();
     let key = key.as_ref();
-    // One without an address cannot be asked yet.
+    // A worker without an address cannot be asked yet.
     let questions = due
         .filter(|pod| pod.ip.is_some())
         .map(|pod| async move { (Arc::clone(&pod.uid), cluster.ask(pod, key).await) });
@@ -87,7 +87,7 @@ fn is_due(pod: &PodFacts, needed: Epoch, report: Option<&Report>, now: Instant) 
     let ago = now.saturating_duration_since(report.asked);
     let waited = report.loaded.is_none_or(|loaded| loaded < needed);
     if waited && needed > 0 {
-        // One that hangs would hold up the others at every pass.
+        // A worker that hangs would delay the others in every pass.
         let failures = report.failures.saturating_sub(2);
         return ago >= PAUSE.min(Duration::from_millis(500) * failures);
     }

@@ -72,7 +72,7 @@ pub(super) fn status(
     (now, status)
 }
 
-/// Three significant digits: more would be another text at every measurement.
+/// Three significant digits: more would change the text at every measurement.
 fn significant(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".into();
@@ -94,14 +94,14 @@ pub(super) struct Facts<'a> {
     pub not_mounted: Option<String>,
     /// Workers that were waited for too long: name, version, why.
     pub stuck: &'a [(Arc<str>, u64, String)],
-    /// A worker runs other streams than those of its list, though it says that it has read it.
+    /// A worker runs streams other than those of its list, though it reports having read it.
     pub disobedient: Option<&'a Arc<str>>,
     /// It is not known what workers have read.
     pub barrier: bool,
     /// Streams wait for their next worker, which is not ready.
     pub awaiting: bool,
-    /// Streams that nobody runs, or nobody knows who, for too long: how many, who is in the way,
-    /// and what to do.
+    /// Streams that for too long nobody runs, or that run on an unknown worker: their number, the
+    /// worker that blocks them, and the remedy.
     pub orphaned: Option<String>,
     /// Streams in the lists of workers that have had no pod on a node for too long: how many, and
     /// why.

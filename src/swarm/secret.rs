@@ -60,7 +60,7 @@ mod tests {
         WorkloadView { share: Some(share), ..WorkloadView::default() }
     }
 
-    /// A neighbor that says of every worker that it runs nothing has the first file give away
+    /// If a neighbor reports for every worker that it runs nothing, the first file gives away
     /// everything.
     #[test]
     fn s12_that_a_worker_which_signs_runs_nothing_is_not_believed_before_there_is_a_key() {
@@ -92,7 +92,7 @@ mod tests {
     fn s12_the_key_of_the_file_is_the_key_and_a_lost_one_comes_back() {
         let [one, other, new] = ["1", "2", "3"].map(|digit| digit.repeat(64));
         let mut memory = Memory::default();
-        // None yet: answers cannot be signed, and the next file brings one.
+        // There is none yet: answers cannot be signed, and the next file creates one.
         let make = || Some(Arc::from(new.as_str()));
         memory.knows(&WorkloadView::default(), make);
         assert!(memory.secret.key().is_none());

@@ -17,7 +17,7 @@ use crate::{
     prometheus::promql,
 };
 
-/// The most bytes that a `ConfigMap` holds, keys included: the API server's limit.
+/// Maximum size of a `ConfigMap` in bytes, including keys: the API server's limit.
 pub const LARGEST_MAP: usize = limits::LARGEST_TEXT;
 
 /// A spec whose streams were read.
@@ -79,7 +79,7 @@ impl Settings {
     /// Reads a spec and the `ConfigMap` it may name.
     ///
     /// # Errors
-    /// The path of the field and what is wrong with it.
+    /// The path of the invalid field, and its error.
     pub fn of(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Self, Error> {
         let spec = &swarm.spec;
         let weights = match &spec.weights {
@@ -181,7 +181,7 @@ fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Erro
     };
     limits::streams(streams.len()).map_err(|text| Error::Invalid(format!("{path} {text}")))?;
     if streams.is_empty() {
-        // An empty list is more likely a mistake than a wish: nothing is taken from anybody.
+        // An empty list is more likely a mistake than intended: no worker loses its streams.
         let text = format!("{path}: no stream is listed; workers keep what they have");
         return Err(Error::Invalid(text));
     }

@@ -17,7 +17,7 @@ pub struct Snapshot {
     /// Of the owned ones, those in the lists of workers that have had no pod on a node for too
     /// long.
     pub stranded: usize,
-    /// Streams that two pods say they run.
+    /// Streams that two pods report as running.
     pub duplicates: Vec<Arc<str>>,
     /// All workers with their state.
     pub workers: Vec<Worker>,
@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub waiting: Vec<(Waiting, String)>,
     /// Weight of the heaviest worker, as a multiple of the mean.
     pub ratio: f64,
-    /// Counted since this process began to look.
+    /// Counted since this process started.
     pub counters: Counters,
 }
 
@@ -53,9 +53,9 @@ pub struct Worker {
     pub loaded: Option<u64>,
     /// True if its pod is ready.
     pub ready: bool,
-    /// True if its pod signs what it answers; one without a pod answers nothing.
+    /// True if its pod signs its answers; a worker without a pod does not answer.
     pub signs: bool,
-    /// Why it is not known what it runs.
+    /// The reason why it is unknown what it runs.
     pub error: Option<Arc<str>>,
     /// The last action on its pod, with its time.
     pub refreshed: Option<(&'static str, Instant)>,

@@ -65,7 +65,7 @@ pub struct Known<'a> {
 /// The workers of a `Swarm`.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
-    /// Those that should have streams, in their order, and after them those whose pods still exist.
+    /// Those that should have streams, in their order, followed by those whose pods still exist.
     pub all: Vec<Worker>,
     /// True if the workload is being replaced by another version of itself: nothing is moved for
     /// balance meanwhile.
@@ -224,13 +224,13 @@ impl Finder<'_> {
         Some(handover::Pod {
             uid: Arc::clone(&pod.uid),
             ready: pod.ready,
-            // The watch brings the deletion of an evicted pod a moment later.
+            // The watch delivers the deletion of an evicted pod a moment later.
             terminating: pod.terminating || self.memory.evictions.is_leaving(&pod.uid),
             stopped: pod.stopped,
             loaded: mounted.or(loaded),
             heir: self.memory.heir(pod),
-            // One that mounts none of the immutable files, and does not say what it runs, proves it
-            // only once it is restarted.
+            // A pod that mounts none of the immutable files, and does not report what it runs,
+            // proves it only once it is restarted.
             born: if self.settings.immutable {
                 mounted
             } else {

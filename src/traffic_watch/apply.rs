@@ -1,4 +1,4 @@
-//! Writes what was planned: nodes, the Deployment, evictions. Decides nothing.
+//! Writes the plan: nodes, the Deployment, evictions. Decides nothing.
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -34,7 +34,7 @@ use crate::{
 /// list, so each attempt depends on the last read.
 const TAINT_TRIES: usize = 5;
 
-/// Writes what was planned; what fails leaves nothing else undone.
+/// Writes the plan; a failed write does not keep the others from being made.
 pub(super) async fn apply(
     reconciler: &TrafficWatchReconciler,
     watch: &TrafficWatch,
@@ -83,7 +83,7 @@ impl TrafficWatchReconciler {
             };
             drop(place);
             let result = match result {
-                // The node went away in the meantime, and what it carried with it.
+                // The node was deleted in the meantime, with everything on it.
                 Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
                 result => result.map_err(Error::kube("patch node")),
             };
@@ -96,15 +96,15 @@ impl TrafficWatchReconciler {
         let patch = Patch::Merge(json!({"metadata": {"labels": labels(write)}}));
         let request = Request::new(Node::url_path(&(), None));
         let request = request.patch_metadata(&write.node, &merge_params(), &patch);
-        // Into the reduced type: what the API server says of who manages which field is skipped.
+        // Into the reduced type, which skips the managed fields.
         let written: NodeObject =
             self.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
         self.nodes.wrote(&written.metadata);
         Ok(())
     }
 
-    /// Label and taint in one write. The list of taints is replaced as a whole, so the write is
-    /// refused if anybody changed the node since it was read, and tried again.
+    /// Writes label and taint in one request. The list of taints is replaced as a whole, so the
+    /// write is refused, and tried again, if any client changed the node since it was read.
     async fn write_taint(&self, write: &NodeWrite) -> kube::Result<()> {
         let nodes = Api::<NodeObject>::all(self.client.clone());
         let mut tries = 0;
@@ -147,7 +147,7 @@ impl TrafficWatchReconciler {
             let outcome = Outcome::Taken(text.clone());
             let applied = Applied { hash: child.hash, outcome };
             let news = self.memories.change(key, |entry| entry.applied(applied));
-            // Reported once; then the condition stands, and the nodes are judged as ever.
+            // Reported once; the condition persists, and the nodes are still judged.
             return if news { Err(Error::Taken(text)) } else { Ok(()) };
         }
         if let Some(there) = &there {
@@ -258,7 +258,7 @@ fn labels(write: &NodeWrite) -> Value {
     }
 }
 
-/// The taints of a node with ours in the wanted state, and all others unchanged.
+/// Returns the taints of a node with ours in the desired state, and all others unchanged.
 fn taints(there: &[Value], key: &str, edit: Edit<TaintEffect>) -> Vec<Value> {
     let mut taints: Vec<_> = there.iter().filter(|taint| taint["key"] != key).cloned().collect();
     if let Edit::Set(effect) = edit {

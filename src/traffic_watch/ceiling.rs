@@ -20,7 +20,7 @@ use super::{
 };
 use crate::nodes::{Marked, NodeStore};
 
-/// The default of `--max-unfit`: at least half of the nodes take pods, whatever objects say.
+/// The default of `--max-unfit`: at least half of the nodes take pods, whatever objects specify.
 pub const DEFAULT: Share = Share::Percent(50);
 
 /// Counts the marks of all objects. Clones share it.
@@ -62,7 +62,7 @@ impl Ceiling {
         Headroom { open: left(census.open), all: left(census.all), none: self.0.max.is_none() }
     }
 
-    /// Returns a place for the mark of a node; `None` if that would be one too many.
+    /// Reserves a place for the mark of a node; returns `None` if that would be one too many.
     #[must_use]
     pub fn admit(&self, node: &Arc<str>) -> Option<Place<'_>> {
         let place = |node| Some(Place { ceiling: self, node });

@@ -23,7 +23,7 @@ pub struct Child {
 /// A Deployment as it was last applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// [`Child::hash`] of what was applied.
+    /// The [`Child::hash`] of the applied object.
     pub hash: u64,
     /// The result from the API server.
     pub outcome: Outcome,
@@ -39,7 +39,7 @@ pub enum Outcome {
         /// Its generation after the apply.
         generation: i64,
     },
-    /// Refused: trying the same again at once would be refused again.
+    /// Refused: an immediate retry would be refused again.
     Refused {
         /// Why, in the API server's words.
         text: String,
@@ -127,7 +127,7 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// The object at `key`, made if it is not there. The schema has seen to the types.
+/// Returns the object at `key`, and creates it if it is missing. The schema guarantees the types.
 fn object<'a>(parent: &'a mut Value, key: &str) -> &'a mut Value {
     if !parent.is_object() {
         *parent = json!({});

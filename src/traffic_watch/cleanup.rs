@@ -7,7 +7,7 @@ use crate::{
     controller::{Error, Notice, key},
 };
 
-/// Takes its marks off all nodes, except those whose key another object waits for.
+/// Removes its marks from all nodes, except those whose key another object waits for.
 pub(super) async fn cleanup(
     reconciler: &TrafficWatchReconciler,
     watch: &TrafficWatch,

@@ -54,7 +54,7 @@ pub(super) fn keys(watch: &TrafficWatch, written: Option<&str>) -> BTreeSet<Stri
     published.into_iter().chain(written.map(ToOwned::to_owned)).chain([watch.label_key()]).collect()
 }
 
-/// Observe writes no label, so it needs none of its own.
+/// Observe writes no label, so it claims none.
 fn claims(watch: &TrafficWatch) -> bool {
     watch.spec.mode == Mode::Enforce
 }

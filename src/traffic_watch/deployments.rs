@@ -75,7 +75,7 @@ struct Inner {
 }
 
 impl DeploymentStore {
-    /// Follows our Deployments for ever.
+    /// Follows our Deployments; never ends.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let config = watch::config().labels(&format!("app.kubernetes.io/managed-by={MANAGED_BY}"));
         let events = watch::follow(Api::<DeploymentObject>::all(client), config);
@@ -104,8 +104,8 @@ impl DeploymentStore {
         self.known().get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Takes the answer to an apply of ours, so that the next pass sees it though the watch may not
-    /// have brought it yet.
+    /// Takes the answer to our own apply, so that the next pass sees it before the watch delivers
+    /// it.
     pub fn wrote(&self, object: &PartialObjectMeta<Deployment>) {
         let (metadata, mut known) = (&object.metadata, self.known());
         let key = key(metadata);

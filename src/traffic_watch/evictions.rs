@@ -37,8 +37,9 @@ pub struct Replicas {
 /// other even without a `PodDisruptionBudget`.
 ///
 /// None while replicas are missing: where a replacement cannot be created (a quota, a webhook that
-/// refuses, a controller manager that is down), no further pod leaves. The one exception is a pod
-/// that is not Ready on the unfit node itself: the node may be why, and nobody is served by it.
+/// refuses, a controller manager that is down), no further pod is evicted. The one exception is a
+/// pod on the unfit node that is not Ready: the node may be the cause, and the pod serves no
+/// client.
 ///
 /// Only pods that were created before `before`: if there is no other room, a preferred placement
 /// starts the replacement on the same node again, and it should have its time there.

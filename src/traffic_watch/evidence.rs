@@ -43,7 +43,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The word in metrics.
+    /// The name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -123,7 +123,7 @@ impl Rules {
             let link = number(reading.get(*percent));
             let (value, percent, device) = match (self.unit, capacity) {
                 (Unit::Percent, Err(())) => return Err(NoEvidence::InvalidCapacity),
-                // The link still tells which device is the busy one, if its speed is known.
+                // The link still identifies the busy device, if its speed is known.
                 (unit, Ok(Some(capacity))) => {
                     let percent = bits / capacity * 100.0;
                     let device = link.ok().flatten().and_then(|(_, device)| device);

@@ -32,14 +32,15 @@ pub struct Transition {
     pub from: NodeState,
     /// The state it entered.
     pub to: NodeState,
-    /// Why: `Measured`, a word of `NoEvidence`, `LimitReached`, or the measure that says unfit.
+    /// The reason: `Measured`, a name of `NoEvidence`, `LimitReached`, or the measure that judges
+    /// it unfit.
     pub reason: Arc<str>,
 }
 
 /// A change of one node.
 #[derive(Debug)]
 pub(super) struct Change {
-    /// Its place in `seen.nodes`.
+    /// Its index in `seen.nodes`.
     pub(super) node: usize,
     /// The state it entered.
     pub(super) transition: Option<Transition>,
@@ -61,7 +62,7 @@ pub(super) struct Judgment<'a> {
     pub(super) takes_pods: Vec<bool>,
     /// The marks as they were before this judgment.
     before: Vec<Option<bool>>,
-    /// Nodes whose evidence has stayed away for as long as the spec allows.
+    /// Nodes without evidence for as long as the spec allows.
     expired: Vec<bool>,
     /// Maximum number of nodes that can take the pods and may be marked, and their actual number.
     pub(super) limit: usize,
@@ -178,7 +179,7 @@ impl<'a> Judgment<'a> {
                 node.unknown_ms = 0;
                 continue;
             }
-            // The clock stands still while it is the measurement that is in trouble.
+            // The clock stops while the measurement itself fails.
             let stands = |(side, measure): (&MeasureState, &Gathered)| {
                 side.missing.is_some() && measure.clock_stands(place)
             };
@@ -247,8 +248,9 @@ impl<'a> Judgment<'a> {
     }
 
     /// Combines the verdicts of all measures about a node. A node that has a mark is not without a
-    /// verdict because some measure never had evidence: when the one that said unfit says fit, it
-    /// is fit; when none says anything (the measures are others now), the mark stands.
+    /// verdict because some measure never had evidence: when the measure that judged it unfit
+    /// judges it fit, it is fit; when no measure has a verdict (the measures have changed), the
+    /// mark stays.
     fn judged(&self, node: usize) -> Option<bool> {
         let memory = &self.nodes[node];
         if self.drops_label(node) {
@@ -272,11 +274,11 @@ impl<'a> Judgment<'a> {
                 Some(if times.is_nan() { 1.0 } else { times })
             })
             .max_by(f64::total_cmp);
-        // Nodes that are unfit only for lack of evidence come after all that were measured.
+        // Nodes that are unfit only for lack of evidence come after all measured ones.
         measured.or_else(|| self.expired[node].then_some(0.0))
     }
 
-    /// The measures that say a node is unfit, with their places.
+    /// Returns the measures that judge a node unfit, with their indexes.
     pub(super) fn unfit_by(&self, node: usize) -> impl Iterator<Item = (usize, &Criterion)> {
         let sides = self.nodes[node].sides().zip(self.settings.criteria.iter()).enumerate();
         sides
@@ -353,7 +355,8 @@ fn state(node: &NodeMemory) -> (NodeState, Option<&'static str>) {
         return (NodeState::Unfit, None);
     }
     if is_unknown(node) {
-        // A measure that said unfit and has no evidence now is why the node stays what it is.
+        // A measure that judged the node unfit and has no evidence now is the reason why the node
+        // keeps its state.
         let held = node.sides().filter(|side| side.judged == Some(true));
         let why = held.chain(node.sides()).find_map(|side| side.missing);
         return (NodeState::Unknown, why.map(NoEvidence::reason));
@@ -366,7 +369,7 @@ fn state(node: &NodeMemory) -> (NodeState, Option<&'static str>) {
     }
 }
 
-/// A node as the last pass left it; after a restart, as label and status tell.
+/// A node as the last pass left it; after a restart, as label and status record.
 fn remember(
     watch: &TrafficWatch,
     seen: &Observed,

@@ -235,7 +235,7 @@ pub fn mark(nodes: &[Candidate<'_>], limits: &Limits, mut headroom: Headroom) ->
     Marks { marks, limit, room, above_ceiling }
 }
 
-/// Takes marks away while fewer nodes than the floor could take the pods.
+/// Removes marks while fewer nodes than the floor could take the pods.
 fn release(nodes: &[Candidate<'_>], limits: &Limits, marks: &mut [Option<bool>]) {
     let places = |marked: bool| {
         let marks = &marks;

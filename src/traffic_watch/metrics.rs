@@ -63,7 +63,7 @@ impl Object {
         self.shown(share).filter(|(_, node)| node.state != NodeState::Fit)
     }
 
-    /// Reports whether it was judged: before, its figures would be zeros that nobody measured.
+    /// Reports whether it was judged: before, its figures would be zeros without a measurement.
     fn is_judged(&self) -> bool {
         self.memory.tick.is_some()
     }
@@ -85,7 +85,7 @@ impl Gauges {
     fn encode_pairs(&self, encoder: &mut DescriptorEncoder<'_>, most: usize) -> Result {
         let sizes = self.0.each(|_, entry| Some(entry.memory.nodes.iter().count()));
         let mut sizes: Vec<_> = sizes.map(|(_, size)| size).collect();
-        // An empty family would be a help text without series on every follower.
+        // An empty family would give every follower a help text without series.
         if sizes.is_empty() {
             return Ok(());
         }

@@ -94,7 +94,7 @@ pub struct TrafficWatchReconciler {
     pub label_writes: Semaphore,
     /// Maximum number of nodes that all objects together may mark.
     pub ceiling: Ceiling,
-    /// One request for all who ask the same.
+    /// Shares one request among callers with the same query.
     pub readings: Shared<Request, Measured>,
 }
 

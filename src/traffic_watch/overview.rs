@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::traffic_watch::{Mode, NodeState, Summary};
 
-/// One replica and what it knows.
+/// One replica and its state.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
@@ -64,7 +64,7 @@ impl WatchView {
     pub const TRANSITIONS: usize = 200;
 }
 
-/// One thing that is measured.
+/// One measure.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MeasureView {
@@ -160,9 +160,9 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// Number of nodes that a person can look through, in an answer of about 100 kB.
+    /// The number of nodes that a person can survey, in an answer of about 100 kB.
     pub const DEFAULT_LIMIT: usize = 200;
-    /// An answer of some megabytes: what a browser still shows.
+    /// An answer of some megabytes, which a browser can still display.
     pub const MAX_LIMIT: usize = 5000;
     /// No name in Kubernetes is longer.
     const NAME: usize = 253;

@@ -38,7 +38,7 @@ pub struct Measurement {
     pub other_jobs: Vec<String>,
     /// The server's warnings.
     pub warnings: Vec<String>,
-    /// Numbers of hosts of which only the whole answer tells whether they are nodes.
+    /// Numbers of hosts, of which only the whole answer shows whether they are nodes.
     undecided: Vec<(Subject, Option<f64>, Option<Arc<str>>)>,
 }
 
@@ -106,7 +106,7 @@ impl Measurement {
         }
     }
 
-    /// Takes one number.
+    /// Stores one number.
     pub fn take(&mut self, subject: &Subject, value: Option<f64>, device: Option<Arc<str>>) {
         match subject {
             Subject::Node(place, measure) => {
@@ -131,7 +131,7 @@ impl Measurement {
     }
 }
 
-/// Sorts the series of one answer by node, as they come.
+/// Sorts the series of one answer by node, in the order of arrival.
 #[derive(Debug)]
 pub struct Sorter {
     reading: Measurement,
@@ -153,7 +153,7 @@ impl Sorter {
         }
     }
 
-    /// Takes one series of the answer to `question`.
+    /// Reads one series of the answer to `question`.
     ///
     /// # Errors
     /// When it was not requested.

@@ -1,7 +1,7 @@
-//! The judgment outside of a running operator: over what is now, or step by step over a history.
+//! The judgment outside of a running operator: of the present, or step by step over a history.
 //!
-//! It is the operator's own code that asks, reads and plans here; this module only stands where the
-//! cluster and the clock would be.
+//! The operator's own code queries, reads and plans here; this module only replaces the cluster and
+//! the clock.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
@@ -168,7 +168,7 @@ impl Recording {
         reading
     }
 
-    /// Adds the jobs that had the series while none of them was believed.
+    /// Adds the jobs that had the series while none of them was trusted.
     pub fn note_other_jobs(&self, jobs: &mut Vec<String>) {
         for track in &self.tracks {
             if let Subject::OtherJob(job) = &track.subject {
@@ -240,7 +240,7 @@ impl Replay {
         Self { watch, memory: Arc::default(), labels: BTreeMap::new(), tick: 0 }
     }
 
-    /// Judges once. The label of a node is what it was, until a judgment here says something else.
+    /// Judges once. The label of a node stays until a judgment here changes it.
     ///
     /// # Errors
     /// What is wrong with the spec.

@@ -1,7 +1,7 @@
 //! Writes that failed, and when each is tried again.
 //!
-//! A node whose patch is refused at every try must not keep the others from being judged, nor be
-//! asked about at every judgment.
+//! A node whose patch is always refused must not keep the others from being judged, nor cause a
+//! request at every judgment.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
@@ -11,8 +11,8 @@ use crate::controller::Verdict;
 /// The first pause: one judgment of the default interval.
 const FIRST: Duration = Duration::from_secs(10);
 
-/// The longest pause of one node: the API server is not asked about thousands of nodes that it
-/// refuses.
+/// The longest pause of one node, so that the API server does not get requests about thousands of
+/// nodes that it refuses.
 const LONGEST: Duration = Duration::from_mins(5);
 
 /// The time within which one failed write is retried: its success shows that rights or a policy
@@ -36,7 +36,8 @@ struct Failed {
 }
 
 impl FailedWrites {
-    /// The nodes that may be written now: those whose pause is over, and one that is tried for all.
+    /// Returns the nodes that may be written now: those whose pause is over, and one that is
+    /// tried on behalf of all.
     pub fn due(&self, now: Timestamp) -> impl Fn(&str) -> bool {
         let rested = self.last.is_none_or(|last| after(last, SCOUT) <= now);
         let next = self.nodes.iter().min_by_key(|(_, failed)| failed.again);
@@ -59,7 +60,7 @@ impl FailedWrites {
         self.why.as_ref().filter(|_| !self.is_empty())
     }
 
-    /// Takes the result of a write: what failed, if it did.
+    /// Records the result of a write: the error, if it failed.
     pub fn take(&mut self, node: &Arc<str>, failure: Option<Verdict>, now: Timestamp) {
         let Some(why) = failure else {
             if self.nodes.remove(node).is_some() {

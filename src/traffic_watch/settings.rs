@@ -96,7 +96,7 @@ impl Settings {
     /// older than the schema.
     ///
     /// # Errors
-    /// The path of the field and what is wrong with it.
+    /// The path of the invalid field, and its error.
     pub fn of(watch: &TrafficWatch) -> Result<Self, Error> {
         let spec = &watch.spec;
         let capacity = spec.capacity.as_ref().map(|q| bits("capacity", q)).transpose()?;

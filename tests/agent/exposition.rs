@@ -1,4 +1,4 @@
-//! The page in both of its forms.
+//! The metrics page in both of its formats.
 use traffic_operator::agent::metrics::NAMES;
 
 use crate::stage::{ALL, Agent, config, entry, get, get_bytes};
@@ -55,7 +55,7 @@ fn find(message: &[u8], number: u64) -> Vec<&[u8]> {
     fields(message).iter().filter(|field| field.0 == number).map(|field| field.1).collect()
 }
 
-/// Names and messages of the families of a page.
+/// Returns the names and messages of the metric families of a page.
 fn families(mut page: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut families = Vec::new();
     while !page.is_empty() {
@@ -99,14 +99,14 @@ fn both_forms_have_every_metric() {
     assert_eq!(families.len(), NAMES.len(), "{families:?}");
 }
 
-/// Classic buckets, sparse ones, spans of those: fields 3, 5 (schema) and 12 of `Histogram`, which
+/// Classic buckets, native ones, and their spans: fields 3, 5 (schema) and 12 of `Histogram`, which
 /// is field 7 of `Metric`, which is field 4 of `MetricFamily`.
 #[test]
 fn round_trips_are_native_and_classic_and_the_originals_classic_only() {
     let (agent, _peer) = probing();
     let (_, body) = get_bytes(agent.metrics_port, "/metrics", ACCEPT).unwrap();
     for (name, buckets, native) in [
-        // With and without the bucket +Inf: the library's choice.
+        // The library decides whether the bucket +Inf is included.
         ("netprober_rtt_seconds", [17, 18], true),
         ("netprober_scheduling_delay_seconds", [10, 11], true),
         ("netprober_interpod_latency_s", [25, 26], false),

@@ -1,4 +1,4 @@
-//! `config.json`: what the kubelet does to it while we run.
+//! `config.json`: what the kubelet does to it while the agent runs.
 use std::fs;
 
 use crate::stage::{ALL, Agent, config, entry};
@@ -21,7 +21,7 @@ fn the_original_file_and_its_three_variables_are_enough() {
 fn another_period_is_followed_without_a_restart() {
     let (agent, peer) = (Agent::start(), Agent::start());
     let of = |period| config(period, 0, r#"["TCP"]"#, &[entry("b", "127.0.0.2", peer.port)]);
-    // Nothing would come for an hour.
+    // No probe would be due for an hour.
     agent.publish(&of(3_600_000));
     agent.page_with("the list", |page| page.sum("netprober_peers", &[]) == 1);
     agent.publish(&of(100));
@@ -29,17 +29,17 @@ fn another_period_is_followed_without_a_restart() {
     agent.publish(&of(3_600_000));
     let changed = page.lists() + 1;
     let page = agent.page_with("the next list", |page| page.lists() >= changed);
-    let looks = |page: &crate::stage::Page| {
+    let checks = |page: &crate::stage::Page| {
         page.sum("netprober_pinglist_refreshes_total", &[("result", "unchanged")])
     };
-    let until = looks(&page) + 3;
-    let later = agent.page_with("three looks", |page| looks(page) >= until);
-    // One may have been under way.
+    let until = checks(&page) + 3;
+    let later = agent.page_with("three checks", |page| checks(page) >= until);
+    // One probe may have been in flight.
     assert!(later.probes("b", &[]) <= page.probes("b", &[]) + 1, "{}", later.text);
 }
 
 #[test]
-fn a_broken_file_keeps_the_last_list_and_is_told_once() {
+fn a_broken_file_keeps_the_last_list_and_is_reported_once() {
     let (agent, peer) = (Agent::start(), Agent::start());
     let good = config(200, 200, ALL, &[entry("b", "127.0.0.2", peer.port)]);
     agent.publish(&good);
@@ -54,7 +54,7 @@ fn a_broken_file_keeps_the_last_list_and_is_told_once() {
     let page = agent.page_with("it probes on", |page| page.successes("b") >= more);
     assert_eq!(errors(&page), before + 1, "{}", page.text);
     assert_eq!(agent.log().matches("is not usable").count(), 1, "{}", agent.log());
-    // Not a change, but the file is good again.
+    // No change, but the file is good again.
     agent.publish(&good);
     let page = agent.page_with("it is good", |page| {
         agent.log().contains("file is good") && page.successes("b") > more

@@ -1,4 +1,4 @@
-//! Peers do not influence each other, and an agent that did not run blames no peer.
+//! Peers do not affect each other, and an agent that did not run blames no peer.
 use crate::stage::{ALL, Agent, BlackHole, config, entry};
 
 #[test]
@@ -9,7 +9,7 @@ fn twenty_dead_peers_neither_slow_nor_bias_a_healthy_one() {
     for i in 0..20 {
         entries.push(entry(&format!("dead-{i}"), &format!("127.0.1.{i}"), hole.port));
     }
-    // With the original's metric these are more than an agent probes at a time.
+    // With the original's metric these are more than an agent probes concurrently.
     let few = config(500, 400, ALL, &entries);
     agent.publish(&few.replacen('{', r#"{"originalMetrics":false,"#, 1));
     let page = agent.page_with("twenty of each", |page| {
@@ -17,7 +17,7 @@ fn twenty_dead_peers_neither_slow_nor_bias_a_healthy_one() {
     });
     let most = (0..20).map(|i| page.probes(&format!("dead-{i}"), &[])).max().unwrap_or_default();
     let of = page.probes("healthy", &[]);
-    // Three protocols, of which each may be a slot behind and one in flight.
+    // Three protocols, each of which may be one slot behind and have one probe in flight.
     assert!(of + page.skipped() >= most - 6, "{of} of {most}: {}", page.text);
     for i in 0..20 {
         assert!(page.successes(&format!("dead-{i}")) == 0);
@@ -27,7 +27,7 @@ fn twenty_dead_peers_neither_slow_nor_bias_a_healthy_one() {
     assert_eq!(page.sum("netprober_rtt_seconds_count", &[]), measured);
 }
 
-/// A stop of several periods: the answers wait in our sockets, and the timers have all run out.
+/// A pause of several periods: the answers wait in our sockets, and all timers have expired.
 #[test]
 fn an_agent_that_was_not_run_skips_and_blames_nobody() {
     let (agent, peer, clock) = (Agent::start(), Agent::start(), Agent::start());
@@ -45,7 +45,7 @@ fn an_agent_that_was_not_run_skips_and_blames_nobody() {
     assert!(page.failures("b") == 0, "{}", page.text);
     assert!(page.sum("netprober_skipped_probes_total", &[("reason", "busy")]) == 0);
     let before = page.successes("b");
-    agent.page_with("it goes on", |page| page.successes("b") >= before + 6);
+    agent.page_with("probing continues", |page| page.successes("b") >= before + 6);
 }
 
 /// Each probed agent counts its probers by address.

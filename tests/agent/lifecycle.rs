@@ -45,7 +45,7 @@ fn a_bad_variable_is_named() {
 }
 
 #[test]
-fn it_ends_well_when_told_to_even_with_probes_under_way() {
+fn it_ends_well_on_a_signal_even_with_probes_in_flight() {
     for signal in ["TERM", "INT"] {
         let hole = crate::stage::BlackHole::new();
         let mut agent = Agent::start();

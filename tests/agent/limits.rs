@@ -1,4 +1,4 @@
-//! Limits of an agent's cost, whatever its list says, and its defense against other clients.
+//! Limits of an agent's cost, whatever its list contains, and its defense against other clients.
 use std::{
     fmt::Write as _,
     fs,
@@ -22,8 +22,8 @@ use traffic_operator::agent::budget;
 
 use crate::stage::{ALL, Agent, BlackHole, Page, command, config, entry, eventually, get};
 
-/// Members on nodes of their own, with names as long as they are in clusters; the first is alone in
-/// its zone.
+/// Members on nodes of their own, with names as long as in real clusters; the first is alone in its
+/// zone.
 fn crowd(count: usize, probes: &str) -> String {
     let mut map = String::new();
     for i in 0..count {
@@ -44,7 +44,8 @@ fn crowd(count: usize, probes: &str) -> String {
     )
 }
 
-/// The only member of its zone beside 3,000: formerly 3,000 peers, 218,000 series and 107 MB.
+/// The only member of its zone beside 3,000 others: formerly 3,000 peers, 218,000 series and 107
+/// MB.
 #[test]
 fn n01_an_agent_alone_in_its_zone_stays_within_its_budget() {
     let name = "shop-frontend-7c9f8d6b5-00000";
@@ -70,12 +71,12 @@ fn n01_an_agent_alone_in_its_zone_stays_within_its_budget() {
 }
 
 /// Connections that [`Idle`] opens every tenth of a second: a thousand a second keep every place
-/// taken. All that were closed at once would be fifteen thousand a second, a flood that takes the
-/// processor from the agent on a busy machine, where idle connections are what the test is about.
+/// taken. Replacing all closed ones at once would mean fifteen thousand a second, a flood that
+/// takes the processor from the agent on a busy machine, while the test is about idle connections.
 const REOPENED: usize = 100;
 
-/// Holds connections that send nothing, from an address of its own, and replaces those that the
-/// agent closes. Ends with the test.
+/// Holds connections that send nothing, from its own address, and replaces those that the agent
+/// closes. Ends with the test.
 struct Idle {
     over: Arc<AtomicBool>,
     open: Arc<AtomicUsize>,
@@ -141,13 +142,13 @@ fn scraped_in_time(port: u16) -> bool {
     ask().is_ok_and(|page| page.ends_with("# EOF\n"))
 }
 
-/// Raises the limit of descriptors for the sockets of this test.
+/// Raises the limit of file descriptors for the sockets of this test.
 fn allow_many_descriptors() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
 }
 
-/// One client without any credentials made a node look as if it lost packets, and silenced its
+/// A single client without credentials made a node appear to lose packets, and silenced its
 /// metrics.
 #[test]
 fn n04_idle_connections_of_one_source_neither_cost_a_probe_nor_a_scrape() {
@@ -175,7 +176,7 @@ fn n04_idle_connections_of_one_source_neither_cost_a_probe_nor_a_scrape() {
     );
 }
 
-/// Starts an agent under a limit of the shell.
+/// Starts an agent under a shell's limits.
 fn limited(limit: &str, port: u16, metrics_port: u16) -> Command {
     let agent = command(port, metrics_port);
     let variables = agent.get_envs().filter_map(|(name, value)| Some((name, value?)));
@@ -195,23 +196,23 @@ fn limited(limit: &str, port: u16, metrics_port: u16) -> Command {
 #[test]
 fn n04_an_agent_without_descriptors_skips_and_blames_nobody() {
     let (peer, hole) = (Agent::start(), BlackHole::new());
-    // As few as it needs to start, and some for probes.
+    // As few as it needs to start, and some more for probes.
     let agent = Agent::of(|port, metrics_port| limited("ulimit -n 40", port, metrics_port));
     let mut entries = vec![entry("healthy", "127.0.0.2", peer.port)];
-    // Each of them holds a descriptor for most of the time.
+    // Each of these probes holds a descriptor for most of the time.
     entries.extend((0..30).map(|i| entry(&format!("d{i}"), &format!("127.0.1.{i}"), hole.port)));
     agent.publish(&config(1000, 900, r#"["HTTP","TCP"]"#, &entries));
     let local = |page: &Page| page.sum("netprober_skipped_probes_total", &[("reason", "local")]);
     let page = agent.page_with("it lacks descriptors", |page| local(page) >= 50);
     assert_eq!(page.failures("healthy"), 0, "{}", page.text);
     assert_eq!(page.sum("netprober_probes_total", &[("reason", "other")]), 0, "{}", page.text);
-    // As soon as there are some it probes.
+    // As soon as there are descriptors, it probes.
     agent.publish(&config(1000, 900, r#"["HTTP","TCP"]"#, &entries[..1]));
-    let page = agent.page_with("it goes on", |page| page.successes("healthy") >= 3);
+    let page = agent.page_with("probing continues", |page| page.successes("healthy") >= 3);
     println!("{} skipped, {} answered", local(&page), page.successes("healthy"));
 }
 
-/// The soft limit is what programs of long ago could bear, the hard one is what the node allows.
+/// The soft limit suits programs that use select, the hard one is the limit of the node.
 #[test]
 fn n04_an_agent_may_open_as_many_files_as_the_node_allows() {
     let agent = Agent::of(|port, metrics_port| limited("ulimit -S -n 99", port, metrics_port));

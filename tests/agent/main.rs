@@ -1,6 +1,6 @@
-//! Real agents, as processes on loopback: what they probe, what they say of it, and what they
+//! Real agents, as processes on loopback: what they probe, what they report, and which faults they
 //! survive. The first module has one test for every defect of the original agent.
-// A test that cannot set its stage has failed.
+// A test that cannot set up its stage has failed.
 #![allow(clippy::unwrap_used)]
 
 mod exposition;

@@ -19,12 +19,12 @@ fn bug_21_no_descriptor_is_lost_over_many_probes() {
     let before = (agent.open_files(), peer.open_files());
     agent.page_with("two hundred more", enough(230));
     let after = (agent.open_files(), peer.open_files());
-    // What happens to be open at the moment: a connection for each target, some being closed.
+    // Descriptors that happen to be open: a connection for each target, some of them closing.
     assert!(after.0 < before.0 + 20, "{before:?} {after:?}");
     assert!(after.1 < before.1 + 20, "{before:?} {after:?}");
 }
 
-/// The original asked one after the other, without a timeout: one dead peer stopped all.
+/// The original probed its peers one after the other, without a timeout: one dead peer stopped all.
 #[test]
 fn bug_22_a_peer_that_never_answers_stalls_nobody() {
     let (agent, healthy, stopped) = (Agent::start(), Agent::start(), Agent::start());
@@ -37,7 +37,7 @@ fn bug_22_a_peer_that_never_answers_stalls_nobody() {
     ];
     agent.publish(&config(200, 200, r#"["HTTP"]"#, &entries));
     let page = agent.page_with("forty probes", |page| page.failures("hole") >= 40);
-    // A probe of each may be under way, and two slots apart by phase.
+    // One probe of each may be in flight, and two slots may differ in phase.
     let total = |name| page.probes(name, &[]);
     assert!(total("healthy") + page.skipped() >= total("hole") - 3, "{}", page.text);
     assert!(total("stopped") + page.skipped() >= total("hole") - 3, "{}", page.text);
@@ -47,7 +47,7 @@ fn bug_22_a_peer_that_never_answers_stalls_nobody() {
     agent.page_with("it answers again", |page| page.successes("stopped") > 0);
 }
 
-/// The original only logged failures, and took the time of an error page for latency.
+/// The original only logged failures, and counted the time of an error page as latency.
 #[test]
 fn bug_23_failures_are_counted_by_reason_and_never_measured() {
     let agent = Agent::start();
@@ -81,13 +81,13 @@ fn bug_23_failures_are_counted_by_reason_and_never_measured() {
     assert!(page.sum("netprober_interpod_latency_s_count", &[]) == 0, "{}", page.text);
 }
 
-/// Without a period the original asked without a pause.
+/// Without a period the original probed without a pause.
 #[test]
 fn bug_24_a_missing_period_is_ten_seconds_and_no_busy_loop() {
     let (agent, peer) = (Agent::start(), Agent::start());
     agent.publish(&config(0, 0, r#"["HTTP"]"#, &[entry("b", "127.0.0.2", peer.port)]));
-    // The file is looked at once in a second.
-    let page = agent.page_with("eight looks", |page| {
+    // The agent checks the file once a second.
+    let page = agent.page_with("eight checks", |page| {
         page.lists() == 1
             && page.sum("netprober_pinglist_refreshes_total", &[("result", "unchanged")]) >= 8
     });
@@ -96,7 +96,7 @@ fn bug_24_a_missing_period_is_ten_seconds_and_no_busy_loop() {
     assert!(page.probes("b", &[]) <= 5, "{}", page.text);
 }
 
-/// The original paused after each round: slow answers made it ask less often.
+/// The original paused after each round: slow answers reduced its rate.
 #[test]
 fn bug_24_a_slow_answer_does_not_make_the_rate_lower() {
     let agent = Agent::start();
@@ -108,7 +108,7 @@ fn bug_24_a_slow_answer_does_not_make_the_rate_lower() {
     assert!(slow + page.skipped() >= fast - 3, "{}", page.text);
 }
 
-/// The original wrote IPv6 addresses into URLs without brackets, and probed itself by them.
+/// The original wrote IPv6 addresses into URLs without brackets, and probed itself through them.
 #[test]
 fn bug_25_ipv6_is_probed_and_oneself_is_not() {
     if !has_ipv6() {
@@ -129,7 +129,7 @@ fn bug_25_ipv6_is_probed_and_oneself_is_not() {
     assert!(page.sum("netprober_peers", &[]) == 1);
 }
 
-/// The original kept the series of every peer it ever had, and named neither nodes nor zones.
+/// The original kept the series of every former peer, and labeled neither nodes nor zones.
 #[test]
 fn bug_26_series_of_a_gone_peer_vanish_and_labels_name_both_ends() {
     let variables = [
@@ -158,11 +158,11 @@ fn bug_26_series_of_a_gone_peer_vanish_and_labels_name_both_ends() {
     assert!(!page.text.contains("node-c"), "{}", page.text);
     assert!(!page.text.contains(r#"dest_pod_name="c""#), "{}", page.text);
     let later = page.successes("b") + 10;
-    let page = agent.page_with("it goes on", |page| page.successes("b") >= later);
+    let page = agent.page_with("probing continues", |page| page.successes("b") >= later);
     assert!(!page.text.contains("node-c"), "{}", page.text);
 }
 
-/// The original wrote a line for every probe and for every ping.
+/// The original logged a line for every probe and for every ping.
 #[test]
 fn bug_27_probes_are_not_logged() {
     let (agent, peer) = (Agent::start(), Agent::start());

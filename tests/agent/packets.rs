@@ -1,4 +1,4 @@
-//! Effects of a network on packets, played by an echo server of the test.
+//! Effects of a network on packets, simulated by an echo server of the test.
 use std::{net::UdpSocket, thread};
 
 use crate::stage::{Agent, config, entry, free_port};
@@ -26,7 +26,7 @@ fn duplicates_reordering_and_loss_are_told_apart() {
     let agent = Agent::start();
     let twice = echo(|requests| vec![requests[requests.len() - 1]; 2]);
     let lost = echo(|_| Vec::new());
-    // Each second answer waits for the one after it.
+    // Every second answer waits for the next one.
     let swapped = echo(|requests| match requests {
         [.., before, last] if requests.len() % 2 == 0 => vec![*last, *before],
         _ => Vec::new(),
@@ -36,7 +36,7 @@ fn duplicates_reordering_and_loss_are_told_apart() {
         reply[8] ^= 1;
         vec![reply]
     });
-    // Their replies come from this address, whichever was asked.
+    // Replies come from this address, whichever one was probed.
     let entries = [
         entry("twice", "127.0.0.1", twice),
         entry("lost", "127.0.0.1", lost),
@@ -55,7 +55,7 @@ fn duplicates_reordering_and_loss_are_told_apart() {
             && page.probes("lost", &[("reason", "timeout")]) >= 5
             && page.probes("forged", &[("reason", "timeout")]) >= 5
     });
-    // A duplicate is no second answer, and what comes too late is lost all the same.
+    // A duplicate is no second answer, and a late answer still counts as lost.
     assert!(of(&page, duplicates, "twice") <= page.successes("twice"), "{}", page.text);
     assert!(page.probes("swapped", &[("reason", "timeout")]) >= 5, "{}", page.text);
     assert!(page.successes("swapped") >= 5, "{}", page.text);

@@ -1,5 +1,4 @@
-//! The statements of `docs/reference/worker.md` hold: its flags, its metrics, and its worker of a
-//! dozen lines.
+//! `docs/reference/worker.md` is accurate: its flags, its metrics, and its worker of a dozen lines.
 use std::{
     fs,
     os::unix::{fs::symlink, process::CommandExt},
@@ -47,7 +46,7 @@ fn script() -> &'static str {
     rest.split_once("```").expect("its end").0
 }
 
-/// The script of the page, which uses nothing but the programs in the image of busybox.
+/// Starts the script of the page, which uses only programs in the busybox image.
 fn shell_worker(directory: &Directory, port: u16) -> Option<Command> {
     let Some(busybox) = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| {
         let applets = Command::new(path).arg("--list").output();
@@ -75,12 +74,12 @@ fn shell_worker(directory: &Directory, port: u16) -> Option<Command> {
         .env("HOSTNAME", "w0")
         .env("CONFIG_PATH", directory.path(""))
         .env("HTTP_PORT", port.to_string())
-        // As in a container, where it is all there is.
+        // A process group of its own, as in a container, where it is alone.
         .process_group(0);
     Some(command)
 }
 
-/// Names with blanks, and those that the operator puts into quotes.
+/// Names with blanks, and names that the operator quotes.
 #[test]
 fn w14_its_shell_worker_reads_names_in_quotes_and_with_blanks() {
     let (directory, port) = (Directory::new(), free_port());
@@ -126,7 +125,7 @@ fn its_shell_worker_obeys() {
     assert!(is_there(&b));
     worker.wait_for(&["begin", "c", "15"]);
     assert_eq!(worker.count(&["begin", "stream:b"]), 1);
-    // Backwards, and then without an entry.
+    // An older version, and then a file without an entry.
     worker.publish(&file(13, &[("w0", 13, &["a"])]));
     eventually("it is read", || {
         let entries = fs::read_dir(worker.directory().path("")).unwrap();

@@ -1,4 +1,4 @@
-//! Lists from the operator, played by a small TLS server.
+//! Lists from the operator, which a small TLS server stands in for.
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::stage::{ALL, Agent, Directory, Page};
 
-/// Time for which the server holds a request whose list has not changed.
+/// The time for which the server holds a request whose list has not changed.
 const HELD: Duration = Duration::from_secs(2);
 
 /// One request, as the server saw it.
@@ -46,7 +46,7 @@ struct State {
 
 type Shared = Arc<Mutex<State>>;
 
-/// The operator.
+/// A stand-in for the operator.
 struct Operator {
     address: SocketAddr,
     state: Shared,
@@ -110,7 +110,7 @@ impl Operator {
     }
 }
 
-/// One request and its answer.
+/// Handles one request.
 async fn serve(stream: TcpStream, shared: Shared) {
     let tls = Arc::clone(&shared.lock().unwrap().tls);
     let Ok(mut stream) = TlsAcceptor::from(tls).accept(stream).await else { return };
@@ -162,7 +162,7 @@ async fn serve(stream: TcpStream, shared: Shared) {
     let _ = stream.shutdown().await;
 }
 
-/// Peers by name and port, at 127.0.0.2.
+/// Returns peers by name and port, at 127.0.0.2.
 fn list(peers: &[(&str, u16)]) -> String {
     let peer = |(name, port): &(&str, u16)| {
         format!(
@@ -177,7 +177,7 @@ fn list(peers: &[(&str, u16)]) -> String {
     )
 }
 
-/// An agent that pulls from it, with its CA and token files.
+/// Starts an agent that pulls from this server, with its CA and token files.
 fn agent(operator: &Operator, ca: &str, ttl: &str) -> (Agent, Directory) {
     let files = Directory::new();
     fs::write(files.path("ca.crt"), ca).unwrap();
@@ -231,7 +231,7 @@ fn a_new_token_is_read_and_no_token_goes_to_a_redirect() {
     let (agent, files) = agent(&operator, &ca, "10m");
     let page = agent.page_with("probes", |page| page.successes("b") >= 3);
     operator.with(|state| state.token = "second".into());
-    // The request that is held was good when it came; the next one is not.
+    // The held request was valid when it arrived; the next one is not.
     agent.page_with("refused", |page| refreshes(page, "error") >= 2);
     fs::write(files.path("token"), "second\n").unwrap();
     let good = |page: &Page| refreshes(page, "changed") + refreshes(page, "unchanged");
@@ -240,7 +240,7 @@ fn a_new_token_is_read_and_no_token_goes_to_a_redirect() {
     operator.with(|state| state.broken = Some(302));
     let errors = refreshes(&agent.page(), "error");
     let page_now = agent.page_with("no redirect", |page| refreshes(page, "error") > errors);
-    // All that time the last list was good.
+    // The last list was valid all that time.
     assert!(page_now.successes("b") > page.successes("b"));
     assert!(page_now.failures("b") == 0, "{}", page_now.text);
     let log = agent.log();
@@ -262,7 +262,7 @@ fn another_authority_is_trusted_once_its_certificate_is_there() {
     let both = format!("{ca}{other}");
     fs::write(files.path("ca.crt"), both).unwrap();
     agent.page_with("trusted", |page| page.successes("c") >= 1);
-    // An empty file in between, as while it is being written, is an error and no more.
+    // A temporarily empty file, as while it is being written, is an error without further effect.
     fs::write(files.path("ca.crt"), "").unwrap();
     let errors = refreshes(&agent.page(), "error");
     agent.page_with("no authority", |page| refreshes(page, "error") > errors);
@@ -283,7 +283,7 @@ fn a_list_that_nobody_confirms_is_given_up_until_the_operator_is_back() {
     let page = agent.page_with("given up", |page| page.sum("netprober_peers", &[]) == 0);
     assert!(!page.text.contains("node-b"), "{}", page.text);
     assert!(agent.log().contains("probing stops"), "{}", agent.log());
-    // The same list: the operator says 304.
+    // The list is the same: the operator answers 304.
     operator.with(|state| state.broken = None);
     let page = agent.page_with("taken up", |page| page.successes("b") >= 3);
     assert!(refreshes(&page, "changed") == 1, "{}", page.text);

@@ -13,10 +13,10 @@ use nix::{
 
 use crate::{
     stage::{Directory, eventually, free_port},
-    worker::stage::{Mood, Said, Sink, Worker, command, file},
+    worker::stage::{Behavior, Said, Sink, Worker, command, file},
 };
 
-/// Starts a sidecar for a worker of the name `w0`.
+/// Starts a sidecar for a worker named `w0`.
 pub fn sidecar(flags: &[&str]) -> Worker {
     let (port, directory) = (free_port(), Directory::new());
     let mut command = command("reload", port, &directory.path(""));
@@ -37,11 +37,11 @@ fn an_application_is_reloaded_by_url_when_its_own_list_changed_and_only_then() {
     let application = Sink::start();
     let sidecar = sidecar(&["--url", &application.url()]);
     assert_eq!(said(&sidecar), (0, vec![]));
-    // It may have read an older file than we did.
+    // The application may have read an older file than the sidecar did.
     sidecar.publish(&file(3, &[("w0", 3, &["a", "b"])]));
     assert_eq!(sidecar.reached(3).jobs, ["a", "b"]);
     assert_eq!(application.requests(), 1);
-    // Another's list, and the order of ours: nothing that we run.
+    // A change of another worker's list, and of the order of ours: no change of what we run.
     sidecar.publish(&file(4, &[("w0", 3, &["a", "b"]), ("w1", 4, &["c"])]));
     sidecar.reached(4);
     sidecar.publish(&file(5, &[("w0", 3, &["b", "a"])]));
@@ -50,7 +50,7 @@ fn an_application_is_reloaded_by_url_when_its_own_list_changed_and_only_then() {
     sidecar.publish(&file(6, &[("w1", 6, &["a", "b"])]));
     assert!(sidecar.reached(6).jobs.is_empty());
     assert_eq!(application.requests(), 2);
-    // Not backwards.
+    // A version never goes backwards.
     sidecar.publish(&file(5, &[("w0", 5, &["a"])]));
     let stale = [("result", "stale")];
     sidecar.page_with("it is seen", |page| page.sum("swarm_worker_file_looks_total", &stale) == 1);
@@ -63,21 +63,21 @@ fn a_reload_that_failed_is_tried_again_and_not_acknowledged() {
     let sidecar = sidecar(&["--url", &application.url(), "--timeout", "300ms"]);
     sidecar.give(1, &["a"]);
     sidecar.reached(1);
-    for (version, mood) in [(2, Mood::Failing), (4, Mood::Silent)] {
-        application.mood(mood);
+    for (version, behavior) in [(2, Behavior::Failing), (4, Behavior::Silent)] {
+        application.behave(behavior);
         let failures = reloads(&sidecar, "failure");
         sidecar.give(version, &["b"]);
         let again = || (reloads(&sidecar, "failure") >= failures + 2).then_some(());
         eventually("it is tried again", again);
         assert_eq!(said(&sidecar), (version - 1, vec!["a".to_owned()]));
-        // What it ran before: but nobody knows whether it has taken the other list.
+        // It ran this list before, but it is unknown whether it has taken the other one.
         sidecar.give(version + 1, &["a"]);
         let seen = i64::try_from(version).unwrap() + 1;
         let sees = |page: &crate::stage::Page| page.sum("swarm_worker_file_version", &[]) == seen;
         sidecar.page_with("the file is seen", sees);
         assert_eq!(said(&sidecar).0, version - 1);
         let good = reloads(&sidecar, "success");
-        application.mood(Mood::Good);
+        application.behave(Behavior::Good);
         assert_eq!(sidecar.reached(version + 1).jobs, ["a"]);
         assert_eq!(reloads(&sidecar, "success"), good + 1);
     }
@@ -85,19 +85,19 @@ fn a_reload_that_failed_is_tried_again_and_not_acknowledged() {
 }
 
 #[test]
-fn told_to_end_it_does_not_wait_for_the_application() {
+fn on_a_signal_it_ends_without_waiting_for_the_application() {
     let application = Sink::start();
-    application.mood(Mood::Silent);
+    application.behave(Behavior::Silent);
     let mut sidecar = sidecar(&["--url", &application.url()]);
     sidecar.give(1, &["a"]);
     eventually("it reloads", || (application.requests() == 1).then_some(()));
     sidecar.signal("TERM");
-    let told = Instant::now();
+    let signaled = Instant::now();
     assert_eq!(sidecar.ended(), Some(0));
-    assert!(told.elapsed() < Duration::from_secs(5), "{:?}", told.elapsed());
+    assert!(signaled.elapsed() < Duration::from_secs(5), "{:?}", signaled.elapsed());
 }
 
-/// An application of a name of its own, in a directory.
+/// An application with a name of its own, in a directory.
 struct Application(Child);
 
 impl Application {
@@ -108,7 +108,7 @@ impl Application {
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
         fs::rename(new, &path).unwrap();
         let mut command = Command::new(path);
-        // A group of its own, so that nothing of it outlives the test.
+        // A process group of its own, so that nothing outlives the test.
         command.env("HERE", directory.path("")).stdin(Stdio::null()).process_group(0);
         Self(command.spawn().unwrap())
     }
@@ -125,13 +125,13 @@ impl Drop for Application {
 fn an_application_is_reloaded_by_signal() {
     // Longer than the 15 characters that the kernel keeps.
     let name = format!("application-on-{}", free_port());
-    // Not SIGHUP: under nohup it is ignored by all that is started there.
+    // Not SIGHUP: processes started under nohup ignore it.
     let sidecar = sidecar(&["--signal", "usr1", "--process", &name, "--settle", "400ms"]);
     sidecar.give(1, &["a"]);
     eventually("it is not there", || (reloads(&sidecar, "failure") > 0).then_some(()));
     assert_eq!(said(&sidecar), (0, vec![]));
     assert!(sidecar.log().contains(&format!("no process {name}")), "{}", sidecar.log());
-    // One that does not listen is ended by the signal: no acknowledgement.
+    // The signal ends an application that does not handle it: no acknowledgement.
     let script = r#"echo "start $$" >> "$HERE/journal"; while :; do sleep 0.05; done"#;
     let mut deaf = Application::start(sidecar.directory(), &name, script);
     let ended = eventually("it is ended", || deaf.0.try_wait().unwrap());
@@ -158,11 +158,11 @@ fn a_signal_is_acknowledged_after_a_while_and_given_to_the_parent_alone() {
     sidecar.wait_for(&["start", "child"]);
     sidecar.give(1, &["a"]);
     sidecar.wait_for(&["told", "parent"]);
-    let told = Instant::now();
+    let signaled = Instant::now();
     assert_eq!(said(&sidecar), (0, vec![]));
     assert_eq!(sidecar.reached(1).jobs, ["a"]);
-    // A second, of which we have lost some.
-    assert!(told.elapsed() > Duration::from_millis(300), "{:?}", told.elapsed());
+    // A second, part of which has passed already.
+    assert!(signaled.elapsed() > Duration::from_millis(300), "{:?}", signaled.elapsed());
     assert!(sidecar.log().contains("nobody answers a signal"), "{}", sidecar.log());
     // As the operator writes it: the list is that of version 1.
     sidecar.publish(&file(2, &[("w0", 1, &["a"])]));

@@ -18,7 +18,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, listen, socket,
 };
 
-/// Longer than anything takes on a busy machine; nothing is asserted about it.
+/// Longer than anything takes on a busy machine; no assertion depends on it.
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Interval between two checks of a condition.
@@ -37,7 +37,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Returns a port that is free for TCP and UDP: below the range from which the kernel takes ports
-/// for connections, and not given to another test of this process.
+/// for connections, and not handed out to another test of this process.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
@@ -56,7 +56,7 @@ pub fn has_ipv6() -> bool {
     TcpListener::bind("[::1]:0").is_ok()
 }
 
-/// A directory that vanishes with the test.
+/// A directory that is removed after the test.
 pub struct Directory(PathBuf);
 
 impl Directory {
@@ -127,7 +127,7 @@ impl Program {
         assert!(sent.success());
     }
 
-    /// Its exit code, once it ended.
+    /// Returns its exit code once it has ended.
     pub fn ended(&mut self) -> Option<i32> {
         eventually("the agent ends", || self.child.try_wait().unwrap()).code()
     }
@@ -176,7 +176,7 @@ impl Agent {
         })
     }
 
-    /// Starts an agent by another command.
+    /// Starts an agent with another command.
     pub fn of(how: impl FnOnce(u16, u16) -> Command) -> Self {
         let (port, metrics_port) = (free_port(), free_port());
         let directory = Directory::new();
@@ -188,12 +188,12 @@ impl Agent {
         agent
     }
 
-    /// Gives it this configuration.
+    /// Publishes this configuration for it.
     pub fn publish(&self, text: &str) {
         self.directory().publish("config.json", text);
     }
 
-    /// Its page; `None` if it did not answer.
+    /// Returns its page; `None` if it did not answer.
     pub fn scrape(&self) -> Option<Page> {
         get(self.metrics_port, "/metrics", "").map(|(_, body)| Page::parse(&body))
     }
@@ -212,8 +212,8 @@ impl Agent {
     }
 }
 
-/// Returns the agent's own program if `AGENT` names it, else the operator's command `agent`; both
-/// behave the same.
+/// Returns the agent's own program if `AGENT` names it, otherwise the operator's command `agent`;
+/// both behave the same.
 pub fn program() -> Command {
     if let Some(program) = std::env::var_os("AGENT") {
         Command::new(program)
@@ -224,7 +224,7 @@ pub fn program() -> Command {
     }
 }
 
-/// An agent that is not started yet.
+/// Returns the command of an agent without starting it.
 pub fn command(port: u16, metrics_port: u16) -> Command {
     let mut command = program();
     command
@@ -237,7 +237,7 @@ pub fn command(port: u16, metrics_port: u16) -> Command {
     command
 }
 
-/// Headers and body of an answer, in bytes; `None` if nobody answered.
+/// Returns headers and body of an answer, in bytes; `None` without an answer.
 pub fn get_bytes(port: u16, path: &str, headers: &str) -> Option<(String, Vec<u8>)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -267,8 +267,8 @@ pub fn entry(name: &str, ip: &str, port: u16) -> Entry {
     Entry { name: name.into(), ip: ip.into(), port }
 }
 
-/// A configuration with the operator's fields but no neighbors: everybody probes everybody. The
-/// node of pod `x` is `node-x`, its zone `zone-x`.
+/// Returns a configuration with the operator's fields but no neighbors: all pods probe each other.
+/// The node of pod `x` is `node-x`, its zone `zone-x`.
 pub fn config(period_ms: u64, timeout_ms: u64, probes: &str, entries: &[Entry]) -> String {
     let mut map = String::new();
     for Entry { name, ip, port } in entries {
@@ -302,7 +302,7 @@ impl Page {
         Self { text: text.to_owned(), series }
     }
 
-    /// The sum over the series of a name that have these labels; of counts, not of seconds.
+    /// Returns the sum of the series of a name that have these labels; for counts, not for seconds.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> i64 {
         let has = |of: &BTreeMap<String, String>| {
             labels.iter().all(|(key, value)| of.get(*key).is_some_and(|of| of == value))
@@ -313,7 +313,7 @@ impl Page {
         found.map(|(_, _, value)| whole(value).expect("a count")).sum()
     }
 
-    /// Probes of a pod's node, by more labels.
+    /// Returns the probes of a pod's node, by further labels.
     pub fn probes(&self, name: &str, labels: &[(&str, &str)]) -> i64 {
         let node = format!("node-{name}");
         let labels = [labels, &[("dst_node", node.as_str())]].concat();
@@ -348,8 +348,8 @@ fn parse_line(line: &str) -> (String, BTreeMap<String, String>, String) {
     (name.to_owned(), labels.collect(), value.to_owned())
 }
 
-/// Takes no connection: the backlog is full, and the kernel drops what comes. UDP packets
-/// arrive and are never read.
+/// Accepts no connection: the backlog is full, and the kernel drops new ones. UDP packets arrive
+/// and are never read.
 pub struct BlackHole {
     pub port: u16,
     _listener: OwnedFd,
@@ -368,7 +368,7 @@ impl BlackHole {
         listen(&listener, Backlog::new(1).unwrap()).unwrap();
         let at = SocketAddr::from(([127, 0, 0, 1], port));
         let mut waiting = Vec::new();
-        // As long as the kernel answers there is room.
+        // While the kernel answers, there is still room.
         while let Ok(stream) = TcpStream::connect_timeout(&at, Duration::from_millis(300)) {
             waiting.push(stream);
         }

@@ -1,4 +1,4 @@
-//! Agents over time on real nodes: peers that hang or die, files, writes.
+//! Agents over time on real nodes: peers that hang or die, open files, and writes.
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -37,14 +37,14 @@ pub async fn agents_open_no_more_files_however_long_they_probe(stage: &Stage) ->
     deploy(stage, "files", 3).await?;
     let (pods, _) = ready(stage, "files", 3).await?;
     measuring(stage, &pods, 2.0).await?;
-    // Descriptors, and probes so far, of all three.
+    // Descriptors, and probes so far, of all three agents.
     let look = || -> Result<(f64, f64)> {
         let pages = pods.iter().map(|pod| metrics(stage, &name_of(pod)));
         let pages = pages.collect::<Result<Vec<_>>>()?;
         let total = |name: &str| pages.iter().map(|page| sum(page, name, &[])).sum();
         Ok((total("process_open_fds"), total("netprober_probes_total")))
     };
-    // The highest of a few looks each: a probe under way holds a descriptor or two.
+    // The highest of a few samples each: a probe in flight holds a descriptor or two.
     let highest = async || -> Result<(f64, f64)> {
         let mut highest = (0.0_f64, 0.0_f64);
         for _ in 0..5 {
@@ -67,7 +67,7 @@ pub async fn agents_open_no_more_files_however_long_they_probe(stage: &Stage) ->
         ),
     );
     ensure!(before > 0.0 && probes > 3000.0, "{before} descriptors, {probes} probes");
-    // Six probes of three agents may be under way, with two ends each.
+    // Six probes of three agents may be in flight, with two ends each.
     ensure!(after <= before + 36.0, "{before} -> {after}");
     delete(stage, "files").await
 }
@@ -79,7 +79,7 @@ pub async fn a_peer_that_does_not_answer_costs_the_others_nothing(stage: &Stage)
     measuring(stage, &pods, 2.0).await?;
     let (hung, one, two) = (&pods[0], &pods[1], &pods[2]);
     let nodes = [hung, one, two].map(node_of);
-    // What one of the healthy has counted of the other, and of the hung one.
+    // Probes that a healthy agent has counted of the other one, and of the hung one.
     let look = || -> Result<(f64, f64)> {
         let page = metrics(stage, &name_of(one))?;
         let count = |to: &str, kind: (&str, &str)| {
@@ -89,7 +89,7 @@ pub async fn a_peer_that_does_not_answer_costs_the_others_nothing(stage: &Stage)
         Ok((count(&nodes[2], ("result", "success")), failed))
     };
     let signal = |signal: &str| {
-        // The operator on the same node is another command line.
+        // The operator on the same node has another command line.
         // The image replaces the command by the program of the agents: a dash where the blank is.
         stage.cluster.in_node(&nodes[0], "pkill", &[signal, "-f", "traffic-operator.agent probe"])
     };
@@ -118,7 +118,7 @@ pub async fn a_peer_that_does_not_answer_costs_the_others_nothing(stage: &Stage)
 
 pub async fn series_of_a_dead_peer_vanish(stage: &Stage) -> Result<()> {
     create(stage, "dead", "pollingPeriod: 500ms").await?;
-    // Pods without a controller, so that a dead one is not replaced.
+    // Pods without a controller, so that dead ones are not replaced.
     let names = ["dead-1", "dead-2", "dead-3"];
     let pinned = |number: usize| format!("nodeName: node-{number}");
     try_join_all((1..=3).map(|number| {
@@ -160,15 +160,15 @@ pub async fn a_prober_at_rest_writes_nothing(stage: &Stage) -> Result<()> {
     deploy(stage, "rest", 3).await?;
     let (pods, _) = ready(stage, "rest", 3).await?;
     measuring(stage, &pods, 2.0).await?;
-    // What the last pod's start caused is written within seconds.
+    // The writes that the last pod's start caused follow within seconds.
     tokio::time::sleep(Duration::from_secs(10)).await;
     let since = Timestamp::now();
     tokio::time::sleep(Duration::from_secs(40)).await;
     let events = stage.cluster.audit_since(since)?;
     let leases = |resource: &str| resource.starts_with("leases.");
-    // Reviews of tokens, and of who scrapes, change nothing: they ask.
+    // Reviews of tokens and of scrapers' rights change nothing.
     let asks = |resource: &str| resource.contains("reviews.");
-    // The controller's account, and the webhook's, whose name begins with it.
+    // The controller's account, and the webhook's, whose name has the same prefix.
     let ours = |user: &str| user.starts_with(ACCOUNT);
     let writes: Vec<String> = events
         .iter()

@@ -1,4 +1,4 @@
-//! A network that breaks: the measurement must not fall silent exactly then.
+//! A network that breaks: the measurement must not fall silent just then.
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -16,30 +16,30 @@ const NAME: &str = "broken";
 /// The label that the rules set for it.
 const PROBER: &str = r#"prober="default/broken""#;
 
-/// More than every second packet, each way: the path is bad enough for applications to give up, and
-/// measurements still come through.
+/// More than every second packet, each way: bad enough for applications to give up, while
+/// measurements still get through.
 const LOSS: f64 = 0.6;
 
-/// The loss of a dead node stays above this once it has risen to 1: the window may still hold a
+/// The loss of a dead node stays above this once it has risen to 1: the window may still contain a
 /// last reply from before its death.
 const LOST: f64 = 0.9;
 
-/// The longest duration of an impairment, should the test not lift it.
+/// The longest duration of an impairment if the test does not lift it.
 const IMPAIRED: Duration = Duration::from_mins(15);
 
-/// Time until an alert has fired: its window and its `for:` are five minutes each, and Prometheus
-/// evaluates rules every half minute.
+/// The time until an alert has fired: its window and its `for:` are five minutes each, and
+/// Prometheus evaluates rules every half minute.
 const FIRES: Duration = Duration::from_mins(8);
 
 /// A node's network loses packets, the application there depends on that path and turns NotReady,
-/// and then the node dies. None of that removes the evidence.
+/// and then the node dies. None of that may remove the evidence.
 pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
     stage: &Stage,
 ) -> Result<()> {
     let bad = victim(stage).await?;
     create(stage, NAME, "pollingPeriod: 500ms\ntimeout: 400ms").await?;
     deploy(stage, NAME, 3).await?;
-    // Each new pod takes the place of an old one: one stays on each node.
+    // Each new pod replaces an old one: one stays on each node.
     let one_by_one =
         r#"{"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}}"#;
     stage.cluster.kubectl(&["patch", &format!("deployment/{NAME}"), "-p", one_by_one])?;
@@ -63,7 +63,7 @@ pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
     stage.until("the application NotReady", async || Ok(!ready_on(stage, &bad)?)).await?;
     stage.until_label(&bad, NAME, Some("true")).await?;
     let marked = began.elapsed().as_secs();
-    // A window of a minute, all of it with an application that is not Ready.
+    // A window of a minute, during all of which the application is not Ready.
     tokio::time::sleep(Duration::from_mins(1)).await;
     let lossy = loss_of(stage, &bad).await?.context("no loss of a lossy node")?;
     ensure!(lossy > 0.5, "loss {lossy}: the application is NotReady, its path is as bad as before");
@@ -120,15 +120,15 @@ async fn dead(stage: &Stage, bad: &str, began: Instant) -> Result<(u64, u64)> {
     }
 }
 
-/// The other side of the rule: agents that are replaced one after the other lose nothing.
+/// The opposite case: a rollout, which replaces one agent after the other, loses nothing.
 async fn a_rollout_is_no_loss(stage: &Stage) -> Result<()> {
     let deployment = format!("deployment/{NAME}");
     stage.cluster.kubectl(&["rollout", "restart", &deployment])?;
     stage.cluster.kubectl(&["rollout", "status", &deployment, "--timeout=90s"])?;
     ready(stage, NAME, 3).await?;
-    // What was probed while pods came and went is in these windows.
+    // These windows contain the probes while pods came and went.
     let newest = format!("max(netprober:node_loss:ratio1m{{{PROBER}}})");
-    // A machine that is busy with a rollout may be slow for a moment: that stays pending.
+    // A machine that is busy with a rollout may be slow for a moment: such an alert stays pending.
     let alerts = format!(
         "ALERTS{{alertname=\"NetworkProberLossHigh\", {PROBER}}} or \
          ALERTS{{alertname=~\"NetworkProber.*\", alertstate=\"firing\", {PROBER}}}"
@@ -145,7 +145,7 @@ async fn a_rollout_is_no_loss(stage: &Stage) -> Result<()> {
 }
 
 /// Returns a node whose loss cuts off neither Prometheus nor the path from the judging operator to
-/// it, which begins at the DNS: an operator that cannot query keeps the labels as they are.
+/// it, which begins at the DNS: an operator that cannot query keeps the labels unchanged.
 async fn victim(stage: &Stage) -> Result<String> {
     let node_of = |pod: &Value| pod["spec"]["nodeName"].as_str().map(str::to_owned);
     let dns = stage.json(&["pods", "-n", "kube-system", "-l", "k8s-app=kube-dns"])?;
@@ -167,8 +167,8 @@ async fn victim(stage: &Stage) -> Result<String> {
     led.context("a node without Prometheus and DNS")
 }
 
-/// Gives the application a readiness that depends on the path to another node, as that of an
-/// application with a database has.
+/// Gives the application a readiness that depends on the path to another node, like an application
+/// with a database.
 async fn depend_on_the_path(stage: &Stage, bad: &str) -> Result<()> {
     let home = stage.cluster.node_names().into_iter().find(|node| node != bad).context("a node")?;
     let more = format!("nodeName: {home}");
@@ -184,7 +184,7 @@ async fn depend_on_the_path(stage: &Stage, bad: &str) -> Result<()> {
         "-c",
         "busybox httpd -p 8000 -h /bin",
     ])?;
-    // Several packets each way: of these hardly any come through.
+    // Several packets each way, of which hardly any get through.
     let ask = format!("busybox wget -q -O /dev/null http://{address}:8000/busybox");
     let patch = serde_json::json!({"spec": {"template": {"spec": {"containers": [{
         "name": "c",
@@ -223,13 +223,13 @@ fn ready_on(stage: &Stage, node: &str) -> Result<bool> {
     }))
 }
 
-/// Returns the loss of a node that Prometheus has now.
+/// Returns the current loss of a node in Prometheus.
 async fn loss_of(stage: &Stage, node: &str) -> Result<Option<f64>> {
     let query = format!("netprober:node_loss:ratio1m{{{PROBER}, node=\"{node}\"}}");
     Ok(stage.cluster.query(&query).await?.first().map(|sample| sample.1))
 }
 
-/// The nodes that the alert fires for.
+/// Returns the nodes for which the alert fires.
 async fn firing(stage: &Stage) -> Result<Vec<String>> {
     let query =
         format!("ALERTS{{alertname=\"NetworkProberLossHigh\", alertstate=\"firing\", {PROBER}}}");

@@ -1,5 +1,5 @@
-//! Policies that move pods, and the commands that explain why: on the cluster, against the real
-//! history.
+//! Policies that move pods, and the commands that explain the reasons: on the cluster, against the
+//! real history.
 use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Result, ensure};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{scenarios::deployment, stage::Stage};
 
-/// Runs the operator's binary as a person would, with a kubeconfig and the address of Prometheus.
+/// Runs the operator's binary like a user, with a kubeconfig and the address of Prometheus.
 async fn command(stage: &Stage, arguments: &[&str]) -> Result<(bool, String)> {
     let output = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
         .args(arguments)
@@ -90,7 +90,7 @@ pub async fn why_a_node_is_unfit_is_answered_by_one_command(stage: &Stage) -> Re
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("why.yaml");
     std::fs::write(&file, stage.cluster.kubectl(&["get", "trafficwatch", "why", "-o", "yaml"])?)?;
     let path = file.to_str().context("path")?;
-    // A scrape that a busy node misses is gone with the next one.
+    // If a busy node misses a scrape, the next one makes up for it.
     stage
         .until("node-2 evaluated", async || {
             let (done, said) = command(stage, &["evaluate", "-f", path, "--cluster"]).await?;
@@ -105,12 +105,12 @@ pub async fn why_a_node_is_unfit_is_answered_by_one_command(stage: &Stage) -> Re
     stage.delete("why")
 }
 
-/// Two bursts and an exporter that is away: the transitions of the operator and those that the
-/// replay of the same time predicts are the same, in the same order.
+/// Two bursts and an unavailable exporter: the operator's transitions are those that the replay of
+/// the same time predicts, in the same order.
 pub async fn backtest_agrees_with_what_the_operator_did(stage: &Stage) -> Result<()> {
     stage.watch("history", "maxSampleAge: 10s").await?;
     stage.until_ready("history").await?;
-    // A window of quiet, so that both begin alike.
+    // A quiet window, so that both begin in the same state.
     tokio::time::sleep(Duration::from_secs(20)).await;
     let from = Timestamp::now();
     for node in ["node-2", "node-3"] {
@@ -153,14 +153,14 @@ pub async fn backtest_agrees_with_what_the_operator_did(stage: &Stage) -> Result
     ensure!(words(&did) == words(&would), "did\n{did:#?}\nbacktest\n{would:#?}");
     ensure!(did.len() >= 6, "{did:#?}");
     for ((did, what), (would, _)) in did.iter().zip(&would) {
-        // Both look every 2 s, but not at the same instants; a sample more or less moves one tick.
+        // Both query every 2 s, but at different instants; a sample more or less shifts one tick.
         let apart = did.duration_since(*would).unsigned_abs();
         ensure!(apart <= Duration::from_secs(6), "{what}: {did} and {would}");
     }
     stage.delete("history")
 }
 
-/// Node, states and reason of each transition since then, in the order of the list.
+/// Returns node, states and reason of each transition since then, in the order of the list.
 fn transitions(list: &Value, since: Timestamp) -> Result<Vec<(Timestamp, String)>> {
     let mut all = Vec::new();
     for transition in list.as_array().with_context(|| format!("transitions: {list}"))? {

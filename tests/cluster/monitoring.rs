@@ -21,14 +21,14 @@ pub async fn judged_after(stage: &Stage, name: &str, time: Timestamp) -> Result<
 }
 
 pub async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> {
-    // A measure of each unit: percent, bits per second, and one of the author's own.
+    // A measure of each unit: percent, bits per second, and a custom one.
     let criterion = "criteria:\n  - {name: load, query: 'node_load1', max: 1k}";
     stage.watch("panels", criterion).await?;
     let absolute = "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
          metadata: {name: absolute, namespace: default}\n\
          spec: {maxBandwidth: 900M, interval: 2s, window: 20s}\n";
     stage.cluster.apply(absolute).await?;
-    // Above its threshold everywhere, so that there are nodes that are not fit.
+    // The value exceeds the threshold everywhere, so that some nodes are not fit.
     let busy = "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
          metadata: {name: busy, namespace: default}\n\
          spec: {mode: Observe, criteria: [{name: load, query: node_load1 + 1, max: 500m}], interval: 2s}\n";
@@ -44,7 +44,7 @@ pub async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> 
         for panel in panels(&dashboard) {
             for target in panel["targets"].as_array().into_iter().flatten() {
                 let query = with_all(target["expr"].as_str().context("expr")?);
-                // "No Swarm": there is none in this cluster, and the query must be right even so.
+                // "No Swarm": this cluster has none, and the query must be right even so.
                 let absent = panel["fieldConfig"]["defaults"]["noValue"].as_str();
                 if absent.is_some_and(|text| text.starts_with("No ")) {
                     stage.cluster.query(&query).await?;
@@ -72,7 +72,8 @@ fn panels(dashboard: &Value) -> impl Iterator<Item = &Value> {
     rows.flat_map(|row| std::iter::once(row).chain(row["panels"].as_array().into_iter().flatten()))
 }
 
-/// A query for all values of the variables; the shorter of two names that begin alike comes last.
+/// Substitutes all values of the variables in a query; of two names with the same prefix, the
+/// shorter comes last.
 fn with_all(query: &str) -> String {
     let text = query.replace("$__rate_interval", "30s").replace("$__range", "10m");
     ["$namespace", "$cluster", "$name", "$node"]

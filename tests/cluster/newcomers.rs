@@ -1,5 +1,5 @@
-//! The way of a newcomer: installs, looks and uninstalls with the commands of the pages, as they
-//! stand there.
+//! The path of a newcomer: installs, inspects and uninstalls with the commands of the
+//! documentation, unchanged.
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
@@ -11,13 +11,13 @@ use traffic_operator::api::KINDS;
 
 use crate::stage::Stage;
 
-/// The image of the pages. No registry serves it here: the nodes have it under this name.
+/// The image in the documentation. No registry serves it here: the nodes have it under this name.
 const REPOSITORY: &str = "registry.example.com/traffic-operator";
 
 /// The page of the chart.
 const HELM: &str = "docs/operations/helm.md";
 
-/// A newcomer to a cluster without an operator, with an image where the pages say.
+/// A newcomer to a cluster without an operator, whose nodes have the image of the documentation.
 fn arrive(stage: &Stage) -> Result<Newcomer> {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("newcomer");
     let newcomer = Newcomer::arrive(&dir, stage.cluster.kubeconfig())?;
@@ -28,13 +28,14 @@ fn arrive(stage: &Stage) -> Result<Newcomer> {
     Ok(newcomer)
 }
 
-/// The objects of the overlay and the definitions that are in the cluster, by whichever way.
+/// Returns the objects of the overlay and the definitions that the cluster has, however they were
+/// installed.
 fn installed(newcomer: &Newcomer) -> Result<Vec<Installed>> {
     newcomer.run(&["CRDS=yes hack/render > all.yaml\n".to_owned()])?;
     newcomer.installed("all.yaml")
 }
 
-/// Neither an object nor a node label or taint of ours.
+/// Asserts that neither an object nor a node label or taint of ours is left.
 fn nothing_is_left(stage: &Stage, newcomer: &Newcomer) -> Result<()> {
     let objects = installed(newcomer)?;
     ensure!(objects.is_empty(), "left: {objects:?}");
@@ -46,7 +47,7 @@ fn nothing_is_left(stage: &Stage, newcomer: &Newcomer) -> Result<()> {
     Ok(())
 }
 
-/// The steps of the README without Docker, which is not here.
+/// The steps of the README without Docker, which is missing here.
 pub async fn a_newcomer_follows_the_readme(stage: &Stage) -> Result<()> {
     let newcomer = arrive(stage)?;
     let steps = commands("README.md", "Your cluster, five minutes")?;

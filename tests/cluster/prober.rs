@@ -1,4 +1,4 @@
-//! Queries of the network prober's scenarios to the cluster.
+//! Queries that the network prober's scenarios send to the cluster.
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -23,7 +23,7 @@ pub async fn create(stage: &Stage, name: &str, more: &str) -> Result<()> {
     create_selecting(stage, name, &selector).await
 }
 
-/// The same with a selector that the scenario chooses.
+/// Creates one with a selector that the scenario chooses.
 pub async fn create_selecting(stage: &Stage, name: &str, spec: &str) -> Result<()> {
     let spec = spec.trim_end().replace('\n', "\n  ");
     let yaml = format!(

@@ -1,4 +1,4 @@
-//! The network prober on real nodes: promises that the original broke, each with its figure.
+//! The network prober on real nodes: promises that the original broke, each with its measurement.
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -61,7 +61,7 @@ pub async fn a_pending_pod_blocks_no_other(stage: &Stage) -> Result<()> {
     create(stage, "pending", "delivery: ConfigMap").await?;
     deploy(stage, "pending", 2).await?;
     let (_, seconds) = ready(stage, "pending", 2).await?;
-    // It never had an address: its deletion ended the original's process.
+    // The pod never had an address: its deletion ended the original's process.
     stage.cluster.kubectl(&["delete", "pod", "pending", "--grace-period=0", "--force"])?;
     stage
         .until("two pods selected", async || Ok(status(stage, "pending")?["selected"] == 2))
@@ -193,12 +193,12 @@ pub async fn a_job_completes_beside_its_agent(stage: &Stage) -> Result<()> {
     delete(stage, "job").await
 }
 
-/// Lists the objects of a NetworkProber that are left in the API server.
+/// Lists the objects of a NetworkProber that still exist in the API server.
 fn left(stage: &Stage, name: &str) -> Result<Vec<String>> {
     let kinds = "configmaps,podmonitors,prometheusrules,mutatingwebhookconfigurations,daemonsets";
     let objects = stage.json(&[kinds, "-n", "default"])?;
     let objects = objects["items"].as_array().context("objects")?;
-    // By name, or (for webhooks, which share one object) by that of an entry.
+    // By name, or (for webhooks, which share one object) by the name of an entry.
     let has_entry = |object: &Value| {
         let mut entries = object["webhooks"].as_array().into_iter().flatten();
         entries.any(|entry| entry["name"].as_str().is_some_and(|entry| entry.contains(name)))
@@ -218,8 +218,8 @@ pub async fn deleting_a_prober_cleans_up_and_its_agents_harm_nobody(stage: &Stag
     ensure!(had.len() >= 4, "ConfigMap, PodMonitor, PrometheusRule and webhook, not {had:?}");
     stage.cluster.kubectl(&["delete", "networkprober", "cleanup", "--timeout=60s"])?;
     stage.until("everything of it gone", async || Ok(left(stage, "cleanup")?.is_empty())).await?;
-    // The pods live on: ready, without a restart, and the volume does not keep them from starting
-    // again.
+    // The pods keep running: ready, without a restart, and the volume does not keep them from
+    // restarting.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let (after, _) = ready(stage, "cleanup", 2).await?;
     for pod in &after {

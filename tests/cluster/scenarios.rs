@@ -1,4 +1,4 @@
-//! Promises to users, played on the cluster.
+//! Promises to users, verified on the cluster.
 use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Result, ensure};
@@ -51,7 +51,7 @@ impl Scenario {
 
 macro_rules! scenarios {
     ($($name:ident),* $(,)?) => {
-        /// All of them, in the order in which they are played.
+        /// All scenarios, in the order of execution.
         pub const ALL: &[Scenario] =
             &[$(Scenario { name: stringify!($name), play: |stage| Box::pin($name(stage)) }),*];
     };
@@ -136,7 +136,7 @@ async fn percent_is_what_was_sent_and_pods_stay_off_the_loaded_node(stage: &Stag
     let traffic = stage.cluster.traffic("node-2", 400_000_000, Duration::from_mins(5))?;
     stage.until_label("node-2", "load", Some("true")).await?;
     let value = r#"traffic_operator_trafficwatch_node_value{name="load",node="node-2"}"#;
-    // prometheus-operator and the kubelet take their time until our pods are scraped.
+    // prometheus-operator and the kubelet take some time until our pods are scraped.
     stage
         .until("decision metrics in Prometheus", async || {
             Ok(!stage.cluster.query(value).await?.is_empty())
@@ -164,7 +164,7 @@ async fn percent_is_what_was_sent_and_pods_stay_off_the_loaded_node(stage: &Stag
     ensure!(agrees, "{seen:?}");
     let receiver = stage.label("node-1", "load")?;
     ensure!(receiver.as_deref() == Some("false"), "node-1 is {receiver:?}");
-    // Pods that are created now go elsewhere; running ones stay where they are.
+    // Pods that are created now go elsewhere; running ones stay.
     stage.cluster.kubectl(&["delete", "pods", "-l", "app=load", "--wait=false"])?;
     stage
         .until("the pods off the loaded node", async || {

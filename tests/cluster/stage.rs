@@ -1,4 +1,4 @@
-//! The cluster, and the queries of every scenario to it.
+//! The cluster, and the queries that every scenario sends to it.
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -73,7 +73,7 @@ impl Stage {
         Ok((text("status"), text("reason")))
     }
 
-    /// The label of a node for the TrafficWatch `name`.
+    /// Returns the label of a node for the TrafficWatch `name`.
     pub fn label(&self, node: &str, name: &str) -> Result<Option<String>> {
         let node = self.json(&["node", node])?;
         let labels = &node["metadata"]["labels"];
@@ -116,7 +116,7 @@ impl Stage {
         }
     }
 
-    /// The nodes that the pods with a label run on.
+    /// Returns the nodes on which the pods with a label run.
     pub fn nodes_of(&self, selector: &str) -> Result<Vec<String>> {
         let pods = self.json(&["pods", "-l", selector])?;
         let items = pods["items"].as_array().context("pods")?;
@@ -128,7 +128,7 @@ impl Stage {
         Ok(nodes)
     }
 
-    /// The operator's writes to nodes since then.
+    /// Returns the operator's writes to nodes since then.
     pub fn node_writes(&self, since: Timestamp) -> Result<Vec<AuditEvent>> {
         let events = self.cluster.audit_since(since)?;
         let ours = events.into_iter().filter(|e| e.is_write() && e.user == ACCOUNT);

@@ -1,4 +1,4 @@
-//! Streams handed over between workers on real nodes.
+//! Handovers of streams between workers on real nodes.
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
@@ -17,7 +17,7 @@ const LATEST: u64 = 2000;
 /// The node with the cluster's own services, and the route of the tests to all others.
 const SERVICES: &str = "node-1";
 
-/// The shares of the workers that the file names.
+/// Returns the workers' shares in the file.
 fn shares(stage: &Stage) -> Result<BTreeMap<String, BTreeSet<String>>> {
     let map = stage.json(&["configmap", "swarm-worker-config", "-n", NAMESPACE])?;
     let text = map["data"]["config.yml"].as_str().context("no config.yml")?;
@@ -60,8 +60,8 @@ fn delete(stage: &Stage) -> Result<()> {
     stage.cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=80s"]).map(drop)
 }
 
-/// Namespace, list, workers and their names are the original's; only the image and a Swarm in place
-/// of its controller are ours.
+/// Namespace, list, workers and their names are the original's; only the image is ours, and a Swarm
+/// in place of its controller.
 pub async fn the_original_swarm_s_layout_runs_verbatim(stage: &Stage) -> Result<()> {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/samples/swarm-original");
     stage.cluster.kubectl(&["apply", "-k", sample])?;
@@ -88,7 +88,7 @@ pub async fn the_original_swarm_s_layout_runs_verbatim(stage: &Stage) -> Result<
     delete(stage)
 }
 
-/// An unreachable worker goes on with its streams, so no other worker gets them: not even those
+/// An unreachable worker keeps running its streams, so no other worker gets them, not even those
 /// that it must give up, until it answers again.
 pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Stage) -> Result<()> {
     let sink = stage.cluster.stream_sink().await?;
@@ -147,7 +147,7 @@ pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Sta
     delete(stage)
 }
 
-/// Returns a node with workers, and these; the operator's leader is elsewhere.
+/// Returns a node with workers, and these workers; the operator's leader is elsewhere.
 async fn to_be_cut_off(stage: &Stage) -> Result<(String, BTreeSet<String>)> {
     let leader = stage.cluster.operator_leader().await?;
     let leader = stage.json(&["pod", &leader, "-n", "traffic-operator-system"])?;

@@ -1,4 +1,4 @@
-//! `backtest`: a history, without a cluster.
+//! `backtest`: a history, evaluated without a cluster.
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -74,12 +74,12 @@ fn transitions_times_and_thresholds_of_an_hour() {
     };
     assert_eq!(result["thresholds"].as_array().unwrap().len(), 6);
     assert_eq!((unfit(60.0), unfit(75.0)), (json!(600.0), json!(600.0)));
-    // At 30 percent node-2 is too busy all the time, and node-1 waits for its place.
+    // At 30 percent node-2 is overloaded all the time, and node-1 waits for its place.
     assert_eq!(unfit(30.0), 3590.0);
 }
 
 #[test]
-fn the_breaker_holds_back_who_is_beyond_the_limit() {
+fn the_breaker_holds_back_nodes_beyond_the_limit() {
     let prometheus = hour();
     let result = json_of(&backtest(&prometheus, &["-o", "json", "--thresholds", "30"]));
     let low = &result["thresholds"][0];

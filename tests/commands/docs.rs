@@ -1,4 +1,4 @@
-//! The page that describes the commands names every one of them; with the page of the operator's
+//! The page about the commands names every one of them; together with the page about the operator's
 //! flags it names every flag.
 use clap::CommandFactory;
 use traffic_operator::cli::Cli;
@@ -9,13 +9,13 @@ const PAGE: &str = include_str!("../../docs/reference/commands.md");
 const FLAGS: &str = include_str!("../../docs/reference/flags.md");
 const README: &str = include_str!("../../README.md");
 
-/// The part of a text between two others.
+/// Returns the part of a text between two others.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("no {before:?}"));
     rest.split_once(after).unwrap_or_else(|| panic!("no {after:?} after {before:?}")).0
 }
 
-/// A newcomer gets the output that the page shows, with the file that it shows.
+/// Newcomers get the output on the page from the file on the page.
 #[test]
 fn the_first_judgment_in_the_readme_is_that_of_its_file() {
     let section = between(README, "\n## No cluster, 60 seconds\n", "\n## ");
@@ -43,7 +43,7 @@ fn every_command_has_a_section_and_every_flag_is_named() {
         flags(command, &mut all);
     }
     assert!(all.len() > 20);
-    // Shown by their short forms.
+    // The page shows these in their short forms.
     all.retain(|flag| !["--help", "--output", "--file"].contains(&flag.as_str()));
     for flag in all {
         assert!(PAGE.contains(&flag) || FLAGS.contains(&flag), "{flag} is not described");

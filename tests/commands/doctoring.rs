@@ -1,4 +1,4 @@
-//! `doctor` where there is no cluster.
+//! `doctor` without a cluster.
 use crate::{program::run, prometheus::Prometheus};
 
 #[test]

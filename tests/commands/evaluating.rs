@@ -1,4 +1,4 @@
-//! `evaluate`: one judgment, without a cluster.
+//! `evaluate`: one judgment without a cluster.
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ fn colors_are_there_only_where_they_are_wanted() {
     ] {
         let outcome = run_with_env(&[&all[..], more].concat(), env);
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
-        // Red, around the word that also stands there without it.
+        // Red around the word, which is also there without color.
         let red = outcome.out.contains("\u{1b}[31mUnfit\u{1b}[0m  bandwidth");
         assert_eq!((red, outcome.out.contains('\u{1b}')), (colored, colored), "{more:?} {env:?}");
         assert!(outcome.out.contains("Unfit"), "{outcome:?}");
@@ -90,7 +90,7 @@ fn yaml_has_what_the_json_has() {
     };
     let yaml: Value = serde_yaml::from_str(&of("yaml")).expect("YAML");
     let json = json_of(&of("json"));
-    // Not the judgments as a whole: the two were made at different times.
+    // Not the whole judgments: the two were made at different times.
     for at in ["/evaluations/0/watch", "/evaluations/0/nodes/0/name", "/evaluations/0/limit"] {
         assert_eq!(yaml.pointer(at), json.pointer(at), "{at}");
         assert!(json.pointer(at).is_some(), "{at}");
@@ -105,7 +105,7 @@ fn json_has_the_whole_judgment() {
     let evaluation = json_of(&run_with_input(&args, &spec).out)["evaluations"][0].clone();
     let node =
         evaluation["nodes"].as_array().unwrap().iter().find(|n| n["name"] == "node-2").unwrap();
-    // One judgment of the two that are needed.
+    // One judgment of the two that are required.
     assert_eq!(node["state"], "Fit");
     assert_eq!(node["values"][0]["streak"], 1);
     assert_eq!(node["values"][0]["needed"], 2);
@@ -147,7 +147,7 @@ fn several_documents_and_json_documents_are_read_from_a_file() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn an_error_is_reported_with_its_place() {
     let prometheus = three();
     let url = prometheus.url.as_str();
     for (spec, args, expected) in [

@@ -1,5 +1,5 @@
-//! `explain` through an API server that a test plays: the command asks the leader through a
-//! port-forward to its pod.
+//! `explain` with a simulated API server: the command queries the leader through a port-forward to
+//! its pod.
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -63,12 +63,12 @@ impl ApiServer {
         self.asked.lock().expect("lock").clone()
     }
 
-    /// Runs `explain` of anything.
+    /// Runs `explain` for any object.
     pub fn explain_what(&self, name: &str, what: &[&str]) -> Outcome {
         self.run(name, &[&["explain"], what].concat())
     }
 
-    /// Runs any command. Kubeconfigs have names, for tests that run at the same time.
+    /// Runs any command. Each test names its own kubeconfig, because tests run concurrently.
     pub fn run(&self, name: &str, what: &[&str]) -> Outcome {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.kubeconfig"));
         let kubeconfig = json!({
@@ -89,7 +89,7 @@ async fn answer(State(this): State<ApiServer>, request: Request) -> Response {
     let forward = request.uri().path().ends_with("/portforward");
     let known = this.known(request.uri());
     match known {
-        // What the pod answers; what the API server refuses is answered as everything else.
+        // The pod's answer; a refusal of the API server is an ordinary answer.
         Some((200, view)) if forward => upgrade(request, view),
         known => plain(request.uri(), known),
     }
@@ -117,7 +117,7 @@ fn upgrade(mut request: Request, view: Value) -> Response {
         if let Some(why) = view.as_str() {
             let text = [b"\x01", why.as_bytes()].concat();
             socket.send(Message::binary(text)).await.expect("error");
-            // As the API server does: the client ends the connection.
+            // As with the API server, the client ends the connection.
             while let Some(Ok(_)) = socket.next().await {}
             return;
         }
@@ -156,7 +156,7 @@ pub fn refusal(code: u16, reason: &str, message: &str) -> Value {
     })
 }
 
-/// A node, an object that judges it, and a leader.
+/// Sets up a node, an object that judges it, and a leader.
 fn cluster() -> ApiServer {
     let server = ApiServer::start();
     let label = "web.traffic.example.com/unfit";
@@ -226,7 +226,7 @@ fn the_leader_is_asked_through_a_port_forward_to_its_pod() {
 }
 
 #[test]
-fn whoever_keeps_the_leader_from_us_is_named() {
+fn what_keeps_the_leader_from_answering_is_named() {
     let refusal = |status, reason: &str| (status, refusal(status, reason, "no"));
     let inside = "failed to connect to localhost:8082 inside namespace: connection refused";
     for (name, (status, body), expected) in [

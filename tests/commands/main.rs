@@ -1,6 +1,5 @@
-//! The commands of a person at a terminal, run as processes against a Prometheus whose answers the
-//! test chooses; one against a real Prometheus, which `lab tools` builds. None of these tests needs
-//! a cluster.
+//! The user's commands, run as processes against a scripted Prometheus; one also runs against a
+//! real Prometheus, which `lab tools` builds. None of these tests needs a cluster.
 mod backtesting;
 mod docs;
 mod doctoring;

@@ -1,4 +1,4 @@
-//! `explain` of whole objects, with an API server and an operator that a test plays.
+//! `explain` of whole objects, with a simulated API server and operator.
 use serde_json::{Value, json};
 
 use crate::{
@@ -44,7 +44,7 @@ fn a_traffic_watch_is_explained_by_the_leader_or_by_its_status() {
         "From the status, whose values may be a minute old; the leader was not asked: nobody leads",
     ];
     expect(&outcome, 0, &expected);
-    // The name that `plan` and `kubectl get` use.
+    // The name as `plan` and `kubectl get` print it.
     for alias in ["traffic-watch", "tw"] {
         let outcome =
             server.explain_what(&format!("watch-{alias}"), &[&[alias][..], &args[1..]].concat());

@@ -1,5 +1,4 @@
-//! `explain prober` and `explain pod`, with an API server, an operator and a Prometheus that a test
-//! plays.
+//! `explain prober` and `explain pod`, with a simulated API server, operator and Prometheus.
 use serde_json::{Value, json};
 
 use crate::{
@@ -19,7 +18,7 @@ fn prober() -> Value {
     })
 }
 
-/// A `NetworkProber`, a pod that it may not touch, and one that has its agent.
+/// Sets up a `NetworkProber`, a pod that it may not touch, and one with an agent.
 fn cluster() -> ApiServer {
     let server = ApiServer::start();
     server.set(&format!("{PROBERS}/namespaces/probing/networkprobers/mesh"), 200, prober());
@@ -44,7 +43,7 @@ fn cluster() -> ApiServer {
     server
 }
 
-/// The values that the rules of `probing/mesh` have recorded: node-2 is bad.
+/// Sets up the recorded values of the rules of `probing/mesh`: node-2 is bad.
 fn prometheus() -> Prometheus {
     let prometheus = Prometheus::start();
     let node = |figure: &str, node: &str| json!({"figure": figure, "node": node});
@@ -103,7 +102,7 @@ fn a_prober_is_explained_by_its_status_and_a_prometheus() {
     assert_eq!(json["notInjected"][0]["reason"], "SharedProcesses");
 }
 
-/// The operator answers for all of it, and is the only one that queries Prometheus.
+/// The operator answers everything, and is the only one to query Prometheus.
 #[test]
 fn a_pod_is_explained_by_the_operator() {
     let server = cluster();
@@ -160,7 +159,7 @@ fn a_pod_without_an_agent_says_why_and_one_with_a_bad_path_which_end_is_to_blame
 }
 
 #[test]
-fn what_is_not_there_or_no_name_is_said() {
+fn a_missing_object_or_an_invalid_name_is_reported() {
     let server = cluster();
     for (what, expected) in [
         (&["prober", "mesh", "-n", "shop"][..], "there is one in namespace probing: -n probing"),

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The result of one call.
+/// The result of one run.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: Option<i32>,
@@ -13,27 +13,27 @@ pub struct Outcome {
     pub err: String,
 }
 
-/// The binary under its own name.
+/// Runs the binary under its own name.
 pub fn run(args: &[&str]) -> Outcome {
     run_with_input(args, "")
 }
 
-/// The same, with something on standard input.
+/// Runs the binary with this text on standard input.
 pub fn run_with_input(args: &[&str], input: &str) -> Outcome {
     execute(Path::new(env!("CARGO_BIN_EXE_traffic-operator")), args, input, &[])
 }
 
-/// The same, with an environment.
+/// Runs the binary with these environment variables.
 pub fn run_with_env(args: &[&str], env: &[(&str, &str)]) -> Outcome {
     execute(Path::new(env!("CARGO_BIN_EXE_traffic-operator")), args, "", env)
 }
 
-/// The binary under another name.
+/// Runs the binary under another name.
 pub fn run_as(program: &Path, args: &[&str]) -> Outcome {
     execute(program, args, "", &[])
 }
 
-/// Nothing of the tester's own environment leads it to a cluster.
+/// Runs a command so that nothing in the tester's own environment leads to a cluster.
 fn execute(program: &Path, args: &[&str], input: &str, env: &[(&str, &str)]) -> Outcome {
     let mut child = Command::new(program)
         .args(args)
@@ -45,7 +45,7 @@ fn execute(program: &Path, args: &[&str], input: &str, env: &[(&str, &str)]) -> 
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    // It may end without having read all of it.
+    // The program may end without having read all of it.
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("output");
     Outcome {

@@ -1,5 +1,5 @@
-//! A Prometheus with a history that a test writes: instant and range queries, and the limits of a
-//! real one.
+//! A simulated Prometheus with a history that a test writes: instant and range queries, and the
+//! limits of a real one.
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -20,16 +20,16 @@ pub const START: i64 = 1_790_000_000;
 /// Seconds between two samples of the history.
 pub const STEP: i64 = 10;
 
-/// The largest number of points of a series: more are refused, as by the real one.
+/// The maximum number of points of a series: more are refused, as by a real Prometheus.
 const MAX_POINTS: i64 = 11_000;
 
 #[derive(Default)]
 struct Inner {
     /// Percent of each instance, one every [`STEP`]; `None` is a gap.
     history: BTreeMap<String, Vec<Option<f64>>>,
-    /// The answer to one's own query, by instance.
+    /// The answer to a custom query, by instance.
     own: BTreeMap<String, f64>,
-    /// Answers to queries with a text in them: labels and values.
+    /// Answers to queries that contain a text: labels and values.
     answers: Vec<(String, Vec<(Value, f64)>)>,
     ranges: Vec<(i64, i64)>,
     refusals: usize,
@@ -69,17 +69,17 @@ impl Prometheus {
         self.inner.lock().expect("lock").own.insert(instance.into(), value);
     }
 
-    /// Answers queries with `text` in them.
+    /// Sets the answer to queries that contain `text`.
     pub fn answer(&self, text: &str, rows: Vec<(Value, f64)>) {
         self.inner.lock().expect("lock").answers.push((text.into(), rows));
     }
 
-    /// Fails the next range queries as one that loads too many samples.
+    /// Refuses the next range queries like one that loads too many samples.
     pub fn refuse(&self, count: usize) {
         self.inner.lock().expect("lock").refusals = count;
     }
 
-    /// Start and number of points of each range query that was answered.
+    /// Returns start and number of points of each answered range query.
     pub fn ranges(&self) -> Vec<(i64, i64)> {
         self.inner.lock().expect("lock").ranges.clone()
     }
@@ -97,7 +97,7 @@ async fn answer(State(this): State<Prometheus>, uri: Uri, body: Bytes) -> impl I
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string())
 }
 
-/// A form, as far as the client writes one.
+/// Parses a form, as far as the client uses the format.
 fn parse(body: &str) -> BTreeMap<String, String> {
     let decode = |text: &str| {
         let mut bytes = Vec::new();

@@ -20,7 +20,8 @@ fn every_shell_gets_a_script_that_knows_every_command() {
     assert!(outcome.err.contains("powershell"), "{}", outcome.err);
 }
 
-/// The names of a command's pages and of those below it, with the flags that each must describe.
+/// Returns the names of the pages of a command and of its subcommands, with the flags that each
+/// must describe.
 fn pages(command: &clap::Command, parent: &str, all: &mut Vec<(String, Vec<String>)>) {
     let name = format!("{parent}{}", command.get_name());
     let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
@@ -35,7 +36,7 @@ fn pages(command: &clap::Command, parent: &str, all: &mut Vec<(String, Vec<Strin
 fn every_command_has_a_manual_page_with_all_its_flags() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("man/man1");
     let path = dir.to_str().expect("a path");
-    // Also into a directory that is there already.
+    // Also into an existing directory.
     for _ in 0..2 {
         let outcome = run(&["man", "--dir", path]);
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
@@ -46,7 +47,7 @@ fn every_command_has_a_manual_page_with_all_its_flags() {
     for (name, flags) in all {
         let file = dir.join(format!("{name}.1"));
         let page = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{name}: {e}"));
-        // A hyphen that is no line break.
+        // A hyphen at which no line breaks.
         let page = page.replace("\\-", "-");
         assert!(page.contains(".SH NAME"), "{name}: {page}");
         for flag in flags {

@@ -1,4 +1,4 @@
-//! `status`, with an API server that a test plays.
+//! `status`, with a simulated API server.
 use serde_json::{Value, json};
 
 use crate::explaining::{ApiServer, refusal};
@@ -29,7 +29,7 @@ fn watch(namespace: &str, name: &str, conditions: &[Value]) -> Value {
     })
 }
 
-/// A cluster with an operator that leads, all kinds, and one healthy `TrafficWatch`.
+/// Sets up a cluster with an operator that leads, all kinds, and one healthy `TrafficWatch`.
 fn cluster() -> ApiServer {
     let server = ApiServer::start();
     for (kind, path) in KINDS {
@@ -37,7 +37,7 @@ fn cluster() -> ApiServer {
     }
     let good = watch("default", "web", &[condition("Ready", "True", "Judged")]);
     watches(&server, &[good]);
-    // Renewed in the future: that is no sign of a dead leader, whatever the clock says.
+    // Renewed in the future, so that the leader counts as alive, whatever the clock shows.
     server.set(
         "/apis/coordination.k8s.io/v1/namespaces/traffic-operator-system/leases/traffic-operator",
         200,

@@ -1,5 +1,4 @@
-//! `plan swarm`, `explain stream` and `explain worker`, with an API server and an operator that a
-//! test plays.
+//! `plan swarm`, `explain stream` and `explain worker`, with a simulated API server and operator.
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -38,7 +37,7 @@ fn spec(jobs: &[&str]) -> Value {
     json!({"workload": {"name": "w"}, "jobs": jobs, "refresh": {"strategy": "HotReload"}})
 }
 
-/// Two workers with two streams each.
+/// Sets up two workers with two streams each.
 fn cluster() -> ApiServer {
     let server = ApiServer::start();
     let served = swarm("shop", "s", &spec(&["a", "b", "c", "d"]));
@@ -72,7 +71,7 @@ fn cluster() -> ApiServer {
     server.set(PODS, 200, list("Pod", "v1", &[pod("w-0"), pod("w-1")]));
     let config = "workloads:\n  w-0:\n    jobs:\n    - a\n    - b\n    version: 3\n  w-1:\n    jobs:\n    \
                   - c\n    - d\n    version: 3\nversion: 3\n";
-    // Given by its owner, and not written by the operator: its history is unknown.
+    // Its owner created it, and not the operator: its history is unknown.
     let map = json!({
         "metadata": {"name": "w-config", "namespace": "shop", "resourceVersion": "7",
             "annotations": {"traffic.example.com/swarm": "s"}},
@@ -93,7 +92,7 @@ fn cluster() -> ApiServer {
     server
 }
 
-/// A file with a document of kind Swarm.
+/// Writes a file with a document of kind Swarm.
 fn file(name: &str, namespace: Option<&str>, spec: &Value) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.swarm.json"));
     let mut object = swarm("shop", "s", spec);
@@ -190,7 +189,7 @@ fn what_keeps_a_plan_from_being_made_is_named() {
         assert_eq!(outcome.code, Some(1), "{outcome:?}");
         expect(&outcome, &[expected]);
     }
-    // Nothing at all in that namespace.
+    // That namespace is empty.
     server.set(SETS, 200, list("StatefulSet", "apps/v1", &[]));
     expect(&plan(&server, "unknown", &jobs, &[]), &["Swarm shop/s: there is no namespace shop"]);
     let there = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
@@ -259,7 +258,7 @@ fn streams_and_workers_are_explained_by_the_operator() {
     );
     let asked = server.asked();
     assert!(asked.iter().all(|(method, _)| method == "GET"), "{asked:?}");
-    // Without it the command uses the file and the status.
+    // Without the operator the command uses the file and the status.
     let outcome = server.explain_what("stream-alone", &["stream", "c", "-n", "shop"]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     expect(

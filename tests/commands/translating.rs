@@ -1,4 +1,4 @@
-//! The environment of another operator as an object.
+//! Translates the environment of another operator into an object.
 use crate::program::{run, run_with_env};
 
 const COMMAND: [&str; 3] = ["manifests", "route-reflector-set", "--from-env"];
@@ -12,7 +12,7 @@ fn the_originals_environment_becomes_an_object() {
     assert_eq!(object["spec"]["count"]["min"], 7);
 }
 
-/// `do-not-select-as-rr` is what its documentation says, and what it panicked at.
+/// The original's documentation has `do-not-select-as-rr`, on which the original panicked.
 #[test]
 fn nothing_makes_it_panic_and_each_mistake_is_named() {
     let set = [
@@ -32,7 +32,7 @@ fn it_is_never_read_without_being_asked() {
     let outcome = run(&COMMAND[..2]);
     assert_eq!(outcome.code, Some(2));
     assert!(outcome.err.contains("--from-env"), "{}", outcome.err);
-    // The definitions as before.
+    // Without the flag it prints the definitions, as before.
     assert!(run(&COMMAND[..1]).out.contains("kind: CustomResourceDefinition"));
     assert_eq!(run(&["manifests", "--output-dir", "x", "route-reflector-set"]).code, Some(2));
 }

@@ -1,5 +1,5 @@
-//! `hack/try` (`make try`): without kind on a made-up history, and with programs in place of kind,
-//! Docker and kubectl that record how they are called.
+//! `hack/try` (`make try`): without kind on a generated history, and with programs in place of
+//! kind, Docker and kubectl that record their calls.
 use std::{
     env, fs,
     os::unix::fs::{PermissionsExt, symlink},
@@ -9,10 +9,10 @@ use std::{
 
 use lab::history::History;
 
-/// The programs that the script needs beside those that it tries.
+/// The programs that the script needs beside those that it looks for.
 const NEEDED: [&str; 6] = ["bash", "cat", "dirname", "mktemp", "rm", "timeout"];
 
-/// Variables of the tester that change what the script does.
+/// Variables of the tester's environment that change what the script does.
 const SETTINGS: [&str; 7] =
     ["IMG", "KUBECONFIG", "KUBECTL", "MAKEFLAGS", "MAKELEVEL", "NAMESPACE", "OVERLAY"];
 
@@ -32,14 +32,14 @@ fn script() -> Command {
     script
 }
 
-/// A program in `dir` that runs this script.
+/// Writes a program into `dir` that runs this script.
 fn program(dir: &Path, name: &str, text: &str) {
     let path = dir.join(name);
     fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a program");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
 }
 
-/// Runs it: its output, which must be that of a success.
+/// Runs the script, which must succeed, and returns its output.
 fn run(script: &mut Command) -> String {
     let output = script.output().expect("hack/try runs");
     let (out, err) =
@@ -70,7 +70,7 @@ fn without_kind_it_names_what_is_missing_and_judges_a_made_up_history() {
     }
     let rows: Vec<Vec<_>> = said.lines().map(|line| line.split_whitespace().collect()).collect();
     let has = |words: &[&str]| rows.iter().any(|row| row.starts_with(words));
-    // What the history holds, judged by the operator's own code.
+    // The operator's own code judges the history.
     assert!(has(&["node-1", "Fit", "bandwidth", "8", "%"]), "{said}");
     assert!(has(&["node-2", "Unfit", "bandwidth", "72", "%"]), "{said}");
     assert!(has(&["node-3", "Fit", "bandwidth", "48", "%"]), "{said}");

@@ -8,7 +8,7 @@ use traffic_operator::api::KINDS;
 
 use crate::rendering::{NAMESPACE, helm, objects, render, run, scratch, template, tool};
 
-/// A command against the API server of `plane`, and what it said: output and errors.
+/// Runs a command against the API server of `plane`, and returns its output and errors.
 fn said(plane: &ControlPlane, mut command: Command, input: &str) -> String {
     let file = scratch("input").join(format!("{:x}", input.len()));
     std::fs::write(&file, input).expect("input");
@@ -33,11 +33,11 @@ fn with_helm(plane: &ControlPlane, arguments: &[&str]) -> String {
     said(plane, command, "")
 }
 
-/// The kinds of the prometheus-operator that are installed, by its own definitions.
+/// The kinds of prometheus-operator to install, with its own definitions.
 const MONITORS: [&str; 3] = ["podmonitors", "prometheusrules", "servicemonitors"];
 
-/// Namespaces that are there before anything is installed; the operator's with the label that its
-/// manifests give it, so that the API server warns of pods that it would refuse.
+/// Namespaces that exist before anything is installed; the operator's with the label from its
+/// manifests, so that the API server warns of pods that it would refuse.
 const NAMESPACES: [&str; 5] =
     ["monitoring", "metrics", "grafana", "traffic-operator-monitoring", "elsewhere"];
 
@@ -64,13 +64,13 @@ fn prepare(plane: &ControlPlane) {
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": namespace, "labels": labels},
         });
-        // On the server's side, like the manifests that are applied later: no other manager's
-        // annotation is in their way.
+        // With server-side apply, like the manifests that are applied later: no annotation of
+        // another manager conflicts with them.
         kubectl(plane, &["apply", "--server-side", "-f", "-"], &object.to_string());
     }
 }
 
-/// One API server for all of it: its start is most of the time.
+/// One API server for all of it, because its start takes most of the time.
 #[test]
 fn an_api_server_accepts_every_way_to_install() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -109,12 +109,12 @@ fn everything_is_accepted(plane: &ControlPlane) {
     }
 }
 
-/// As the README of a release says it: `kubectl apply -f install.yaml`.
+/// As in the README of a release: `kubectl apply -f install.yaml`.
 fn applying_twice_changes_nothing(plane: &ControlPlane) {
     let text = render("kube-prometheus", &[("CRDS", "yes")]);
     let first = kubectl(plane, &["apply", "-f", "-"], &text);
     assert!(first.contains("deployment.apps/traffic-operator created"), "{first}");
-    // kubectl says "configured" of what has defaults within a list, also if nothing changes.
+    // kubectl reports objects with defaults within a list as "configured", even if nothing changes.
     let versions = || {
         let item = r#"{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}"#;
         let path = format!("jsonpath={{range .items[*]}}{item}{{end}}");
@@ -163,10 +163,10 @@ fn helm_installs_upgrades_and_uninstalls(plane: &ControlPlane) {
         )
     };
     assert_eq!(status("{.metadata.generation}"), "1");
-    // The same again changes nothing; a value changes what it names.
+    // The same values change nothing; another value changes the field that it names.
     of(&["upgrade"], "upgrade-same", &json!({}));
     assert_eq!(status("{.metadata.generation}"), "1");
-    // What the operator wrote into its object stays.
+    // The operator's writes to its object stay.
     let entry = json!({"webhooks": [{
         "name": "x.probes.bigmikes.io", "sideEffects": "None", "admissionReviewVersions": ["v1"],
         "clientConfig": {"url": "https://127.0.0.1:1/"}, "failurePolicy": "Ignore",

@@ -1,4 +1,4 @@
-//! The chart as a package: versions, kinds, lint, and what Helm alone adds.
+//! The chart as a package: versions, kinds, lint, and Helm's own additions.
 use std::{collections::BTreeSet, process::Command};
 
 use serde::Deserialize;
@@ -51,7 +51,7 @@ fn lint_finds_nothing() {
     }
 }
 
-/// Deleting a definition deletes all objects of its kind: `helm uninstall` leaves it.
+/// Deleting a definition deletes all objects of its kind, so `helm uninstall` keeps it.
 #[test]
 fn definitions_outlive_the_release_unless_a_value_says_otherwise() {
     let definitions = |test: &str, values: &Value| -> Vec<Value> {
@@ -68,7 +68,7 @@ fn definitions_outlive_the_release_unless_a_value_says_otherwise() {
     let other = definitions("crds-not-kept", &json!({"crds": {"keep": false}}));
     assert_eq!(other.len(), KINDS.len());
     assert!(other.iter().all(|definition| policy(definition).is_null()));
-    // The annotation goes into no schema.
+    // The annotation is not copied into a schema.
     for definition in &kept {
         assert_eq!(definition.to_string().matches("helm.sh/").count(), 1);
     }
@@ -78,7 +78,7 @@ fn definitions_outlive_the_release_unless_a_value_says_otherwise() {
     assert_eq!(one.len(), KINDS.len());
 }
 
-/// The image holds one program and no shell.
+/// The image contains one program and no shell.
 #[test]
 fn helm_test_runs_doctor_as_the_operator_would() {
     for (setup, url) in [
@@ -99,8 +99,8 @@ fn helm_test_runs_doctor_as_the_operator_would() {
         args.extend(url);
         args.push("--kinds=Swarm,TrafficWatch".into());
         assert_eq!(container["args"], json!(args), "{setup}");
-        // No Service, budget or policy of the operator selects it; it may connect to the same
-        // peers.
+        // No Service, budget or policy of the operator selects the pod, which may connect to the
+        // same peers.
         let labels = json!({"app.kubernetes.io/name": "traffic-operator-doctor"});
         assert_eq!(pod["metadata"]["labels"], labels);
         let own = &all[&id("NetworkPolicy", "elsewhere", "traffic-operator-doctor")]["spec"];
@@ -121,7 +121,7 @@ fn the_package_renders_what_the_folder_renders() {
     package.arg("package").arg(root().join("deploy/chart")).arg("--destination").arg(&dir);
     run(&mut package).unwrap_or_else(|error| panic!("{error}"));
     let archive = dir.join(format!("traffic-operator-{}.tgz", env!("CARGO_PKG_VERSION")));
-    // Helm keeps chart and manifests in a Secret, which may have 1 MiB.
+    // Helm stores chart and manifests in a Secret of at most 1 MiB.
     let size = std::fs::metadata(&archive).expect("the archive").len();
     assert!(size < 200_000, "{size} bytes");
     let mut command = Command::new(tool("helm"));
@@ -132,7 +132,7 @@ fn the_package_renders_what_the_folder_renders() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// An installation in whose namespace nothing may be assumed of Prometheus.
+/// An installation that can assume nothing about the namespace of Prometheus.
 #[test]
 fn an_external_prometheus_brings_no_objects_of_its_own() {
     let url = "https://metrics.example.com";
@@ -198,7 +198,7 @@ fn an_external_prometheus_in_a_file_of_endpoints_needs_no_address() {
     }
 }
 
-/// A kind without a health check counts as healthy, whatever its condition says.
+/// Argo CD counts a kind without a health check as healthy, whatever its conditions are.
 #[test]
 fn the_page_on_gitops_has_a_health_check_for_every_kind() {
     let page = read(&root().join("docs/operations/gitops.md"));

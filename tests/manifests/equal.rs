@@ -1,4 +1,4 @@
-//! The chart and the overlays of kustomize render equal objects.
+//! The chart and the kustomize overlays render equal objects.
 use serde_json::{Value, json};
 use traffic_operator::api::{KINDS, KindInfo};
 
@@ -27,13 +27,13 @@ fn the_chart_renders_what_the_overlays_render() {
         let test = format!("equal-{name}");
         assert_equal(&chart(&test, NAMESPACE, &setup(name)), &overlay(name, &[]), name);
     }
-    // Without values it is the overlay that `make deploy` applies.
+    // Without values it equals the overlay that `make deploy` applies.
     let default = chart("equal-default", NAMESPACE, &json!({}));
     assert_equal(&default, &overlay("kube-prometheus", &[]), "no values");
 }
 
-/// A Prometheus that finds the operator by its namespace, policies that know its account, webhooks
-/// for its Service: none of them may name the default.
+/// Prometheus finds the operator by its namespace, policies know its account, webhooks refer to its
+/// Service: none of them may name the default namespace.
 #[test]
 fn another_namespace_leaves_no_trace_of_the_default() {
     for name in SETUPS {
@@ -46,7 +46,7 @@ fn another_namespace_leaves_no_trace_of_the_default() {
             }
         }
         assert_equal(&chart, &kustomize, &format!("{name} in another namespace"));
-        // Nothing changes but the name.
+        // Only the name changes.
         let default = overlay(name, &[]);
         assert_eq!(default.len(), kustomize.len());
         for (id, object) in default {
@@ -57,7 +57,7 @@ fn another_namespace_leaves_no_trace_of_the_default() {
     }
 }
 
-/// A namespace that contains the name of another one is put in once.
+/// A namespace whose name contains another one is replaced only once.
 #[test]
 fn no_namespace_is_replaced_twice() {
     let values = json!({"prometheus": {"namespace": "traffic-operator-system"}});
@@ -78,7 +78,7 @@ fn the_image_is_the_same_by_values_and_by_kustomize() {
     for (image, values) in [
         (format!("{name}:1.2.3"), json!({"repository": name, "tag": "1.2.3"})),
         (format!("{name}@{digest}"), json!({"repository": name, "digest": digest})),
-        // The tag beside a digest says nothing more.
+        // A tag beside a digest has no effect.
         (format!("{name}:1@{digest}"), json!({"repository": name, "tag": "1", "digest": digest})),
         (name.to_owned(), json!({"repository": name})),
     ] {
@@ -98,7 +98,7 @@ fn the_image_is_the_same_by_values_and_by_kustomize() {
     }
 }
 
-/// The value `kinds` leaves out what the components leave out.
+/// The value `kinds` leaves out the same objects as the components do.
 #[test]
 fn kinds_of_the_chart_are_the_components_of_kustomize() {
     let names: Vec<String> = KINDS.iter().map(KindInfo::name).collect();
@@ -123,8 +123,8 @@ fn the_other_components_are_values_as_well() {
     assert_equal(&chart("aggregate", NAMESPACE, &values), &kustomize, "aggregateToEdit");
 }
 
-/// Both put the same address in front of the pages, and both give it to the operator, which writes
-/// the rules of each NetworkProber. Without the component there are only the names of the pages.
+/// Both prefix the pages with the same address, and pass it to the operator, which writes the rules
+/// of each NetworkProber. Without the component there are only the names of the pages.
 #[test]
 fn runbooks_are_at_the_address_of_the_component() {
     let served = &["crds", "../tests/observability/kustomize/runbooks"];

@@ -1,4 +1,4 @@
-//! The house rules over all kinds; and the committed manifests are those that the code generates.
+//! The house rules for all kinds; and the committed manifests are the generated ones.
 use std::{
     collections::BTreeSet,
     fs,
@@ -30,7 +30,7 @@ fn committed_manifests_are_the_generated_ones() {
         );
         assert!(known.insert(path), "{} twice", file.path);
     }
-    // What is no longer made goes.
+    // Files without a source must be deleted.
     for folder in [chart::FILES, bundle::FOLDER, fields::FOLDER] {
         for path in below(&deploy.join(folder)) {
             assert!(known.contains(&path), "{} has no source: delete it", path.display());
@@ -44,7 +44,7 @@ fn a_folder_without_sources_gets_no_chart() {
     assert!(!chart::has_sources(&root().join("docs")));
 }
 
-/// The files below a directory.
+/// Returns the files below a directory.
 fn below(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());

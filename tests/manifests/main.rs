@@ -1,6 +1,6 @@
-//! The house rules over all kinds; what is committed is what the code generates; and every way to
-//! install renders the same objects, which an API server accepts; the commands of the pages install
-//! and uninstall.
+//! The house rules for all kinds; the committed manifests are the generated ones; every way to
+//! install renders the same objects, which an API server accepts; and the commands of the
+//! documentation install and uninstall.
 //!
 //! Needs helm, kubectl, bundle-validate and actionlint, and the programs of a control plane for two
 //! tests; `cargo run --bin lab -- tools` builds them beforehand.

@@ -1,5 +1,5 @@
-//! The commands of the pages install and uninstall, as they stand there. `tests/cluster` follows
-//! the README and the page on Helm, whose commands wait for pods.
+//! The commands of the documentation, unchanged, install and uninstall. `tests/cluster` follows the
+//! README and the page about Helm, whose commands wait for pods.
 use std::fs;
 
 use lab::{
@@ -15,21 +15,21 @@ use crate::{
     rendering::{NAMESPACE, objects, read, root, scratch, template},
 };
 
-/// The image of the pages.
+/// The image in the documentation.
 const IMAGE: &str = "registry.example.com/traffic-operator";
 
-/// The kinds of the prometheus-operator in the overlay for kube-prometheus.
+/// The kinds of prometheus-operator in the overlay for kube-prometheus.
 const MONITORING: [&str; 2] = ["prometheusrules", "servicemonitors"];
 
-/// The kinds of OLM that the page applies objects of.
+/// The kinds of OLM of which the page applies objects.
 const OLM: [&str; 4] =
     ["catalogsources", "clusterserviceversions", "operatorgroups", "subscriptions"];
 
-/// One control plane for all ways, one after the other: its start is much of the time.
+/// One control plane for all ways, one after the other, because its start takes much of the time.
 #[test]
 fn the_commands_of_the_pages_install_and_uninstall() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    // The controllers end namespaces. There are no nodes.
+    // The controllers finalize namespaces. There are no nodes.
     let options = ControlPlaneOptions { scheduler: false, ..ControlPlaneOptions::default() };
     let plane = runtime.block_on(ControlPlane::start(options)).expect("a control plane");
     let newcomer = Newcomer::arrive(&scratch("newcomer"), plane.kubeconfig()).expect("a copy");
@@ -48,31 +48,31 @@ fn run(newcomer: &Newcomer, commands: &[String]) -> String {
     newcomer.run(commands).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-/// Commands that a test adds to those of a page.
+/// Runs commands that a test adds to those of a page.
 fn run_own(newcomer: &Newcomer, commands: &str) -> String {
     run(newcomer, &[format!("{commands}\n")])
 }
 
-/// Applies the definition of a kind that is there before the operator.
+/// Applies the definition of a kind that exists before the operator.
 fn define(newcomer: &Newcomer, name: &str, text: &[u8]) {
     fs::write(newcomer.dir().join(name), text).expect("a definition");
     run_own(newcomer, &format!("kubectl apply --server-side -f {name}"));
-    // At first its conditions are null, which `kubectl wait` takes for an error.
+    // At first its conditions are null, which `kubectl wait` reports as an error.
     let wait = format!("kubectl wait --for=condition=Established --timeout=30s crd/{name}");
     run_own(newcomer, &format!("timeout 60 sh -c 'until {wait}; do sleep 1; done'"));
 }
 
-/// Runs the commands twice: the second time changes none of the objects in the file.
+/// Runs the commands twice: the second run changes none of the objects in the file.
 fn install_twice(newcomer: &Newcomer, commands: &[String], file: &str) {
     let installed = || newcomer.installed(file).unwrap_or_else(|error| panic!("{error:#}"));
     run(newcomer, commands);
     let first = installed();
     assert_eq!(first.len(), objects(&read(&newcomer.dir().join(file))).len(), "{first:?}");
     run(newcomer, commands);
-    assert_eq!(installed(), first, "the same again changes something");
+    assert_eq!(installed(), first, "the second run changes something");
 }
 
-/// The names of the objects in the file that are still there.
+/// Returns the names of the objects in the file that still exist.
 fn left(newcomer: &Newcomer, file: &str) -> Vec<String> {
     let objects = newcomer.installed(file).unwrap_or_else(|error| panic!("{error:#}"));
     objects.into_iter().map(|object| object.name).collect()
@@ -90,7 +90,7 @@ fn one_file_with_kubectl_alone(newcomer: &Newcomer) {
     assert_eq!(left(newcomer, file), Vec::<String>::new());
 }
 
-/// The blocks of YAML on a page, or in a part of it.
+/// Returns the YAML blocks of a page, or of a part of it.
 fn blocks(text: &str) -> Vec<&str> {
     text.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect()
 }
@@ -103,7 +103,7 @@ fn an_overlay_in_a_repository_elsewhere(newcomer: &Newcomer) {
     let page = page_on_gitops();
     let section = page.split("\n## kustomize in your own repository\n").nth(1).expect("a section");
     let [kustomization, namespace] = blocks(section)[..] else { panic!("not two: {section}") };
-    // The repository is here, and not at an address that is an example.
+    // This repository takes the place of the example address.
     let release = format!("?ref=v{}", env!("CARGO_PKG_VERSION"));
     let digest = format!("sha256:{}", "a".repeat(64));
     let kustomization = kustomization
@@ -124,7 +124,7 @@ fn an_overlay_in_a_repository_elsewhere(newcomer: &Newcomer) {
     assert_eq!(left(newcomer, "mine.yaml"), Vec::<String>::new());
 }
 
-/// OLM itself and registries are not here: the test does what OLM does with the bundle.
+/// OLM itself and registries are missing here: the test does with the bundle what OLM does.
 fn a_bundle_of_olm(newcomer: &Newcomer) {
     for kind in OLM {
         let text = olm_definition(kind).expect("a definition");
@@ -166,7 +166,7 @@ fn a_bundle_of_olm(newcomer: &Newcomer) {
     assert!(left.iter().all(|name| name.starts_with("ClusterRole")), "{left:?}");
 }
 
-/// The objects that the installer of OLM makes of a service version, Deployments last.
+/// Returns the objects that OLM's installer creates from a service version, Deployments last.
 fn made_by_olm(version: &Value) -> Vec<Value> {
     let group = "rbac.authorization.k8s.io";
     let install = &version["spec"]["install"]["spec"];

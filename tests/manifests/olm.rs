@@ -1,4 +1,4 @@
-//! The bundle for the Operator Lifecycle Manager holds what the overlays install, and passes the
+//! The bundle for the Operator Lifecycle Manager contains what the overlays install, and passes the
 //! checks of operator-sdk.
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use crate::rendering::{
 
 pub const VERSION: &str = concat!("traffic-operator.v", env!("CARGO_PKG_VERSION"));
 
-/// The objects in the bundle, those without a namespace in the one of the subscription.
+/// Returns the objects in the bundle; those without a namespace get the one of the subscription.
 pub fn bundled(dir: &Path) -> Objects {
     let mut all = Objects::new();
     for entry in std::fs::read_dir(dir).expect("manifests") {
@@ -43,7 +43,7 @@ fn service_version(all: &mut Objects) -> Value {
     all.remove(&id("ClusterServiceVersion", NAMESPACE, VERSION)).expect("a service version")
 }
 
-/// The bindings of an account and the roles that they bind, by the kind of the role.
+/// Returns the bindings of an account and the roles that they bind, by the kind of the role.
 fn bound(all: &Objects, account: Account) -> BTreeMap<&'static str, Vec<(Id, Id)>> {
     let mut found = BTreeMap::new();
     for role in ["ClusterRole", "Role"] {
@@ -62,13 +62,13 @@ fn bound(all: &Objects, account: Account) -> BTreeMap<&'static str, Vec<(Id, Id)
     found
 }
 
-/// Rules in a form that does not depend on their order.
+/// Returns rules in a form that does not depend on their order.
 fn rules<'a>(roles: impl Iterator<Item = &'a Value>) -> BTreeSet<String> {
     roles.flat_map(|role| role["rules"].as_array().expect("rules")).map(Value::to_string).collect()
 }
 
-/// Takes away what OLM makes of the service version: accounts, their roles, and Deployments. Each
-/// is compared.
+/// Removes what OLM creates from the service version: accounts, their roles, and Deployments.
+/// Compares each of them.
 fn take_what_olm_makes(objects: &mut Objects, version: &Value) {
     let install = &version["spec"]["install"]["spec"];
     for account in Account::ALL {
@@ -150,8 +150,8 @@ fn the_service_version_describes_every_kind_and_the_metadata_agree() {
     }
 }
 
-/// A rule about events of events.k8s.io has no version: the check takes it for v1beta1, which is
-/// no longer served.
+/// Rules about events of events.k8s.io have no version: the check assumes v1beta1, which is no
+/// longer served.
 const RULES_OF_EVENTS: &str = "Migrate the API(s) for events: \
     ([\"ClusterServiceVersion.Spec.InstallStrategy.StrategySpec.ClusterPermissions[0].Rules[0]\"])";
 
@@ -163,7 +163,7 @@ fn operator_sdks_checks_pass() {
     let found: Vec<_> = said.lines().filter(|line| !line.contains(RULES_OF_EVENTS)).collect();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(found.is_empty(), "{}", found.join("\n"));
-    // It looked at something.
+    // The check is effective.
     let dir = crate::rendering::scratch("bundle-without-definitions");
     let version = "traffic-operator.clusterserviceversion.yaml";
     let source = root().join("deploy").join(bundle::FOLDER).join(version);
@@ -181,7 +181,7 @@ fn operator_sdks_checks_pass() {
 
 #[test]
 fn the_bundle_for_a_release_names_its_image() {
-    // `hack/olm-bundle` writes below the repository: into a copy of what it needs.
+    // `hack/olm-bundle` writes below the repository, so it runs in a copy.
     let copy = crate::rendering::scratch("olm-bundle");
     let script = format!(
         "cp -R '{0}/deploy' '{0}/hack' . && KUBECTL='{1}' IMG=registry.example.com/x:7 hack/olm-bundle",

@@ -1,4 +1,4 @@
-//! The scripts that build a release, as far as they can be tried without building.
+//! The scripts that build a release, as far as they can be tested without building.
 use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ fn script(name: &str) -> Command {
     command
 }
 
-/// The reason for which a command refuses.
+/// Returns the reason for which a command refuses to run.
 fn refusal(command: &mut Command) -> String {
     run(command).expect_err("a refusal")
 }
@@ -39,7 +39,7 @@ fn sha256(path: &Path) -> String {
     })
 }
 
-/// A repository with these scripts, where all that is there is committed.
+/// Creates a repository with these scripts, in which everything is committed.
 fn repository(name: &str, scripts: &[&str]) -> PathBuf {
     let dir = scratch(name);
     for script in scripts {
@@ -168,7 +168,7 @@ fn a_release_refuses_what_a_rehearsal_may_do() {
     assert!(error.contains("under Unreleased"), "{error}");
     std::fs::write(&changelog, "## [Unreleased]\n").expect("a file");
     commit(&dir);
-    // Neither is there a section of the version.
+    // There is no section for the version either.
     let error = release(&[("RELEASE", "yes")]);
     assert!(error.contains("no section"), "{error}");
     let chart = dir.join("deploy/chart/Chart.yaml");
@@ -179,7 +179,7 @@ fn a_release_refuses_what_a_rehearsal_may_do() {
     assert!(!dir.join("dist").exists());
 }
 
-/// The flags for Rust, and the other variables, that a command gets for a target.
+/// Returns the flags for Rust, and the other variables, that a command gets for a target.
 fn settings(target: &str, home: &Path) -> (Vec<String>, String) {
     let mut command = script("static");
     command.args([target, "env"]).env("CARGO_HOME", home).env_remove("CC");
@@ -192,7 +192,7 @@ fn settings(target: &str, home: &Path) -> (Vec<String>, String) {
 #[test]
 fn programs_are_static_without_a_folder_of_this_machine_also_for_the_other_one() {
     let dir = scratch("static");
-    // Named through a link, as a home of a user may be.
+    // Accessed through a link, as the home directory of a user may be.
     let (home, real) = (dir.join("home of cargo"), dir.join("real"));
     std::fs::create_dir(&real).expect("a directory");
     std::os::unix::fs::symlink(&real, &home).expect("a link");
@@ -225,7 +225,7 @@ fn a_program_that_needs_a_library_or_names_a_folder_is_refused() {
     let there = target(if std::env::consts::ARCH == "x86_64" { "aarch64" } else { "x86_64" });
     let check =
         |target: &str, program: &Path| run(script("check-program").arg(target).arg(program));
-    // Programs of Go are static.
+    // Go programs are static.
     let fine = tool("kubectl");
     assert_eq!(check(&here, &fine).as_deref(), Ok(""));
     let error = check(&there, &fine).expect_err("another machine");
@@ -242,7 +242,7 @@ fn a_program_that_needs_a_library_or_names_a_folder_is_refused() {
     std::fs::remove_file(named).expect("removed");
 }
 
-/// Stands in for cargo: says what it is called with, and what it would load into compilers.
+/// Stands in for cargo: prints its arguments, and the libraries that it would load into compilers.
 const FAKE_CARGO: &str = r#"#!/bin/sh
 set -e
 echo "cargo $*"
@@ -265,20 +265,20 @@ fn what_compilers_generate_depends_on_no_random_number() {
     };
     write_program(&old, "");
     let said = programs();
-    assert!(!old.exists(), "a build without constant numbers is used again");
+    assert!(!old.exists(), "a build without constant numbers is reused");
     let calls: Vec<_> = said.lines().filter(|line| line.starts_with("cargo ")).collect();
     let [operator, agent] = calls[..] else { panic!("{said}") };
     assert!(operator.contains("--release --package traffic-operator --locked"), "{operator}");
     assert!(agent.contains("--profile agent --package traffic-operator-agent --locked"), "{agent}");
-    // Each has a function in place of the system's.
+    // Each of them has a function that replaces the system's.
     assert_eq!(said.lines().filter(|line| line.ends_with(" getrandom")).count(), 2, "{said}");
     write_program(&old, "");
     programs();
-    assert!(old.exists(), "nothing is built again without need");
+    assert!(old.exists(), "nothing is rebuilt without need");
 }
 
-/// Stands in for the build: writes the two programs, with the folder or cargo's home in one of
-/// them if `LEAK` asks for it.
+/// Stands in for the build: writes the two programs, with the folder or cargo's home in one of them
+/// if `LEAK` requests it.
 const FAKE_PROGRAMS: &str = r#"#!/bin/sh
 set -e
 mkdir -p "target/image/$1/release" "target/image/$1/agent"
@@ -308,7 +308,7 @@ fn two_builds_that_differ_are_found() {
         let error = reproducible(&[("LEAK", leak)]).expect_err(leak);
         assert!(error.contains("FAIL: the two builds differ"), "{leak}: {error}");
     }
-    // Against a result that is given.
+    // Against a given result.
     let given = dir.join("target/given");
     std::fs::write(&given, "00  something\n").expect("a file");
     let error = reproducible(&[("AGAINST", given.to_str().expect("a path"))]).expect_err("differs");
@@ -339,7 +339,7 @@ fn a_bill_of_materials_does_not_name_the_folder_it_was_made_in() {
         let said = bill["ref"].as_str().expect("text");
         assert!(said.starts_with("/traffic-operator/x "), "{said}");
         assert!(said.contains("--target aarch64-unknown-linux-gnu"), "{said}");
-        // It ran in a copy: nothing is left beside a Cargo.toml.
+        // The script runs in a copy: nothing is left beside a Cargo.toml.
         assert!(!root().join(format!("{program}.cdx.json")).exists());
     }
     let error = fake(r#""components": []"#).expect_err("no package");

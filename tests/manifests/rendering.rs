@@ -9,7 +9,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The release and the namespace that every test installs into, unless it needs another one.
+/// The release and the namespace that tests install into by default.
 pub const NAMESPACE: &str = traffic_operator::manifests::NAMESPACE;
 
 /// Kind, namespace and name.
@@ -30,7 +30,7 @@ pub fn tool(name: &str) -> PathBuf {
         .unwrap_or_else(|error| panic!("{error:#}\nTry: cargo run --bin lab -- tools"))
 }
 
-/// A directory of one test's own below the build's, empty at first.
+/// Creates a test's own empty directory below the build's.
 pub fn scratch(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("manifests").join(name);
     let _ = fs::remove_dir_all(&dir);
@@ -38,7 +38,7 @@ pub fn scratch(name: &str) -> PathBuf {
     dir
 }
 
-/// Runs a command: its output, or what it said on standard error.
+/// Runs a command and returns its output, or its standard error if it fails.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let Output { status, stdout, stderr } =
         command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -46,7 +46,7 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     if status.success() { Ok(text(&stdout)) } else { Err(text(&stderr)) }
 }
 
-/// The arguments of a command of Helm that renders the chart with these values.
+/// Returns a Helm command that renders the chart with these values.
 pub fn helm(test: &str, command: &[&str], namespace: &str, values: &Value) -> Command {
     let file = scratch(&format!("values-{test}")).join("values.yaml");
     fs::write(&file, values.to_string()).expect("values");
@@ -56,12 +56,12 @@ pub fn helm(test: &str, command: &[&str], namespace: &str, values: &Value) -> Co
     helm
 }
 
-/// The chart, rendered with these values; or what Helm has against them.
+/// Renders the chart with these values, or returns Helm's error.
 pub fn template(test: &str, namespace: &str, values: &Value) -> Result<String, String> {
     run(&mut helm(test, &["template", "traffic-operator"], namespace, values))
 }
 
-/// The objects of the chart but for those of `helm test`.
+/// Returns the objects of the chart except for those of `helm test`.
 pub fn chart(test: &str, namespace: &str, values: &Value) -> Objects {
     let text = template(test, namespace, values).unwrap_or_else(|error| panic!("{test}: {error}"));
     let mut objects = objects(&text);
@@ -72,7 +72,7 @@ pub fn chart(test: &str, namespace: &str, values: &Value) -> Objects {
     objects
 }
 
-/// Takes away what Helm alone has: the annotation that keeps definitions.
+/// Removes what only Helm adds: the annotation that keeps definitions.
 fn without_helms_own(object: &mut Value) {
     let annotations = object.pointer_mut("/metadata/annotations");
     let Some(annotations) = annotations.and_then(Value::as_object_mut) else { return };
@@ -82,7 +82,7 @@ fn without_helms_own(object: &mut Value) {
     }
 }
 
-/// The output of `hack/render` for an overlay, with these variables.
+/// Returns the output of `hack/render` for an overlay, with these variables.
 pub fn render(overlay: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(root().join("hack/render"));
     command.env("KUBECTL", tool("kubectl")).env("OVERLAY", overlay);
@@ -90,8 +90,8 @@ pub fn render(overlay: &str, variables: &[(&str, &str)]) -> String {
     run(&mut command).unwrap_or_else(|error| panic!("{overlay}: {error}"))
 }
 
-/// The objects of an overlay with the definitions, but for the operator's namespace: Helm makes the
-/// namespace of a release itself.
+/// Returns the objects of an overlay and the definitions, without the operator's namespace: Helm
+/// creates the namespace of a release itself.
 pub fn overlay(overlay: &str, variables: &[(&str, &str)]) -> Objects {
     let namespace = variables.iter().find(|(name, _)| *name == "NAMESPACE");
     let namespace = namespace.map_or(NAMESPACE, |(_, value)| *value);
@@ -101,7 +101,7 @@ pub fn overlay(overlay: &str, variables: &[(&str, &str)]) -> Objects {
     objects
 }
 
-/// The objects of a kustomization of these resources and components, below `deploy/`.
+/// Returns the objects of a kustomization of these resources and components, below `deploy/`.
 pub fn kustomization(test: &str, resources: &[&str], components: &[&str]) -> Objects {
     let dir = scratch(&format!("kustomization-{test}")).canonicalize().expect("a directory");
     // kustomize accepts relative paths only.
@@ -125,7 +125,7 @@ pub fn id(kind: &str, namespace: &str, name: &str) -> Id {
     (kind.to_owned(), namespace.to_owned(), name.to_owned())
 }
 
-/// The objects of a YAML stream; none may be there twice.
+/// Parses the objects of a YAML stream, in which none may occur twice.
 pub fn objects(text: &str) -> Objects {
     let mut objects = Objects::new();
     for document in serde_yaml::Deserializer::from_str(&without_hashes(text)) {
@@ -142,8 +142,8 @@ pub fn objects(text: &str) -> Objects {
     objects
 }
 
-/// Puts one name in place of those that end in a hash of their content, which Helm and kustomize
-/// compute differently.
+/// Replaces names that end in a hash of their content, which Helm and kustomize compute
+/// differently.
 fn without_hashes(text: &str) -> String {
     let mut text = text.to_owned();
     let names: Vec<String> = text
@@ -158,7 +158,7 @@ fn without_hashes(text: &str) -> String {
     text
 }
 
-/// The differences between two sets of objects, one line each.
+/// Returns the differences between two sets of objects, one line each.
 pub fn differences(left: &Objects, right: &Objects) -> Vec<String> {
     let mut lines = Vec::new();
     for (id, object) in left {

@@ -1,4 +1,4 @@
-//! The values of the chart: each has an effect, and a wrong one is refused with its place.
+//! The values of the chart: each has an effect, and a wrong one is refused with its path.
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
@@ -27,7 +27,8 @@ fn each(schema: &Value, node: &Value, path: &str, found: &mut dyn FnMut(&str, &V
     }
 }
 
-/// Every value that the chart knows, in a form that is not its default. `global` is Helm's own.
+/// Returns every value that the chart knows, each different from its default. `global` is Helm's
+/// own.
 pub fn all_values() -> Value {
     let process = |name: &str| {
         json!({
@@ -101,7 +102,7 @@ fn every_value_of_the_schema_is_set_here() {
         let of_resources = path.contains("/resources/") || path.contains("/affinity/");
         assert!(described || of_resources, "{path} has no description");
         let strict = node["properties"].is_null() || node["additionalProperties"] == false;
-        assert!(strict, "{path} takes names that nobody knows");
+        assert!(strict, "{path} accepts unknown names");
     });
     let defaults: Value =
         serde_yaml::from_str(&read(&root().join("deploy/chart/values.yaml"))).expect("YAML");
@@ -195,7 +196,7 @@ fn every_value_has_its_effect() {
     assert_eq!(policy["egress"][0]["ports"][0]["port"], 10902);
 }
 
-/// A switch takes away its objects, and nothing beside them.
+/// A switch removes its own objects and no others.
 #[test]
 fn every_switch_takes_away_what_it_names() {
     let default = chart("switch-default", NAMESPACE, &json!({}));
@@ -212,7 +213,7 @@ fn every_switch_takes_away_what_it_names() {
     }
 }
 
-/// A value of each type that is not the one that is asked for.
+/// Returns a value of each type but the required one.
 fn wrong(schema: &Value, node: &Value) -> Value {
     let node = resolved(schema, node);
     if let Some(properties) = node["properties"].as_object() {
@@ -266,7 +267,7 @@ fn a_misspelled_or_impossible_value_is_refused_with_a_sentence() {
     }
 }
 
-/// Without internet, everything comes from one registry.
+/// Without internet access, all images come from one registry.
 #[test]
 fn every_image_comes_from_the_registry_that_the_values_name() {
     let digest = format!("sha256:{}", "0".repeat(64));

@@ -1,5 +1,5 @@
-//! The workflows of GitHub: a linter passes them, they call only what is there, and each job has no
-//! more rights than it needs.
+//! The GitHub workflows: a linter passes them, they call only existing programs, and each job has
+//! no more rights than it needs.
 use std::{
     collections::{BTreeMap, BTreeSet},
     os::unix::fs::PermissionsExt,
@@ -34,7 +34,7 @@ fn path(name: &str) -> PathBuf {
     root().join(".github/workflows").join(name)
 }
 
-/// The workflows by the names of their files.
+/// Returns the workflows by file name.
 fn workflows() -> BTreeMap<String, Value> {
     let entries = std::fs::read_dir(path("")).expect("workflows");
     let names = entries.map(|entry| entry.expect("an entry").file_name());
@@ -54,15 +54,15 @@ fn steps(workflow: &Value) -> impl Iterator<Item = &Value> {
     jobs(workflow).flat_map(|(_, job)| job["steps"].as_array().into_iter().flatten())
 }
 
-/// Runs the linter: its complaints, one a line.
+/// Runs the linter and returns its complaints, one a line.
 fn complaints(file: &Path) -> String {
     let mut command = Command::new(tool("actionlint"));
-    // Programs that a machine may have or not must not change the result.
+    // Optional programs of the machine must not change the result.
     command.args(["-no-color", "-oneline", "-shellcheck=", "-pyflakes="]).arg(file);
     let output = command.output().expect("actionlint");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let failed = String::from_utf8_lossy(&output.stderr);
-    // 1 means that there are complaints; anything else that it did not look.
+    // 1 means that there are complaints; anything else means that the linter did not run.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{said}{failed}");
     assert_eq!(output.status.success(), said.is_empty(), "{said}{failed}");
     said
@@ -74,7 +74,7 @@ fn the_linter_of_workflows_has_no_complaint() {
         let said = complaints(&path(name));
         assert!(said.is_empty(), "{said}");
     }
-    // It looks: a job that does not exist.
+    // The linter is effective: it finds a job that does not exist.
     let text = read(&path("release.yml"));
     let broken = text.replace("needs: check", "needs: chek");
     assert_ne!(text, broken);
@@ -87,7 +87,7 @@ fn the_linter_of_workflows_has_no_complaint() {
 fn assert_program(name: &str, by: &str) {
     let metadata = std::fs::metadata(root().join(name));
     let metadata = metadata.unwrap_or_else(|error| panic!("{by} calls {name}: {error}"));
-    assert!(metadata.permissions().mode() & 0o111 != 0, "{by} calls {name}, which is no program");
+    assert!(metadata.permissions().mode() & 0o111 != 0, "{by} calls {name}, not a program");
 }
 
 #[test]
@@ -157,14 +157,14 @@ fn a_job_has_the_rights_that_it_needs_and_a_workflow_none() {
             found.insert((name.as_str(), job.as_str()), rights);
         }
         let triggers = workflow["on"].as_object().expect("triggers");
-        // It would give a stranger's pull request our rights.
+        // That trigger would give a stranger's pull request our rights.
         assert!(!triggers.contains_key("pull_request_target"), "{name}");
         for step in steps(workflow) {
             let checkout =
                 step["uses"].as_str().is_some_and(|of| of.starts_with("actions/checkout@"));
             assert!(!checkout || step["with"]["persist-credentials"] == false, "{name}: {step}");
         }
-        // Signatures need no key, and registries take the token of the job.
+        // Signatures need no key, and registries accept the token of the job.
         assert!(!read(&path(name)).contains("secrets."), "{name}");
     }
     assert_eq!(found, expected);
@@ -180,7 +180,7 @@ fn an_action_is_pinned_by_its_commit_and_everywhere_by_the_same() {
             let is_commit =
                 commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
             assert!(is_commit, "{name}: {uses}");
-            // The tag of the commit, for people and for what proposes updates.
+            // The tag of the commit, for readers and for tools that propose updates.
             assert!(text.contains(&format!("uses: {uses} # v")), "{name}: {uses} without its tag");
             let earlier = pins.insert(action.to_owned(), commit.to_owned());
             assert!(earlier.is_none_or(|earlier| earlier == commit), "{name}: another {action}");

@@ -11,7 +11,7 @@ use traffic_operator::webhook::injection::SkipReason;
 fn only_exported_metrics_are_asked_for() {
     for (place, expression) in expressions() {
         for name in metric_names(&expression) {
-            assert!(names::is_known(&name), "{place} asks for {name}, which nobody exports");
+            assert!(names::is_known(&name), "{place} asks for {name}, which no process exports");
         }
     }
 }
@@ -22,7 +22,7 @@ fn only_exported_metrics_are_documented() {
         for name in metric_names(&read(&file)) {
             assert!(
                 names::is_known(&name),
-                "{} names {name}, which nobody exports",
+                "{} names {name}, which no process exports",
                 file.display()
             );
         }
@@ -89,9 +89,9 @@ fn fields(schema: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Reports whether a page documents a field: a field of the spec in a row of a table that begins
-/// with its path, a field of the status there or in a sample, by its name.
-fn is_told(pages: &str, path: &str) -> bool {
+/// Reports whether a page documents a field: a field of the spec in a table row that begins with
+/// its path, a field of the status in a row or in a sample, by its name.
+fn is_documented(pages: &str, path: &str) -> bool {
     let mut rows = pages.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
     if let Some(path) = path.strip_prefix(".spec.") {
         return rows.any(|cell| cell.split('`').skip(1).step_by(2).any(|name| name == path));
@@ -115,8 +115,8 @@ fn every_field_is_documented() {
         fields(schema, "", &mut all);
         all.retain(|path| path.starts_with(".spec.") || path.starts_with(".status."));
         assert!(all.len() > 20, "{name}: {all:?}");
-        let missing: Vec<_> = all.iter().filter(|path| !is_told(&text, path)).collect();
-        assert!(missing.is_empty(), "{pages:?} do not tell what {missing:?} are");
+        let missing: Vec<_> = all.iter().filter(|path| !is_documented(&text, path)).collect();
+        assert!(missing.is_empty(), "{pages:?} do not document {missing:?}");
     }
 }
 
@@ -130,7 +130,7 @@ fn the_page_of_each_kind_leads_to_its_generated_fields() {
     }
 }
 
-/// A pod without an agent has a reason, and the page a row with the remedy for it.
+/// Every reason for a pod without an agent has a row on the page, with the remedy.
 #[test]
 fn every_reason_to_have_no_agent_is_documented() {
     let page = read(&root().join("docs/reference/networkprober.md"));
@@ -142,7 +142,7 @@ fn every_reason_to_have_no_agent_is_documented() {
         "metadata": {}, "spec": {"podSelector": {}, "neighbors": {}}
     }))
     .expect("a NetworkProber");
-    // What is written as the default is the default.
+    // The documented default is the default.
     let spec = serde_json::to_value(defaults.spec).expect("JSON");
     for (path, written) in [
         ("/httpPort", "`\"8080\"`"),
@@ -164,7 +164,7 @@ fn every_reason_to_have_no_agent_is_documented() {
     }
 }
 
-/// The defaults on the page are the defaults.
+/// The defaults on the page match the code.
 #[test]
 fn the_defaults_of_a_swarm_are_those_of_the_page() {
     let page = read(&root().join("docs/reference/swarm.md"));
@@ -204,7 +204,7 @@ fn the_defaults_of_a_swarm_are_those_of_the_page() {
     }
 }
 
-/// The same of route reflectors.
+/// The same for route reflectors.
 #[test]
 fn the_defaults_of_a_route_reflector_set_are_those_of_the_page() {
     let page = read(&root().join("docs/reference/routereflectorset.md"));
@@ -245,7 +245,7 @@ fn the_defaults_of_a_route_reflector_set_are_those_of_the_page() {
     }
 }
 
-/// The page of the kind that everybody meets first has all of its fields, in tables and samples.
+/// The page of the kind that users meet first documents all of its fields, in tables and samples.
 #[test]
 fn every_field_of_a_traffic_watch_is_on_its_page() {
     let page = read(&root().join("docs/reference/trafficwatch.md"));
@@ -256,7 +256,7 @@ fn every_field_of_a_traffic_watch_is_on_its_page() {
         for field in fields.keys().filter(|field| *field != "conditions") {
             let named = [format!("`{field}`"), format!("{field}:")];
             let found = named.iter().any(|name| page.contains(name));
-            assert!(found, "docs/reference/trafficwatch.md does not tell what {part}.{field} is");
+            assert!(found, "docs/reference/trafficwatch.md does not document {part}.{field}");
         }
     }
 }
@@ -285,7 +285,7 @@ fn every_target_is_documented() {
     let targets: Vec<_> = targets.collect();
     assert!(targets.contains(&"help"), "{targets:?}");
     for target in targets {
-        assert!(documented(target), "CONTRIBUTING.md does not say what `make {target}` does");
+        assert!(documented(target), "CONTRIBUTING.md does not document `make {target}`");
     }
 }
 
@@ -323,7 +323,7 @@ fn every_page_is_in_the_index() {
     }
 }
 
-/// The anchors that a page's headings get.
+/// Returns the anchors of a page's headings.
 fn headings(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     headings

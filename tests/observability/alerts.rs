@@ -19,7 +19,7 @@ fn every_alert_says_what_to_do() {
         let severity = alert.labels.get("severity").map(String::as_str);
         assert!(matches!(severity, Some("critical" | "warning" | "info")), "{name}: {severity:?}");
         let page = format!("docs/runbooks/{name}.md");
-        // No address: one where nothing is served would be worse than none.
+        // No address: one that serves nothing would be worse than none.
         assert_eq!(alert.annotations["runbook_url"], format!("{name}.md"));
         let text = read(&root().join(&page));
         for heading in ["## Meaning", "## Impact", "## Diagnosis", "## Mitigation"] {
@@ -29,7 +29,7 @@ fn every_alert_says_what_to_do() {
     }
 }
 
-/// The address is in one place, for the installed rules and for those that the operator writes.
+/// The address is set in one place, for the installed rules and for those that the operator writes.
 #[test]
 fn one_setting_says_where_the_runbooks_are() {
     const URL: &str = "https://runbooks.example.org/traffic-operator";
@@ -48,7 +48,8 @@ fn one_setting_says_where_the_runbooks_are() {
     assert!(rendered.all("ConfigMap").iter().all(|map| !name(map).contains("runbooks")));
 }
 
-/// One Prometheus may have the series of several clusters, with objects and nodes of the same name.
+/// One Prometheus may have the series of several clusters, whose objects and nodes have the same
+/// names.
 #[test]
 fn every_alert_keeps_clusters_apart() {
     for alert in alerts() {
@@ -56,12 +57,12 @@ fn every_alert_keeps_clusters_apart() {
         for word in [" by (", " on ("] {
             for labels in alert.expr.split(word).skip(1) {
                 let labels = labels.split(')').next().unwrap_or_default();
-                // `or on ()`: only without series of any cluster.
+                // `or on ()` applies only without series of any cluster.
                 let kept = labels.split(", ").any(|label| label == "cluster");
                 assert!(kept || labels.is_empty(), "{name}: {word}{labels}");
             }
         }
-        // Those are functions, and no aggregations.
+        // Those are functions and not aggregations.
         let expr = alert.expr.replace("clamp_min(", "").replace("clamp_max(", "");
         for function in ["sum(", "max(", "min(", "count(", "group(", "avg("] {
             assert!(!expr.contains(function), "{name}: {function} over all clusters");
@@ -69,7 +70,7 @@ fn every_alert_keeps_clusters_apart() {
     }
 }
 
-/// A rule that looks back for a fixed time is wrong for a TrafficWatch with another interval.
+/// A rule with a fixed range is wrong for a TrafficWatch with another interval.
 #[test]
 fn rules_about_evaluations_ask_for_the_interval() {
     for alert in operator_alerts() {
@@ -116,7 +117,7 @@ const GAPS: &[(&str, &str)] = &[
     ("two workers run one stream", "SwarmDuplicateOwner"),
     ("nobody runs a stream", "SwarmOrphanStream"),
     ("a handover does not go on", "SwarmStuckReleasing"),
-    ("a worker does not do what it is told", "SwarmWorkersBehind"),
+    ("a worker does not follow its file", "SwarmWorkersBehind"),
     ("reflectors are missing", "RouteReflectorBelowMin"),
     ("one zone has all reflectors", "RouteReflectorSingleZone"),
     ("a plan would cost routes", "RouteReflectorPlanRefused"),
@@ -133,10 +134,10 @@ fn nothing_goes_wrong_in_silence() {
     for (gap, name) in GAPS {
         assert!(alerts.contains(*name), "{gap}: no alert {name}");
     }
-    assert_eq!(alerts.len(), GAPS.len(), "name what the new alert is for");
+    assert_eq!(alerts.len(), GAPS.len(), "add the fault that the new alert reports");
 }
 
-/// The page of alerts has each with its severity, and leads to its runbook.
+/// The page of alerts lists each with its severity, and links to its runbook.
 #[test]
 fn every_alert_is_on_the_page_of_alerts() {
     let page = read(&root().join("docs/reference/alerts.md"));
@@ -147,7 +148,7 @@ fn every_alert_is_on_the_page_of_alerts() {
     }
 }
 
-/// Only the leader exports decisions, and a pod's name lives shorter than an alert.
+/// Only the leader exports decisions, and an alert outlives the name of a pod.
 #[test]
 fn every_alert_survives_a_change_of_leader() {
     let tests = alert_tests();
@@ -169,12 +170,12 @@ fn every_alert_survives_a_change_of_leader() {
 }
 
 /// Fires, does not fire and resolves: each alert has a test that expects it, a test that never
-/// expects it, and a test that expects it and later does not.
+/// expects it, and a test that first expects it and later does not.
 #[test]
 fn every_alert_is_tested_three_ways() {
     let tests = alert_tests();
     for alert in alerts() {
-        // One list per test: whether the alert is expected, in the order of time as written.
+        // One list per test: whether the alert is expected, in order of time.
         let runs: Vec<Vec<bool>> = tests
             .iter()
             .map(|test| {
@@ -211,7 +212,7 @@ fn every_alert_of_a_prober_names_it() {
     }
 }
 
-/// Among the tests in `alerts_test.yml`: agents run elsewhere, and the alert fires all the same.
+/// In `alerts_test.yml`, agents elsewhere run, and the alert fires all the same.
 #[test]
 fn n03_agents_that_cannot_start_fire_whatever_runs_elsewhere() {
     let alerts = operator_alerts();
@@ -238,5 +239,5 @@ fn promtool_accepts_and_tests_the_rules() {
         let text = read(&root().join("monitoring/tests").join(test));
         promtool(&["test", "rules", &dir.write(test, &text)]);
     }
-    assert_eq!(files_in("monitoring/tests", "yml").len(), 4, "a file of tests that nobody runs");
+    assert_eq!(files_in("monitoring/tests", "yml").len(), 4, "a file of tests that is never run");
 }

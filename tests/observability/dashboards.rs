@@ -112,12 +112,12 @@ fn everything_that_is_told_of_a_kind_is_shown() {
 #[test]
 fn panels_survive_another_job_name_and_another_leader() {
     for (place, expression) in panel_expressions() {
-        // The job of agents is their NetworkProber's name, which the user chooses.
+        // The job of agents is the name of their NetworkProber, which the user chooses.
         let expression = expression.replace("job=~\"$prober\"", "");
         for label in ["job=", "job=~", "instance=", "pod="] {
             assert!(!expression.contains(label), "{place}: selects by {label}: {expression}");
         }
-        // Without an aggregation the series of the old and of the new leader stand side by side.
+        // Without an aggregation, the series of the old and of the new leader appear side by side.
         if expression.contains("traffic_operator_") {
             let aggregated = ["sum", "max", "min by"].iter().any(|op| expression.contains(op));
             assert!(aggregated, "{place}: not aggregated over the pods: {expression}");
@@ -140,7 +140,7 @@ fn every_series_is_selected_by_cluster() {
     for (place, expression) in panel_expressions() {
         for name in metric_names(&expression).into_iter().chain(["ALERTS".to_owned()]) {
             for rest in expression.split(name.as_str()).skip(1) {
-                // Not the beginning of a longer name.
+                // Not a prefix of a longer name.
                 if rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':') {
                     continue;
                 }
@@ -151,7 +151,7 @@ fn every_series_is_selected_by_cluster() {
     }
 }
 
-/// A hundred lines look alike, and a browser draws five thousand for minutes.
+/// A hundred lines are indistinguishable, and a browser takes minutes to draw five thousand.
 #[test]
 fn lines_of_nodes_are_limited() {
     for (file, dashboard) in dashboards() {
@@ -170,7 +170,7 @@ fn lines_of_nodes_are_limited() {
     }
 }
 
-/// Only what is seen first is asked for when a dashboard is opened.
+/// Opening a dashboard runs only the queries of the visible panels.
 #[test]
 fn rows_below_the_first_are_folded_except_in_the_overview() {
     for (file, dashboard) in dashboards() {
@@ -178,7 +178,7 @@ fn rows_below_the_first_are_folded_except_in_the_overview() {
         let folded: Vec<_> =
             rows.filter(|p| p["type"] == "row").map(|row| row["collapsed"] == true).collect();
         let overview = file.ends_with("overview.json");
-        assert!(!folded[0], "{file}: nothing is seen at first");
+        assert!(!folded[0], "{file}: nothing is visible at first");
         assert!(folded[1..].iter().all(|folded| *folded != overview), "{file}: {folded:?}");
     }
 }
@@ -221,7 +221,7 @@ fn dashboards_lead_to_each_other() {
     }
 }
 
-/// An alert for information is no alarm.
+/// An informational alert is not an alarm.
 #[test]
 fn alerts_are_counted_by_severity_and_information_is_not_red() {
     for (file, dashboard) in dashboards() {
@@ -265,8 +265,8 @@ fn promtool_parses_every_panel() {
     promtool(&["check", "rules", "--lint=none", &dir.write("panels.yml", &to_yaml(&groups))]);
 }
 
-/// `kubectl apply` stores what it applies in an annotation, of this many bytes at most with all
-/// others of the object.
+/// `kubectl apply` stores the applied object in an annotation; all annotations of an object
+/// together have at most this many bytes.
 const ANNOTATION: usize = 262_144;
 
 #[test]
@@ -288,7 +288,7 @@ fn every_dashboard_is_shipped_as_it_is() {
     assert_eq!(maps.count(), files.len());
 }
 
-/// As kube-prometheus has it, as far as it matters here.
+/// The Deployment of kube-prometheus, as far as it matters here.
 const GRAFANA: &str = "
 apiVersion: apps/v1
 kind: Deployment
@@ -329,7 +329,7 @@ fn make_grafana_adds_every_dashboard_to_that_of_kube_prometheus_and_nothing_the_
         .as_array()
         .expect("sources")
         .iter()
-        // Without the operator, Grafana starts all the same.
+        // Grafana also starts without the operator.
         .filter(|source| source["configMap"]["optional"] == true)
         .filter_map(|source| source["configMap"]["name"].as_str())
         .collect();

@@ -1,4 +1,4 @@
-//! Texts for users and newcomers are plain English: none of these phrases stands in them.
+//! Texts for users and newcomers are plain English: none of these phrases occurs in them.
 use crate::files::{below, files_in, name, read, root};
 use clap::CommandFactory;
 use std::path::PathBuf;
@@ -127,14 +127,15 @@ const KEPT: [(&str, &str); 3] = [
     ("traffic-operator.clusterserviceversion.yaml", "neighbours"),
 ];
 
-/// Words that no doc comment begins with: a noun or a verb says at once what the item is.
+/// Words that no doc comment begins with: a noun or a verb shows at once what the item is.
 const BEGINNINGS: [&str; 8] = ["What", "Whether", "Who", "Which", "How", "That", "Where", "When"];
 
-/// The most columns of a line of a comment; rustfmt keeps code within the same, but not comments.
+/// Maximum number of columns in a line of a comment; rustfmt limits code to the same, but not
+/// comments.
 const COLUMNS: usize = 100;
 
-/// The lines with a phrase, which may begin on one line and end on the next: their number, the
-/// phrase.
+/// Returns the lines with a phrase, which may begin on one line and end on the next: their number,
+/// the phrase.
 fn found(lines: &[&str], banned: &[&'static str]) -> Vec<(usize, &'static str)> {
     let mut text = String::new();
     // Where each line begins in the text.
@@ -161,7 +162,7 @@ fn found(lines: &[&str], banned: &[&'static str]) -> Vec<(usize, &'static str)> 
     all
 }
 
-/// Fails with every place where one of the texts holds a phrase.
+/// Fails with every place where one of the texts contains a phrase.
 fn assert_plain<'a>(
     texts: impl IntoIterator<Item = (String, Vec<&'a str>)>,
     banned: &[&'static str],
@@ -174,12 +175,12 @@ fn assert_plain<'a>(
     assert!(wrong.is_empty(), "phrases to put into plain English:\n{}", wrong.join("\n"));
 }
 
-/// A line without its code, which is named as others, or earlier versions, name it.
+/// Returns a line without its code, which keeps the names of others and of earlier versions.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
 
-/// The lines with a British spelling in a file of this name: their number, the word.
+/// Returns the lines with a British spelling in a file of this name: their number, the word.
 fn british(name: &str, lines: &[&str]) -> Vec<(usize, &'static str)> {
     let lines: Vec<_> = lines.iter().map(|line| without_code(line)).collect();
     let lines: Vec<_> = lines.iter().map(String::as_str).collect();
@@ -249,7 +250,7 @@ fn help_is_in_plain_english() {
     assert_american(lines());
 }
 
-/// The Rust files of the operator, its crates, the lab, tests and benches, with their text.
+/// Returns the Rust files of the operator, its crates, the lab, tests and benches, with their text.
 fn code() -> Vec<(PathBuf, String)> {
     let folders = ["src", "crates", "lab/src", "tests", "examples"];
     let files: Vec<_> =
@@ -258,13 +259,13 @@ fn code() -> Vec<(PathBuf, String)> {
     files.into_iter().map(|file| (file.clone(), read(&file))).collect()
 }
 
-/// The text of a line of a doc comment.
+/// Returns the text of a line of a doc comment.
 fn doc(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))
 }
 
-/// The lines with a doc comment that begins badly: their number, and the word.
+/// Returns the lines with a doc comment that begins badly: their number, and the word.
 fn badly_begun(text: &str) -> Vec<(usize, &'static str)> {
     let mut all = Vec::new();
     let mut within = false;
@@ -314,7 +315,7 @@ fn doc_comments_begin_with_a_noun_or_a_verb() {
     assert!(wrong.is_empty(), "doc comments to begin with a noun or a verb:\n{}", wrong.join("\n"));
 }
 
-/// The numbers of the lines that begin with a comment and are too long.
+/// Returns the numbers of the lines that begin with a comment and are too long.
 fn too_long(text: &str) -> Vec<usize> {
     let lines = (1..).zip(text.lines());
     let long = lines

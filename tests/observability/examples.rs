@@ -1,8 +1,8 @@
-//! Examples in the documentation can be applied.
+//! The examples in the documentation can be applied.
 use crate::files::read;
 use crate::reading::documents;
 
-/// The YAML examples of a page.
+/// Returns the YAML examples of a page.
 fn examples(page: &str) -> Vec<&str> {
     let blocks = page.split("```yaml\n").skip(1);
     blocks.filter_map(|rest| rest.split_once("\n```").map(|(text, _)| text)).collect()

@@ -1,5 +1,5 @@
-//! The table of features is true: a claimed feature has a test, and one without a test is marked as
-//! missing.
+//! The table of features is accurate: every claimed feature has a test, and one without a test is
+//! marked as missing.
 use crate::files::{read, root};
 
 /// A row of a table: its cells.
@@ -9,7 +9,7 @@ fn rows(page: &str) -> Vec<Vec<&str>> {
         .iter()
         .enumerate()
         .filter(|(i, line)| {
-            // Neither the header nor the line below it.
+            // Skips the header and the line below it.
             let is_rule = |line: &&str| line.starts_with("|---");
             line.starts_with('|') && !is_rule(line) && !lines.get(i + 1).is_some_and(is_rule)
         })
@@ -33,7 +33,7 @@ fn links(cell: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn every_feature_is_proved_by_a_test_or_said_to_be_missing() {
+fn every_feature_is_proved_by_a_test_or_marked_as_missing() {
     let rows_of = read(&root().join("docs/reference/features.md"));
     let rows = rows(&rows_of);
     assert!(rows.len() > 50, "{} rows", rows.len());

@@ -26,7 +26,7 @@ pub fn to_yaml(value: &Value) -> String {
     serde_yaml::to_string(value).expect("YAML of JSON")
 }
 
-/// The documents of a YAML stream that hold anything.
+/// Returns the non-empty documents of a YAML stream.
 pub fn documents_of(text: &str) -> Vec<Value> {
     serde_yaml::Deserializer::from_str(text)
         .map(|document| Value::deserialize(document).expect("YAML"))
@@ -34,7 +34,7 @@ pub fn documents_of(text: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The files of a directory with an extension, sorted.
+/// Returns the files of a directory with this extension, sorted.
 pub fn files_in(dir: &str, extension: &str) -> Vec<PathBuf> {
     let dir = root().join(dir);
     let entries = fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
@@ -46,7 +46,7 @@ pub fn files_in(dir: &str, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The files below a directory with one of these extensions.
+/// Returns the files below a directory with one of these extensions.
 pub fn below(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     let mut all = Vec::new();
@@ -61,12 +61,12 @@ pub fn below(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     all
 }
 
-/// The path of a file inside the repository.
+/// Returns the path of a file within the repository.
 pub fn name(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// A directory below the build's for one test, empty at first.
+/// A test's own directory below the build's, empty at first.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {

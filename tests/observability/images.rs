@@ -1,4 +1,4 @@
-//! Images that the repository names: none that another party may own, now or later.
+//! Images that the repository names: none of them may belong to another party, now or later.
 use std::{collections::BTreeSet, path::Path};
 
 use crate::{
@@ -6,11 +6,10 @@ use crate::{
     objects::{kind, render},
 };
 
-/// The name of our own images. `.invalid` is reserved (RFC 2606): no registry can be reached under
-/// it.
+/// The name of our own images. `.invalid` is reserved (RFC 2606): no registry can have such a name.
 const OURS: &str = "registry.invalid/traffic-operator:";
 
-/// The catalog of OLM that offers the bundle.
+/// The OLM catalog that offers the bundle.
 const CATALOG: &str = "registry.invalid/traffic-operator-catalog:";
 
 /// Other images that we name: each with its registry, from publishers that own their names.
@@ -23,13 +22,13 @@ const OTHERS: [&str; 6] = [
     "quay.io/prometheus/prometheus:",
 ];
 
-/// Examples of names that a user chooses: reserved names too (RFC 2606).
+/// Examples of names that users choose: reserved names, too (RFC 2606).
 const EXAMPLES: [&str; 2] = ["registry.example.com/", "example.com/"];
 
-/// The agent of the original's sample, which applies here as it was published.
+/// The agent of the original's sample, which applies here unchanged.
 const ORIGINAL: &str = "networkprober-original.yaml";
 
-/// The values of `image:` in a text, wherever they are: YAML, or examples in the documentation.
+/// Returns the values of `image:` in a text, whether YAML or examples in the documentation.
 fn images(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for rest in text.split("image: ").skip(1) {
@@ -39,7 +38,7 @@ fn images(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Reports whether this is a definition, or its copy: it has fields of that name and no image.
+/// Reports whether the file is a definition or its copy: that has fields of this name and no image.
 fn is_definition(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.ends_with(".traffic.example.com.yaml") || name.ends_with(".probes.bigmikes.io.yaml")
@@ -93,7 +92,7 @@ fn the_page_for_clusters_without_internet_lists_every_image() {
     assert!(count >= 5, "{count}: the search finds nothing");
 }
 
-/// The former default was on Docker Hub, free for anyone to register.
+/// The former default was on Docker Hub, where anyone could register it.
 #[test]
 fn s06_the_default_of_every_tool_is_the_name_that_nobody_can_serve() {
     let install = "docs/operations/install.md";
@@ -122,7 +121,7 @@ fn s06_what_an_overlay_runs_is_qualified_and_has_a_version() {
             }
         }
     }
-    // The samples hold workloads, so that the search above has something to look at.
+    // The samples contain workloads, so the search above has something to find.
     let samples = files_in("deploy/samples", "yaml");
     let with_pods = samples.iter().flat_map(|file| documents_of(&read(file)));
     assert!(with_pods.filter(|object| kind(object) == "Deployment").count() >= 2);

@@ -1,4 +1,4 @@
-//! An installation that runs some of the kinds.
+//! An installation that runs only some of the kinds.
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::{
     objects::{contains, kind, name, render},
 };
 
-/// The JSON path of a field of a condition, with its type and the field.
+/// Returns the type and the field of a condition in its JSON path.
 fn of_condition(path: &str) -> Option<(&str, &str)> {
     let rest = path.strip_prefix(".status.conditions[?(@.type=='")?;
     let (type_, field) = rest.split_once("')].")?;
@@ -20,7 +20,7 @@ fn of_condition(path: &str) -> Option<(&str, &str)> {
 }
 
 /// `kubectl get traffic` prints all kinds below each other: a name that is a number in one table
-/// and a condition in the next misleads.
+/// and a condition in the next is misleading.
 #[test]
 fn a_column_means_the_same_in_every_kind() {
     let mut meanings: BTreeMap<String, (String, String)> = BTreeMap::new();
@@ -43,7 +43,7 @@ fn a_column_means_the_same_in_every_kind() {
             assert_eq!(*first, meaning, "{}: column {name}", kind.name());
         }
     }
-    // No column of another kind is named as a condition and shows something else.
+    // No column of another kind has the name of a condition and shows something else.
     for type_ in conditions {
         if let Some((_, path)) = meanings.get(&type_) {
             assert_eq!(of_condition(path), Some((type_.as_str(), "status")), "{type_}");
@@ -59,7 +59,7 @@ fn one_kind_alone_has_no_rights_of_the_others() {
     let expected: BTreeSet<_> = ["", "-trafficwatch"].map(|s| format!("{OPERATOR}{s}")).into();
     for kind in ["ClusterRole", "ClusterRoleBinding"] {
         let ours = rendered.all(kind).into_iter().map(name).filter(|name| is_operators(name));
-        // That one is Prometheus's; and those that nobody is bound to are for authors.
+        // That role is Prometheus's, and unbound roles are for authors.
         let ours = ours.filter(|name| *name != "traffic-operator-prometheus-k8s");
         let bound = |role: &str| {
             let bindings = rendered.all("ClusterRoleBinding");
@@ -76,12 +76,12 @@ fn one_kind_alone_has_no_rights_of_the_others() {
         assert!(contains(args, &format!("--kinds=-{kind}")), "{kind}: {args}");
     }
     assert!(!contains(args, "--kinds=-TrafficWatch"));
-    // Without NetworkProbers nobody has to be answered.
+    // Without NetworkProbers there are no agents to answer.
     let of_webhook: Vec<_> = rendered.0.iter().filter(|object| name(object) == WEBHOOK).collect();
     assert!(of_webhook.is_empty(), "{of_webhook:?}");
 }
 
-/// Each kind can be left out, and with it goes everything that was generated for it alone.
+/// Each kind can be left out, together with everything that was generated for it alone.
 #[test]
 fn every_kind_has_a_component_that_leaves_it_out() {
     let all = render("deploy/rbac");

@@ -1,10 +1,10 @@
 //! Files are short enough to be read as a whole.
 use crate::files::{below, name, read, root};
 
-/// The most lines that a file of code has.
+/// Maximum number of lines of a code file.
 const MOST: usize = 400;
 
-/// The most lines that the README has: what takes longer to read is in `docs/`.
+/// Maximum number of lines of the README: longer texts belong in `docs/`.
 const MOST_OF_README: usize = 200;
 
 #[test]

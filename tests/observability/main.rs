@@ -1,5 +1,5 @@
 //! Everything that is installed beside the operator fits the operator: alerts and dashboards query
-//! only metrics that exist, every metric is documented, the rendered manifests hold what the
+//! only existing metrics, every metric is documented, and the rendered manifests contain what the
 //! documentation promises.
 //!
 //! Needs promtool, kubectl and jsonnet (no cluster); `cargo run --bin lab -- tools` builds them

@@ -118,7 +118,7 @@ fn the_operator_is_deployed_as_documented() {
             let expected = [("metrics", 8080), ("probes", 8081)].iter().chain(more);
             let expected = expected.map(|(name, port)| ((*name).into(), (*port).into()));
             assert_eq!(ports.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{name}");
-            // Not both of them on one node.
+            // Not both replicas on one node.
             let labels = &deployment["spec"]["template"]["metadata"]["labels"];
             let spread = &pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"];
             let budget = rendered.one("PodDisruptionBudget", name);
@@ -146,10 +146,10 @@ fn prometheus_finds_the_operator() {
     assert!(selects(&monitor["spec"]["selector"]["matchLabels"], &service["metadata"]["labels"]));
     let endpoint = &monitor["spec"]["endpoints"][0];
     assert_eq!(endpoint["port"], service["spec"]["ports"][0]["name"]);
-    // Without the token of its own account every scrape is refused.
+    // Without its account's token every scrape is refused.
     assert_eq!(endpoint["scheme"], "https");
     assert_eq!(endpoint["bearerTokenFile"], TOKEN);
-    // `namespace` is the TrafficWatch's; without this it arrives as exported_namespace.
+    // `namespace` is that of the TrafficWatch; otherwise it arrives as exported_namespace.
     assert_eq!(endpoint["honorLabels"], true);
 
     let binding = rendered.one("RoleBinding", "prometheus-k8s");
@@ -198,7 +198,7 @@ fn nothing_passes_but_what_is_listed() {
         }
         let scrape = format!("TCP/8080 namespace={monitoring}");
         assert_eq!(passages(&controller, "ingress", "from"), [&*scrape], "{overlay}");
-        // The API server has no label, and agents are anywhere: both authenticate themselves.
+        // The API server has no label, and agents are everywhere: both authenticate themselves.
         let anywhere = [9443, 9444].map(|port| format!("TCP/{port} anywhere"));
         let ingress = passages(&webhook, "ingress", "from");
         assert_eq!(ingress, [&[scrape][..], &anywhere].concat(), "{overlay}");
@@ -210,11 +210,11 @@ fn nothing_passes_but_what_is_listed() {
             "UDP/53 cidr=169.254.20.10/32",
             "UDP/53 namespace=kube-system",
         ];
-        // The webhook asks neither Prometheus nor workers.
+        // The webhook queries neither Prometheus nor workers.
         assert_eq!(passages(&webhook, "egress", "to"), common, "{overlay}");
         let expected = [
             &common[..4],
-            // Workers, in any namespace, are asked what they run.
+            // The operator queries workers in any namespace.
             &["TCP/9090 any pod", &format!("TCP/9090 namespace={monitoring} pod=prometheus")],
             &common[4..],
         ];
@@ -240,7 +240,7 @@ fn prometheus_lets_the_operator_in() {
             "{overlay}"
         );
     }
-    // kube-prometheus' own pods, which its own policy selects already: on pods without any policy
+    // kube-prometheus' own pods, which its own policy already selects: on pods without any policy,
     // ours would shut out every other client.
     let rendered = render(OVERLAYS[0]);
     let policy = rendered.one("NetworkPolicy", "prometheus-k8s-from-traffic-operator");
@@ -286,7 +286,7 @@ fn the_standalone_operator_asks_the_standalone_prometheus() {
     assert_eq!(mounted, name(config));
 }
 
-/// kube-prometheus' account has this right by its own role; ours brings it.
+/// The account of kube-prometheus has this right by its own role; the standalone one needs ours.
 #[test]
 fn s14_the_standalone_prometheus_may_read_the_metrics() {
     let rendered = render(OVERLAYS[1]);
@@ -304,7 +304,7 @@ fn s14_the_standalone_prometheus_may_read_the_metrics() {
     let config: serde_json::Value = serde_yaml::from_str(&config).expect("YAML");
     let jobs = config["scrape_configs"].as_array().expect("jobs");
     let job = jobs.iter().find(|job| job["job_name"] == OPERATOR).expect("our job");
-    // The pods of both Deployments, by the port that both have.
+    // The pods of both Deployments, at the port that both have.
     let kept = job["relabel_configs"][0]["regex"].as_str().expect("regex");
     assert_eq!(kept, "traffic-operator(-webhook)?;metrics");
     assert_eq!(job["scheme"], "https");

@@ -3,7 +3,7 @@ use crate::files::{NAMESPACE, documents_of, root, run, tool};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Output of `kubectl kustomize` for a directory.
+/// The output of `kubectl kustomize` for a directory.
 pub struct Rendered(pub Vec<Value>);
 
 pub fn render(dir: &str) -> Rendered {
@@ -55,7 +55,7 @@ pub fn selects(selector: &Value, labels: &Value) -> bool {
         .is_some_and(|map| !map.is_empty() && map.iter().all(|(key, value)| labels[key] == *value))
 }
 
-/// The connections that policies allow, one line for each port and peer, sorted.
+/// Returns the connections that policies allow, one line for each port and peer, sorted.
 pub fn passages(policies: &[&Value], direction: &str, peers: &str) -> Vec<String> {
     let mut lines = BTreeSet::new();
     for policy in policies {

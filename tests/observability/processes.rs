@@ -1,4 +1,4 @@
-//! The two processes of the operator as they are deployed: the controllers, and the webhook.
+//! The operator's two processes as deployed: the controllers, and the webhook.
 use traffic_operator::{manifests::WEBHOOK, webhook::certificates::PINGLISTS};
 
 use crate::{
@@ -15,7 +15,7 @@ pub const PROCESSES: [Process; 2] = [
     (WEBHOOK, "webhook", &[("webhook", 9443), ("pinglists", 9444)]),
 ];
 
-/// Every listening port has a Service, and no Service leads to a pod that does not listen.
+/// Every listening port has a Service, and every Service leads to a pod that listens.
 #[test]
 fn s15_services_lead_to_the_processes_that_listen() {
     for overlay in OVERLAYS {

@@ -35,17 +35,17 @@ pub struct AlertExpectation {
     pub exp_alerts: Vec<Value>,
 }
 
-/// The rules about the operator itself.
+/// Returns the rules about the operator itself.
 pub fn operator_rules() -> Value {
     yaml::<Value>(&root().join("monitoring/prometheusrule.yaml"))["spec"].clone()
 }
 
-/// The rules of a `NetworkProber`, as they are shipped.
+/// Returns the rules of a `NetworkProber` as shipped.
 pub fn prober_rules() -> Value {
     yaml(&root().join("deploy").join(manifests::RULES))
 }
 
-/// Every rule of a rule file.
+/// Returns every rule of a rule file.
 pub fn rules(file: &Value) -> Vec<Value> {
     let groups = file["groups"].as_array().expect("groups");
     groups.iter().flat_map(|group| group["rules"].as_array().expect("rules").clone()).collect()
@@ -73,13 +73,13 @@ pub fn alerts() -> Vec<Alert> {
     alerts
 }
 
-/// The promtool tests of all rules.
+/// Returns the promtool tests of all rules.
 pub fn alert_tests() -> Vec<AlertTest> {
     let files = files_in("monitoring/tests", "yml");
     files.iter().flat_map(|file| yaml::<AlertTests>(file).tests).collect()
 }
 
-/// Every dashboard with the name of its file.
+/// Returns every dashboard with the name of its file.
 pub fn dashboards() -> Vec<(String, Value)> {
     let files = files_in("grafana", "json");
     assert!(!files.is_empty());
@@ -93,8 +93,8 @@ pub fn dashboards() -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Every panel of a dashboard, those of folded rows included, in its place when all rows are
-/// unfolded: a folded row has no room for its panels, which stand right below it.
+/// Returns every panel of a dashboard, including those of folded rows, in its place when all rows
+/// are unfolded: the file has no room for panels of a folded row, which follow right below it.
 pub fn panels(dashboard: &Value) -> Vec<Value> {
     let number = |panel: &Value, key: &str| panel["gridPos"][key].as_u64().expect("a number");
     let bottom = |panel: &Value| number(panel, "y") + number(panel, "h");
@@ -113,7 +113,7 @@ pub fn panels(dashboard: &Value) -> Vec<Value> {
     all
 }
 
-/// The queries of all panels and annotations, with the place where each stands.
+/// Returns the queries of all panels and annotations, with their places.
 pub fn panel_expressions() -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut add = |place: String, target: &Value| {
@@ -132,9 +132,9 @@ pub fn panel_expressions() -> Vec<(String, String)> {
     all
 }
 
-/// A query of a dashboard with all values of its variables.
+/// Returns a query of a dashboard with all values of its variables.
 pub fn with_all(expression: &str) -> String {
-    // $name is the beginning of $namespace.
+    // $name is a prefix of $namespace.
     [
         ("$__rate_interval", "5m"),
         ("$__interval", "1m"),
@@ -150,7 +150,7 @@ pub fn with_all(expression: &str) -> String {
     .fold(expression.to_owned(), |text, (variable, value)| text.replace(variable, value))
 }
 
-/// Every PromQL text that we ship, with the place where it stands.
+/// Returns every PromQL text that we ship, with its place.
 pub fn expressions() -> Vec<(String, String)> {
     let mut all = panel_expressions();
     for (file, dashboard) in dashboards() {
@@ -167,15 +167,15 @@ pub fn expressions() -> Vec<(String, String)> {
     all
 }
 
-/// Beginnings of the names of our own metrics, and of our recorded series.
+/// Prefixes of the names of our own metrics, and of our recorded series.
 const OURS: [&str; 5] =
     ["traffic_operator_", "process_", "netprober_", "netprober:", "swarm_worker_"];
 
-/// The names of our own metrics in a text.
+/// Returns the names of our own metrics in a text.
 pub fn metric_names(text: &str) -> BTreeSet<String> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'))
         .filter(|word| OURS.iter().any(|prefix| word.starts_with(prefix)))
-        // A prefix in prose (`traffic_operator_`) is no name.
+        // A prefix in prose (`traffic_operator_`) is not a name.
         .filter(|word| !word.ends_with(['_', ':']))
         .map(str::to_owned)
         .collect()

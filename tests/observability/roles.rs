@@ -15,7 +15,7 @@ fn aggregated_to(role: &Value, to: &str) -> bool {
     role["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{to}")] == "true"
 }
 
-/// The roles with the right to write one of our kinds.
+/// Returns the roles with the right to write one of our kinds.
 fn writers(rendered: &Rendered) -> Vec<&Value> {
     let groups: BTreeSet<_> = KINDS.iter().map(|kind| (kind.crd)().spec.group).collect();
     let writes = |role: &&Value| {
@@ -33,7 +33,7 @@ fn s01_rights_to_our_kinds_are_not_aggregated_into_edit_by_default() {
     for overlay in OVERLAYS.into_iter().chain(["deploy/rbac"]) {
         let rendered = render(overlay);
         let writers = writers(&rendered);
-        assert!(!writers.is_empty(), "{overlay}: nobody can be given the right");
+        assert!(!writers.is_empty(), "{overlay}: no role grants the right");
         for role in rendered.all("ClusterRole") {
             for to in ["edit", "admin"] {
                 assert!(!aggregated_to(role, to), "{overlay}: {} into {to}", name(role));
@@ -53,7 +53,7 @@ fn s01_a_component_turns_the_aggregation_on_for_the_kinds_of_a_namespace() {
     let all = writers(&rendered);
     assert_eq!(all.len(), KINDS.len());
     for role in all {
-        // Who has `edit` in some namespace decides nothing about the routes of all nodes.
+        // Users with `edit` in some namespace have no say in the routes of all nodes.
         let expected = name(role) != "routereflectorset-editor";
         for to in ["edit", "admin"] {
             assert_eq!(aggregated_to(role, to), expected, "{} into {to}", name(role));

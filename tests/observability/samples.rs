@@ -1,4 +1,4 @@
-//! The samples: those that the pages show, and how the operator reads them.
+//! The samples: those on the pages, and how the operator reads them.
 use crate::files::{NAMESPACE, documents_of, files_in, read, root};
 use crate::objects::{kind, name};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn the_samples_of_the_pages_are_those_of_the_repository() {
         let first = text.split("\n---\n").next().expect("a document");
         let lines: Vec<_> = first.lines().filter(|line| !line.starts_with('#')).collect();
         let shown = format!("```yaml\n{}\n```", lines.join("\n"));
-        // In a list it is indented.
+        // Within a list it is indented.
         let indented = shown.replace('\n', "\n   ");
         let found = page.contains(&shown) || page.contains(&indented);
         assert!(found, "{sample} is not on the page as it is:\n{shown}");
@@ -74,7 +74,7 @@ fn the_files_of_the_page_are_those_that_the_sample_gives() {
     let file = |owners: &[Option<usize>], version: u64, count: usize| {
         let share = |worker: usize| {
             let streams = list(owners, worker);
-            // The first file, the one that takes, the one that gives.
+            // The first file, the one that takes streams, and the one that gives them.
             let version = BEGAN
                 + match streams.len().cmp(&list(&three, worker).len()) {
                     Ordering::Equal => 1,
@@ -110,7 +110,7 @@ fn samples_are_trafficwatches_that_can_stand_together() {
             let name = name(&document).to_owned();
             let watch: TrafficWatch = serde_json::from_value(document)
                 .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-            // The same key only as another form of the same object.
+            // The same key is allowed only in another form of the same object.
             let previous = keys.insert(watch.label_key(), name.clone());
             assert!(previous.is_none_or(|previous| previous == name), "{}", file.display());
         }
@@ -130,7 +130,7 @@ fn samples_of_probers_are_read_as_the_operator_reads_them() {
             }
             let place = file.display();
             names.insert(name(&document).to_owned());
-            // A field that is not known is dropped without an error.
+            // An unknown field is dropped without an error.
             let mut read_back = document.clone();
             let prober: NetworkProber =
                 serde_json::from_value(document).unwrap_or_else(|error| panic!("{place}: {error}"));
@@ -153,7 +153,7 @@ fn samples_of_route_reflectors_are_read_as_the_operator_reads_them() {
             }
             let place = file.display();
             count += 1;
-            // One is served in a cluster: they are forms of the same object.
+            // A cluster serves only one: they are forms of the same object.
             assert_eq!(name(&document), "route-reflectors", "{place}");
             let mut read_back = document.clone();
             let set: RouteReflectorSet =
@@ -167,7 +167,7 @@ fn samples_of_route_reflectors_are_read_as_the_operator_reads_them() {
     assert!(count >= 2, "{count} samples");
 }
 
-/// Takes from `value` every field that `known` has too.
+/// Removes from `value` every field that `known` also has.
 fn strip(value: &mut Value, known: &Value) {
     let Some(object) = value.as_object_mut() else { return };
     object.retain(|key, field| {

@@ -56,7 +56,7 @@ fn fault(folder: &str, role: &Role) -> Option<String> {
     (!missing.is_empty()).then(|| format!("src/{folder}/{file} does not hold {missing:?}"))
 }
 
-/// Every kind keeps the same things in files of the same names.
+/// Every kind keeps the same parts in files of the same names.
 #[test]
 fn every_kind_has_the_files_of_the_shape() {
     let mut faults = Vec::new();
@@ -128,7 +128,7 @@ fn every_place_knows_every_kind() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The rows of the first table with this heading.
+/// Returns the rows of the first table with this heading.
 fn table(text: &str, heading: &str) -> String {
     let rows = text.lines().skip_while(|line| !line.starts_with(heading));
     rows.take_while(|line| line.starts_with('|')).collect::<Vec<_>>().join("\n")

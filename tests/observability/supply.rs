@@ -1,4 +1,4 @@
-//! Guards of the dependencies, and the way to report a vulnerability that they miss.
+//! Checks of the dependencies, and the way to report a vulnerability that they miss.
 use std::{
     os::unix::fs::PermissionsExt,
     process::{Command, Output},
@@ -6,8 +6,7 @@ use std::{
 
 use crate::files::{Scratch, below, name, read, root};
 
-/// `hack/deny` with a program in place of cargo-deny that fails where `refuses` stands in its
-/// arguments.
+/// Runs `hack/deny` with a stand-in for cargo-deny that fails if its arguments contain `refuses`.
 fn deny(name: &str, refuses: &str, required: bool) -> (bool, String, String) {
     let dir = Scratch::new(name);
     let log = dir.0.join("log");
@@ -41,7 +40,7 @@ fn s16_advisories_are_checked_where_they_can_be_had_and_never_left_out_in_silenc
 
     let (ok, _, _) = deny("deny-required", "fetch", true);
     assert!(!ok);
-    // What is found fails, whatever it is.
+    // Every finding fails the check.
     for found in ["bans", "advisories"] {
         let (ok, _, _) = deny(&format!("deny-{found}"), found, false);
         assert!(!ok, "{found}");
@@ -54,10 +53,10 @@ fn s16_a_reporter_finds_where_to_report() {
     let reporting = text.split("## Reporting").nth(1).and_then(|rest| rest.split("\n## ").next());
     let reporting = reporting.expect("a section on reporting");
     assert!(reporting.contains("Report a vulnerability"), "{reporting}");
-    assert!(!reporting.contains('@'), "an address that nobody has made sure of: {reporting}");
+    assert!(!reporting.contains('@'), "an unverified address: {reporting}");
 }
 
-/// The only address of the internet in the programs: the name of SVG, which nothing fetches.
+/// The only internet address in the programs: the SVG namespace, which nothing fetches.
 const SVG: &str = "www.w3.org";
 
 /// Reports whether a host is in the cluster or on the machine, or an example without a domain.
@@ -67,7 +66,7 @@ fn is_near(host: &str) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok()
 }
 
-/// The page for clusters without internet says that nothing is fetched from there.
+/// The page for clusters without internet access states that nothing is fetched from there.
 #[test]
 fn the_programs_name_no_host_of_the_internet() {
     let mut hosts = 0;

@@ -1,4 +1,4 @@
-//! Data for the page: made-up states of made-up clusters, at a fixed time.
+//! Data for the page: invented states of invented clusters, at a fixed time.
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -39,7 +39,7 @@ pub fn follower() -> Overview {
     }
 }
 
-/// Filters a view as the source does: the page relies on nothing but that.
+/// Filters a view as the source does: the page relies on nothing else.
 pub fn filtered(mut view: Overview, filter: &Filter) -> Overview {
     view.watches.retain(|watch| filter.admits_watch(&watch.namespace, &watch.name));
     for watch in &mut view.watches {
@@ -159,7 +159,7 @@ pub fn watch(
     }
 }
 
-/// A night like any other: the view in the pictures of the documentation.
+/// An ordinary night: the view in the pictures of the documentation.
 pub fn night() -> Overview {
     use NodeState::{Fit, Suppressed, Unfit, Unknown};
     let bandwidth = |percent, unfit| on("eth0", value("bandwidth", percent, unfit));

@@ -57,7 +57,7 @@ pub async fn every_file_is_served_under_a_strict_policy() -> Result<()> {
     Ok(())
 }
 
-/// The page loads nothing from other hosts, so it works where the cluster has no way out.
+/// The page loads nothing from other hosts, so it works in clusters without internet access.
 pub async fn the_files_name_no_other_host() -> Result<()> {
     for path in ["/", "/page.css", "/page.js", "/shared.js"] {
         let (_, _, body) = ask(vec![night()], Method::GET, path).await?;

@@ -1,4 +1,4 @@
-//! The page in a real browser, as people see it.
+//! The page in a real browser, as users see it.
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -76,7 +76,7 @@ pub async fn what_is_wrong_stands_first_with_its_numbers(browser: PathBuf) -> Re
     Ok(())
 }
 
-pub async fn every_state_and_unit_is_told_in_words(browser: PathBuf) -> Result<()> {
+pub async fn every_state_and_unit_is_shown_in_words(browser: PathBuf) -> Result<()> {
     let stage = Stage::set(&browser, vec![night()], None).await?;
     let seen = stage.measure(1280, "", &[]).await?;
     for (name, node, cell, expected) in [
@@ -109,7 +109,7 @@ pub async fn every_state_and_unit_is_told_in_words(browser: PathBuf) -> Result<(
         "{}",
         web["queries"]
     );
-    // The threshold stands at 75 %; 31.9 of 60 % is 39.875 % of the bar.
+    // The threshold is at 75 %; 31.9 of 60 % is 39.875 % of the bar.
     ensure!(
         web["bars"][2] == json!(["fill 39.875%", "recover 67.5%", "max 75%"]),
         "{}",
@@ -208,7 +208,7 @@ pub async fn a_chosen_state_and_a_typed_name_are_kept_in_the_address(
     let seen = stage.measure_after(12_000, act, 390, "", &[]).await?;
     ensure!(seen["search"] == "?q=node-5&state=Unfit", "{}", seen["search"]);
     ensure!(seen["pressed"] == json!(["state-Unfit"]) && seen["shown"] == "1 shown", "{seen}");
-    // Two answers came in between.
+    // Two answers arrived in between.
     ensure!(seen["focus"] == "text", "the focus went to {:?}", seen["focus"]);
     Ok(())
 }
@@ -283,7 +283,7 @@ pub async fn a_leader_without_watches_says_so(browser: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Later answers change the existing rows, and leave nothing of rows that have gone.
+/// Later answers change the existing rows, and remove all of rows that have gone.
 pub async fn the_page_follows_the_state(browser: PathBuf) -> Result<()> {
     let mut later = night();
     later.watches[1].nodes.retain(|node| node.name != "node-5");
@@ -352,7 +352,7 @@ pub async fn pictures_for_the_documentation(browser: PathBuf) -> Result<()> {
         let dir = if name.starts_with("status-page") { dir } else { &own };
         let stage = Stage::set(&browser, vec![view], None).await?;
         let picture = stage.picture("", size, &dir.join(name)).await?;
-        // Other fonts make other sizes: only what is committed has to be small.
+        // Other fonts give other sizes: only the committed pictures must be small.
         ensure!(!update || picture.len() < 150_000, "{name}: {} bytes", picture.len());
     }
     let stage = Stage::set_with(&browser, vec![], None, probers::made_up()).await?;

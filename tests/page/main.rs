@@ -15,7 +15,7 @@ use anyhow::Result;
 use futures::future::BoxFuture;
 use libtest_mimic::{Arguments, Trial};
 
-/// Number of pages in a browser at once: a browser is many processes.
+/// The number of pages in a browser at once: a browser is many processes.
 const AT_ONCE: usize = 2;
 
 type Look = fn(PathBuf) -> BoxFuture<'static, Result<()>>;
@@ -45,7 +45,7 @@ looks![
     three_nodes_are_a_matrix_with_numbers,
     sixty_nodes_fit_and_are_read_by_their_titles,
     names_of_probers_and_nodes_are_never_markup,
-    what_is_missing_is_said_in_words,
+    what_is_missing_is_shown_in_words,
 ];
 
 requests![
@@ -62,7 +62,7 @@ requests![
 looks![
     LOOKS of looks:
     what_is_wrong_stands_first_with_its_numbers,
-    every_state_and_unit_is_told_in_words,
+    every_state_and_unit_is_shown_in_words,
     names_are_never_markup_and_never_too_long,
     everybody_can_read_and_reach_everything,
     rows_are_cards_on_a_phone,

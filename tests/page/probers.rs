@@ -1,4 +1,4 @@
-//! The page of the `NetworkProber`s: its answers, and its look in a browser.
+//! The page of the `NetworkProber`s: its answers, and its layout in a browser.
 use std::{path::PathBuf, sync::Arc};
 
 use anyhow::{Context, Result, ensure};
@@ -26,7 +26,7 @@ use crate::{
     stage::Stage,
 };
 
-/// A source that always returns the same.
+/// A source that always returns the same data.
 pub struct Known(pub Vec<ProberView>);
 
 impl ProberSource for Known {
@@ -79,7 +79,7 @@ fn prober(namespace: &str, name: &str, figures: Option<Measurement>) -> ProberVi
     }
 }
 
-/// Figures of these nodes; the node with the index `bad` is bad.
+/// Returns figures of these nodes; the node with the index `bad` is bad.
 fn figures(names: &[String], bad: usize) -> Measurement {
     let value = |from: usize, to: usize, good: f64, worse: f64| {
         let is_bad = from == bad || to == bad;
@@ -87,7 +87,7 @@ fn figures(names: &[String], bad: usize) -> Measurement {
             let spread = f64::from(u32::try_from((from * 7 + to * 3) % 5).unwrap_or_default());
             {
                 let value = if is_bad { worse * (1.0 + spread / 10.0) } else { good * spread };
-                // What is read from JSON is what was written.
+                // Rounded, so that reading the JSON gives what was written.
                 (value * 1e5).round() / 1e5
             }
         })
@@ -234,7 +234,7 @@ pub async fn names_of_probers_and_nodes_are_never_markup(browser: PathBuf) -> Re
     Ok(())
 }
 
-pub async fn what_is_missing_is_said_in_words(browser: PathBuf) -> Result<()> {
+pub async fn what_is_missing_is_shown_in_words(browser: PathBuf) -> Result<()> {
     let unscraped = prober("monitoring", "mesh", Some(Measurement::default()));
     let seen = see(browser.clone(), vec![unscraped], 1280, "networkprobers").await?;
     let problem = seen["watches"][0]["problems"][0].as_str().context("a problem")?;

@@ -1,4 +1,4 @@
-//! The page on loopback, and a browser that looks at it.
+//! The page on loopback, and a browser that opens it.
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
@@ -28,7 +28,7 @@ use crate::{fixtures::filtered, probers::Known};
 /// Longer than Chromium takes on a busy machine with two cores.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Answers the n-th question with the n-th view, and later ones with the last.
+/// Answers the n-th request with the n-th view, and later ones with the last.
 pub struct Script {
     views: Vec<Overview>,
     asked: AtomicUsize,
@@ -62,8 +62,7 @@ impl Drop for Stage {
 }
 
 impl Stage {
-    /// Serves the views one after the other; after `answers` requests the API fails, if that is
-    /// given.
+    /// Serves the views one after the other; after `answers` requests, if set, the API fails.
     pub async fn set(browser: &Path, views: Vec<Overview>, answers: Option<usize>) -> Result<Self> {
         Self::set_with(browser, views, answers, Known(vec![])).await
     }
@@ -101,8 +100,8 @@ impl Stage {
         self.source.asked.load(Ordering::Relaxed)
     }
 
-    /// The same after some milliseconds of the page's time, and after an action of a person
-    /// (`hide`, `press=SELECTOR`, `type=TEXT`).
+    /// Measures after some milliseconds of the page's time, and after a user's action (`hide`,
+    /// `press=SELECTOR`, `type=TEXT`).
     pub async fn measure_after(
         &self,
         after: u32,

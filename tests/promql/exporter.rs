@@ -27,8 +27,8 @@ fn start(program: &str, arguments: &[String]) -> Ended {
     Ended(command.unwrap_or_else(|error| panic!("{program}: {error}")))
 }
 
-/// The flags in the page, word for word, and those that a comment gives instead for
-/// both families.
+/// Returns the flags on the page, word for word, and those that a comment gives instead for both
+/// families.
 fn flags() -> (Vec<String>, Vec<String>) {
     let (_, yaml) = PAGE.split_once("  - name: bird-exporter").expect("the container");
     let (yaml, _) = yaml.split_once("volumeMounts").expect("its end");

@@ -30,7 +30,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Case {
     name: String,
-    /// For the reader.
+    /// A description for readers.
     #[serde(default, rename = "why")]
     _why: String,
     #[serde(default)]
@@ -39,7 +39,7 @@ struct Case {
     window: String,
     #[serde(default = "default_devices")]
     devices: String,
-    /// As `--node-exporter-selector`: every series, where a case says nothing.
+    /// The value of `--node-exporter-selector`; by default every series matches.
     #[serde(default)]
     believed: String,
     input_series: Vec<Value>,
@@ -69,7 +69,7 @@ fn t04_t05_t08_the_request_answers_every_case() {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("promql");
     fs::create_dir_all(&scratch).expect("a directory for promtool");
     let promtool = lab::tools::ensure("promtool").unwrap_or_else(|error| panic!("{error:#}"));
-    // promtool takes many files at once; one for each case, because each has rules of its own.
+    // promtool takes many files at once; one for each case, because each has its own rules.
     let tests: Vec<_> = file
         .cases
         .iter()
@@ -100,7 +100,7 @@ impl Case {
                 .map(Duration::from)
                 .expect("window"),
         };
-        // As --node-label has them by default.
+        // The defaults of --node-label.
         let exporters = Exporters {
             node_exporter: self.believed.parse().expect("matchers"),
             ..Exporters::any(&["node", "nodename", "kubernetes_node"])
@@ -122,7 +122,7 @@ impl Case {
                 let samples: Vec<_> = samples
                     .iter()
                     .map(|sample| {
-                        // An element that belongs to no node has no label but its name.
+                        // An element that belongs to no node has only its name as a label.
                         let comma = if sample.labels.is_empty() { "" } else { "," };
                         let labels = format!("answer{{{}{comma}{selector}}}", sample.labels);
                         json!({"labels": labels, "value": sample.value})

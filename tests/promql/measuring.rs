@@ -1,4 +1,4 @@
-//! Results of the page and of `explain prober` for agents whose network is known: a real Prometheus
+//! Results of the page and of `explain prober` for agents with a known network: a real Prometheus
 //! scrapes them, evaluates the rules of their `NetworkProber` and answers the queries.
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -25,21 +25,21 @@ use crate::{
     server::{Prometheus, eventually, serve},
 };
 
-/// Probes of one path by one protocol, from one scrape to the next: more than ten, without which a
-/// pair has no value.
+/// Probes of one path by one protocol, from one scrape to the next: more than ten, because a pair
+/// with fewer has no value.
 #[derive(Clone, Copy)]
 struct Probes {
     lost: u32,
     of: u32,
-    /// Round-trip time of an answer.
+    /// The round-trip time of an answer.
     rtt: Duration,
 }
 
 const GOOD: Probes = Probes { lost: 0, of: 20, rtt: Duration::from_micros(1500) };
-/// Loses a quarter of the probes, and the rest arrive late.
+/// Loses a quarter of the probes, and delays the rest.
 const BAD: Probes = Probes { lost: 5, of: 20, rtt: Duration::from_millis(300) };
 
-/// An agent that counts and exposes as agents do.
+/// An agent that counts and exposes as real agents do.
 struct Agent {
     node: String,
     metrics: Metrics,
@@ -83,7 +83,7 @@ impl Agent {
         let mut text = String::new();
         let encode = |registry: &_| prometheus_client::encoding::text::encode(&mut text, registry);
         self.metrics.encode_with(encode).expect("text");
-        // This process has just begun; an agent has run for longer.
+        // This process has just started; an agent has run for longer.
         let started = "netprober_process_start_time_seconds ";
         let lines = text.lines().map(|line| match line.strip_prefix(started) {
             Some(_) => format!("{started}1000\n"),
@@ -117,7 +117,7 @@ impl Stage {
             recorded.push(rules(&prober));
         }
         let prometheus = Prometheus::start(name, &scrapes, &recorded);
-        // Another test may have done it.
+        // Another test may have installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let url = format!("http://{}", prometheus.address);
         let config = EndpointsConfig::load(None, Some(&url), Duration::from_secs(10));
@@ -128,8 +128,9 @@ impl Stage {
         Self { _prometheus: prometheus, asker, runtime: runtime.expect("a runtime") }
     }
 
-    /// The figures of a prober, once this many agents are scraped and the matrix has this many
-    /// fields. The worst paths are of a query before that of the matrix, and may lag behind it.
+    /// Returns the figures of a prober, once this many agents are scraped and the matrix has this
+    /// many fields. The worst paths come from an earlier query than the matrix, and may lag behind
+    /// it.
     fn figures(&self, prober: &NetworkProber, agents: u64, paths: usize) -> Measurement {
         let subject = Subject::of(prober);
         eventually("figures of all nodes", || {
@@ -143,9 +144,9 @@ impl Stage {
         })
     }
 
-    /// The same of a large cluster, once this many of its nodes and paths are bad and all have
-    /// figures. A node may have its figure before its paths: that of probes to it comes from other
-    /// agents.
+    /// Returns the same for a large cluster, once this many of its nodes and paths are bad and all
+    /// have figures. A node may have its figure before its paths: other agents report the probes to
+    /// it.
     fn of_many(
         &self,
         prober: &NetworkProber,
@@ -183,7 +184,7 @@ fn is(share: f64, loss: Option<f64>) -> bool {
     loss.is_some_and(|loss| (loss - share).abs() < 0.01)
 }
 
-/// Nodes `a` and `b` in one zone, `c` in another: most paths of `c` are bad, those by UDP.
+/// Nodes `a` and `b` in one zone, `c` in another: most paths of `c` are bad, namely those by UDP.
 fn small() -> Vec<Agent> {
     let zone = |node: &str| if node == "c.example" { "z2" } else { "z1" };
     let nodes = ["a-1", "b_1", "c.example"];
@@ -197,7 +198,7 @@ fn small() -> Vec<Agent> {
             })
         })
         .collect();
-    // Has peers and probes none of them.
+    // This agent has peers and probes none of them.
     agents.push(Agent::of("idle", 20));
     agents
 }
@@ -205,7 +206,7 @@ fn small() -> Vec<Agent> {
 #[test]
 fn the_page_of_a_small_cluster_shows_its_matrix_its_bad_node_and_its_silent_agent() {
     let (web, other) = (prober("web"), prober("other"));
-    // Whose series stand beside those of the first, with the same nodes.
+    // Its series have the same nodes as those of the first.
     let others = vec![
         Agent::of("a-1", 1).path(("", "b_1", ""), [BAD, BAD]),
         Agent::of("b_1", 1).path(("", "a-1", ""), [BAD, BAD]),
@@ -237,7 +238,7 @@ fn the_page_of_a_small_cluster_shows_its_matrix_its_bad_node_and_its_silent_agen
         ("c.example", "b_1", true, Blame::From),
     ];
     assert_eq!(bad, expected);
-    // Good ones follow: even lossless paths are among the slowest of a few.
+    // Good ones follow: with few paths, even lossless ones are among the slowest.
     assert_eq!(worst.len(), 6, "{worst:?}");
     assert!(found.worst.iter().all(|path| path.p99.is_some()), "{:#?}", found.worst);
     assert!(is(0.25, found.worst[0].loss) && found.worst[0].from_zone.starts_with('z'));
@@ -268,8 +269,8 @@ fn the_page_of_a_small_cluster_shows_its_matrix_its_bad_node_and_its_silent_agen
 #[test]
 fn the_page_of_a_large_cluster_shows_its_worst_nodes_and_asks_for_their_paths_only() {
     let nodes: Vec<_> = (0..LARGEST_MATRIX + 6).map(|i| format!("n.{i:02}-x_y")).collect();
-    // Three, of which no other node probes two, and no two of which probe one node: no other node
-    // can be blamed.
+    // Three bad nodes, of which no other node probes two, and no two of which probe one node: no
+    // other node can be blamed.
     let bad = |node: &str| [5, 40, 66].into_iter().any(|bad| nodes[bad] == node);
     let agents = nodes.iter().enumerate().map(|(i, from)| {
         [1, 11, 29].into_iter().fold(Agent::of(from, 3), |agent, step| {

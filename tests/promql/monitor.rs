@@ -1,4 +1,4 @@
-//! The `PodMonitor` of a `NetworkProber` as the prometheus-operator turns it into a scrape
+//! The `PodMonitor` of a `NetworkProber` as prometheus-operator converts it into a scrape
 //! configuration.
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use traffic_operator::{
 pub struct Target {
     pub address: SocketAddr,
     pub pod: String,
-    /// The node that Kubernetes runs it on.
+    /// The node on which Kubernetes runs it.
     pub node: String,
     /// The value of its annotation.
     pub injected_by: Option<String>,
@@ -41,7 +41,7 @@ fn monitor(prober: &NetworkProber) -> Value {
     family.pod_monitor(["shop"]).object["spec"].clone()
 }
 
-/// The rules of a `PodMonitor` as those of Prometheus: their fields are the same in another case.
+/// Converts the rules of a `PodMonitor` into those of Prometheus: their fields differ only in case.
 fn snake(rules: &Value) -> Vec<Value> {
     let rules = rules.as_array().expect("rules").iter();
     rules
@@ -61,7 +61,7 @@ fn snake(rules: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// Builds the scrape configuration as the prometheus-operator does, but with a static list of pods.
+/// Builds the scrape configuration as prometheus-operator does, but with a static list of pods.
 pub fn scrape(prober: &NetworkProber, pods: &[Target]) -> Value {
     let name = prober.metadata.name.as_deref().expect("a name");
     let spec = monitor(prober);

@@ -1,4 +1,4 @@
-//! The rules of a `NetworkProber`, evaluated by promtool on agents whose network is known.
+//! The rules of a `NetworkProber`, evaluated by promtool on agents with a known network.
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use serde_json::{Value, json};
@@ -18,10 +18,10 @@ const PACE: Pace = Pace {
     timeout: Duration::from_secs(1),
     interval: Duration::from_secs(30),
 };
-/// Number of probes from one scrape to the next.
+/// The number of probes from one scrape to the next.
 const PROBES: u32 = 3;
 
-/// Series by name, and their values as promtool writes them: one a scrape.
+/// Series by name, and their values in promtool's notation: one a scrape.
 #[derive(Default)]
 struct Series(Vec<Value>);
 
@@ -70,7 +70,7 @@ impl Series {
 /// Expected alerts: minutes, the alert, and its subjects (nodes, or none).
 type Fires<'a> = (u32, &'a str, &'a [&'a str]);
 
-/// Has promtool evaluate the rules over these series and compare.
+/// Lets promtool evaluate the rules over these series and compare the results.
 fn check(name: &str, pace: Pace, series: &Series, fires: &[Fires<'_>]) -> Result<(), String> {
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probing").join(name);
     fs::create_dir_all(&scratch).expect("a directory for promtool");
@@ -79,7 +79,7 @@ fn check(name: &str, pace: Pace, series: &Series, fires: &[Fires<'_>]) -> Result
         fs::write(scratch.join(file), text).expect(file);
     };
     write("rules.yml", &rules(PROBER, pace, None));
-    // Which alerts fire for which node: what they say is tested elsewhere.
+    // Only which alerts fire for which node: their texts are tested elsewhere.
     let tests: Vec<_> = fires
         .iter()
         .map(|(minutes, alert, nodes)| {
@@ -130,7 +130,7 @@ fn paths(nodes: &[&'static str], mut each: impl FnMut((&'static str, &'static st
     }
 }
 
-/// A limit of 100 ms fired at 52 ms: between two bounds a percentile is a guess.
+/// A limit of 100 ms fired at 52 ms: between two bounds a percentile is an estimate.
 #[test]
 fn n06_an_alert_on_latency_never_fires_below_its_limit_and_always_above() {
     for (timeout, limit) in [(1000, 0.1), (100, 0.05), (20, 0.01)] {
@@ -150,7 +150,7 @@ fn n06_an_alert_on_latency_never_fires_below_its_limit_and_always_above() {
     }
 }
 
-/// Thresholds that people copy: a limit on a percentile is the bound of a bucket.
+/// Thresholds that users copy: a limit on a percentile must be the bound of a bucket.
 #[test]
 fn n06_samples_and_documentation_have_limits_on_bounds() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -182,7 +182,7 @@ fn n06_samples_and_documentation_have_limits_on_bounds() {
     assert!(found >= 3, "{found} thresholds");
 }
 
-/// The lists of all agents are empty: by its list each agent is alone.
+/// The lists of all agents are empty, so each agent considers itself alone.
 #[test]
 fn n02_many_agents_without_peers_are_no_lone_agents() {
     let silent = "NetworkProberSilent";
@@ -217,14 +217,14 @@ fn n02_many_agents_without_peers_are_no_lone_agents() {
     checked("n02-late", PACE, &late, &[(33, silent, &[]), (40, silent, &[])]);
 }
 
-/// Its peers go on probing it for ten minutes: long enough for the alert, `for` included.
+/// Its peers keep probing it for ten minutes: long enough for the alert, including its `for`.
 #[test]
 fn n02_the_loss_of_a_dead_node_stays_until_the_alert_fires() {
     let mut series = Series::default();
     paths(&["a", "b", "c"], |path| match path {
-        // Dies after ten minutes; its own series end.
+        // It dies after ten minutes; its own series end.
         ("c", _) => series.probes(path, "", "0+3x20", "0x20"),
-        // Leaves the lists ten minutes later.
+        // It leaves the lists ten minutes later.
         (_, "c") => series.probes(path, "", "0+3x20 60x20", "0x20 3+3x19"),
         _ => series.probes(path, "", "0+3x80", "0x80"),
     });
@@ -232,12 +232,13 @@ fn n02_the_loss_of_a_dead_node_stays_until_the_alert_fires() {
     checked("n02-dead", PACE, &series, &[(10, loss, &[]), (16, loss, &["c"]), (19, loss, &["c"])]);
 }
 
-/// Agents of all nodes are replaced one after the other. While one is away the others miss it.
+/// Agents of all nodes are replaced one after the other. While one is away, the others' probes of
+/// it fail.
 #[test]
 fn n02_a_rollout_of_all_agents_fires_nothing() {
     let nodes = ["a", "b", "c", "d"];
     let mut series = Series::default();
-    // One each two minutes from the tenth on; a minute without it, of which its peers notice one
+    // One every two minutes from the tenth on; a minute without it, in which its peers lose one
     // probe.
     let restart = |node: &str| {
         20 + 4 * u32::try_from(nodes.iter().position(|n| *n == node).unwrap()).unwrap()
@@ -260,7 +261,7 @@ fn n02_a_rollout_of_all_agents_fires_nothing() {
                     continue;
                 }
                 if scrape > first {
-                    // Pods that are deleted leave the lists at once; one probe may be under way.
+                    // Deleted pods leave the lists at once; one probe may be in flight.
                     let lost = u32::from(scrape == other + 1);
                     (good, bad) = (good + PROBES - lost, bad + lost);
                 }
@@ -312,7 +313,7 @@ fn s04_an_agent_that_lies_speaks_for_its_own_node_only() {
     checked("s04-zones", PACE, &series, &[(20, "NetworkProberLossHigh", &["a"])]);
 }
 
-/// `a`, whose host has no port left; `b`, which does not run in time; and `c`, which is healthy.
+/// `a`, whose host has no port left; `b`, which gets no processor time; and `c`, which is healthy.
 #[test]
 fn n04_agents_that_cannot_send_are_an_alert_and_no_loss() {
     let mut series = Series::default();

@@ -1,5 +1,5 @@
-//! A real Prometheus scrapes pods by the `PodMonitor` of a `NetworkProber`, as the
-//! prometheus-operator configures it, and the pods serve any text.
+//! A real Prometheus scrapes pods by the `PodMonitor` of a `NetworkProber`, as prometheus-operator
+//! configures it, and the pods serve arbitrary text.
 use serde_json::{Value, json};
 
 use crate::{
@@ -58,8 +58,8 @@ fn s04_a_forged_exporter_in_a_selected_pod_says_nothing_but_probes_of_its_own_no
         .map(|one| (one["metric"]["pod"].as_str().expect("pod"), one["value"][1] == "1"))
         .collect();
     up.sort_unstable();
-    // A target that breaks a limit is dropped as a whole; a pod without the annotation, or with
-    // another, is not scraped.
+    // A target that exceeds a limit is dropped as a whole; a pod without the annotation, or with
+    // another one, is not scraped.
     assert_eq!(up, [("forged", true), ("long", false), ("many", false)]);
     let series = prometheus.ask(r#"{pod!=""}"#).expect("series");
     let own = |one: &&Value| {

@@ -21,7 +21,7 @@ impl Drop for Ended {
     }
 }
 
-/// A Prometheus of its own, which ends with the test.
+/// A test's own Prometheus, which ends with the test.
 pub struct Prometheus {
     pub address: SocketAddr,
     _process: Ended,

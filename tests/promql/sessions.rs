@@ -1,4 +1,4 @@
-//! Sessions that open the gate: a real Prometheus scrapes exporters whose answers hold more than
+//! Sessions that open the gate: a real Prometheus scrapes exporters whose answers contain more than
 //! intended.
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,10 +22,10 @@ const CASES: [(&str, &[(&str, bool)]); 9] = [
     ("another-port", &[("Node_10_0_0_2", true), ("Node_10_0_0_2_port_1790", true)]),
     ("router", &[("Node_10_0_0_2", true), ("Node_10_9_0_1", true), ("Global_10_9_0_1", true)]),
     ("workload", &[("Node_10_0_0_2", true), ("Local_Workload_10_65_0_3", true)]),
-    // Calico's confd is a minute late: it still has the mesh.
+    // Calico's confd is a minute behind: it still has the mesh.
     ("mesh", &[("Node_10_0_0_2", true), ("Mesh_10_0_0_2", true), ("Mesh_10_0_0_3", true)]),
     ("global", &[("Node_10_0_0_2", true), ("Global_10_0_0_3", true)]),
-    // Of the reflectors of another group, which it had before.
+    // Sessions with the reflectors of another group, to which it belonged before.
     ("stale", &[("Node_10_0_0_2", true), ("Node_10_0_0_4", true), ("Node_10_0_0_5", true)]),
 ];
 
@@ -51,7 +51,7 @@ fn r03_only_the_sessions_that_are_meant_open_the_gate_whatever_the_clock_says() 
             (serve(move || text.clone()), json!({"instance": node}))
         })
         .collect();
-    // Two scrape jobs of the same exporters: both count, and report everything twice.
+    // Two scrape jobs of the same exporters: both count, and every session is reported twice.
     let jobs = ["bird-exporter", "bird-exporter-pods"].map(|name| job(name, &targets));
     let prometheus = Prometheus::start("r03-sessions", &jobs, &[]);
     let (endpoints, runtime) = asker(&prometheus);
@@ -78,11 +78,12 @@ fn r03_only_the_sessions_that_are_meant_open_the_gate_whatever_the_clock_says() 
     let missing = CASES.iter().filter(|(node, _)| *node != "healthy");
     let mut missing: Vec<_> = missing.map(|(node, _)| (Arc::from(*node), 1, 2)).collect();
     missing.sort();
-    // Our clock is right, and an hour off in both directions; the last step is a minute ago by it.
+    // Our clock is right, or an hour off in both directions; the last step was a minute ago by that
+    // clock.
     for ours in [1_800_000_000.0, 1_800_003_600.0, 1_799_996_400.0] {
         let shut = gate::judge(&wanted, &measured(ours), Some(ours - 60.0));
         assert_eq!(shut, Err(Shut::Missing(missing.clone())), "{ours}");
-        // A step of this moment: nothing was scraped since.
+        // A step just now: nothing was scraped since.
         let shut = gate::judge(&wanted, &measured(ours), Some(ours));
         assert!(matches!(&shut, Err(Shut::Stale(all)) if all.len() == CASES.len()), "{shut:?}");
     }

@@ -1,5 +1,5 @@
-//! Series that count: a real Prometheus scrapes the exporters of the cluster, and also targets of
-//! other tenants.
+//! Series that count: a real Prometheus scrapes the exporters of the cluster, and targets of other
+//! tenants as well.
 use std::{
     net::SocketAddr,
     sync::{
@@ -29,7 +29,7 @@ use crate::server::{Prometheus, eventually, serve};
 /// A link of 10 Gbit/s, in bytes.
 const SPEED: u64 = 1_250_000_000;
 
-/// An exporter whose link carries more with each scrape: one a second.
+/// An exporter whose link carries more with each scrape, every second.
 fn link(labels: &str, bytes: u64, speed: u64) -> SocketAddr {
     let (labels, sent) = (labels.to_owned(), Arc::new(AtomicU64::new(0)));
     serve(move || {
@@ -52,7 +52,7 @@ pub fn job(name: &str, targets: &[(SocketAddr, Value)]) -> Value {
 }
 
 pub fn asker(prometheus: &Prometheus) -> (Endpoints, tokio::runtime::Runtime) {
-    // Another test may have done it.
+    // Another test may have installed it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let url = format!("http://{}", prometheus.address);
     let config = EndpointsConfig::load(None, Some(&url), Duration::from_secs(10));
@@ -117,10 +117,11 @@ fn s04_exporters_of_another_job_change_no_verdict_on_a_node() {
     assert_eq!(states(&found), right, "{found:#?}");
     let device = found.nodes[0].values[0].device.as_deref();
     assert_eq!(device, Some("eth0"), "{found:#?}");
-    // Its effect if it counted, which also shows that the forgery is effective.
+    // If the series counted, they would change the verdict, which also shows that the forgery is
+    // effective.
     let found = judge(&Exporters::any(&["node"]));
     assert!(states(&found).iter().all(|state| !right.contains(state)), "{found:#?}");
-    // A selector that names another job gets that job, whatever the series say.
+    // A selector that names another job gets that job, whatever the series contain.
     let found = judge(&believed(r#"job="team-a/forged""#));
     assert!(states(&found).contains(&("node-1", Unfit)), "{found:#?}");
 }
@@ -202,9 +203,9 @@ fn s04_sessions_of_another_job_do_not_open_the_gate() {
     let trusted = believed(NODE_EXPORTER);
     let missing = Shut::Missing(vec![("a".into(), 1, 2)]);
     assert_eq!(judge(&trusted), Err(missing.clone()));
-    // Its effect if it counted.
+    // The effect of the series if they counted.
     assert_eq!(judge(&Exporters::any(&["node"])), Ok(()));
-    // The real one opens it.
+    // The real session opens it.
     second.store(true, Ordering::Relaxed);
     eventually("the second session", || judge(&trusted).ok());
     // A user whose exporter has another name gets an explanation.

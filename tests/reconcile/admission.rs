@@ -1,4 +1,4 @@
-//! Bad input: refused with the field and the fix, nothing else disturbed.
+//! Bad input: refused with the field and the remedy, and nothing else is disturbed.
 use kube::core::Status;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ async fn refusal(bench: &Bench, spec: &Value) -> String {
     }
 }
 
-/// Checks bad values of each field, in a spec that is good without them, and the message for each.
+/// Asserts the message for each bad value of each field, in a spec that is good without it.
 async fn refused(bench: &Bench, good: &Value, table: &[(&str, Value, &str)]) {
     for (path, value, fix) in table {
         let mut spec = good.clone();
@@ -243,7 +243,7 @@ fn an_absolute_threshold_and_measures_of_the_authors_are_checked_as_well() {
 }
 
 #[test]
-fn fields_that_do_not_go_together_are_refused_and_the_rule_is_said() {
+fn fields_that_do_not_go_together_are_refused_with_the_rule() {
     run(async |bench| {
         let none = "spec: at least one of maxBandwidthPercent, maxBandwidth and criteria is needed";
         let built_in = "belong to the built-in measurement, which spec.query replaces and which \

@@ -1,4 +1,4 @@
-//! Shared by all tests here: the control plane, nodes, the operator's process, and waiting.
+//! Shared by all tests here: the control plane, nodes, the operator's process, and waits.
 use std::{
     path::{Path, PathBuf},
     sync::LazyLock,
@@ -36,14 +36,14 @@ mod operator;
 /// One runtime for all tests: clients and the control plane outlive the test that made them.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("runtime"));
 static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-/// One test at a time.
+/// Lets one test run at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// The longest wait for any condition: only tests that fail wait as long, and a busy machine is
-/// several times slower than a quiet one.
+/// The longest wait for any condition: only failing tests wait this long, and a busy machine is
+/// several times slower than an idle one.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The image of agents where a NetworkProber names none.
+/// The image of agents where a NetworkProber specifies none.
 pub const AGENT_IMAGE: &str = "registry.example.com/traffic-operator:test";
 
 /// Runs one test with a fresh bench.
@@ -67,7 +67,7 @@ pub struct Bench {
 
 impl Bench {
     async fn new() -> Self {
-        // A poisoned turn is no matter: each test cleans before it begins.
+        // A poisoned lock does no harm: each test cleans up before it begins.
         let turn = TURN.lock().await;
         let plane = PLANE
             .get_or_init(|| async {
@@ -77,7 +77,7 @@ impl Bench {
                 let options = ControlPlaneOptions {
                     scheduler: false,
                     apiserver_arguments: vec![plugin.into()],
-                    // Nobody sends heartbeats here: nodes stay what a test says they are.
+                    // No heartbeats are sent here: a node stays in the state that a test sets.
                     node_grace: Duration::from_hours(1),
                     ..Default::default()
                 };
@@ -102,7 +102,7 @@ impl Bench {
         bench
     }
 
-    /// Removes what the test before left: it may have failed anywhere.
+    /// Removes what the previous test left: it may have failed anywhere.
     async fn clean(&self) {
         let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         let list = self.watches("").list(&ListParams::default()).await.expect("list");
@@ -134,7 +134,7 @@ impl Bench {
         Api::all(self.client.clone())
     }
 
-    /// The `TrafficWatches` of a namespace; of all if it is empty.
+    /// The `TrafficWatches` of a namespace; of all namespaces if it is empty.
     pub fn watches(&self, namespace: &str) -> Api<TrafficWatch> {
         match namespace {
             "" => Api::all(self.client.clone()),
@@ -153,13 +153,13 @@ impl Bench {
         });
         let node = serde_json::from_value(node).expect("node");
         self.nodes().create(&PostParams::default(), &node).await.expect("create node");
-        // As its kubelet says; the API server taints each new node until then.
+        // As a kubelet does; the API server taints each new node until then.
         self.set_ready(name, true).await;
         let untainted = Patch::Merge(json!({"spec": {"taints": null}}));
         self.nodes().patch(name, &PatchParams::default(), &untainted).await.expect("untaint");
     }
 
-    /// Says whether a node is Ready, as its kubelet does.
+    /// Sets whether a node is Ready, as its kubelet does.
     pub async fn set_ready(&self, name: &str, ready: bool) {
         let now = Timestamp::now().to_string();
         let status = if ready { "True" } else { "False" };
@@ -190,7 +190,7 @@ impl Bench {
         .await
     }
 
-    /// Creates a TrafficWatch as a client does that validates strictly.
+    /// Creates a TrafficWatch with strict validation.
     pub async fn create(&self, object: Value) -> kube::Result<DynamicObject> {
         self.post(object, "").await
     }
@@ -200,7 +200,7 @@ impl Bench {
         self.post(object, "&dryRun=All").await
     }
 
-    /// The client library cannot ask for strict validation of what is created.
+    /// The client library cannot request strict validation on creation.
     async fn post(&self, object: Value, further: &str) -> kube::Result<DynamicObject> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
         let path =
@@ -213,7 +213,7 @@ impl Bench {
         self.client.request(request.body(body).expect("request")).await
     }
 
-    /// Starts the operator; it ends with the value returned.
+    /// Starts the operator; it ends when the returned value is dropped.
     pub fn operator(&self) -> Operator {
         self.operator_with("operator-1", "5s")
     }
@@ -223,7 +223,7 @@ impl Bench {
         self.operator_args(&["--prometheus-url", &self.prometheus.url], &args)
     }
 
-    /// Starts the operator with flags of the test's own: where Prometheus is, and others.
+    /// Starts the operator with a test's own flags, such as the address of Prometheus.
     pub fn operator_args(&self, prometheus: &[&str], args: &[&str]) -> Operator {
         Self::operator_from(self.kubeconfig_of(ACCOUNT), prometheus, args)
     }
@@ -302,7 +302,7 @@ impl Bench {
             .collect()
     }
 
-    /// Waits for an event whose note has this text: events are written beside everything else.
+    /// Waits for an event whose note contains this text: events are written asynchronously.
     pub async fn until_event(&self, name: &str, reason: &str, text: &str) {
         let found = async || {
             let events = self.events(name).await;
@@ -313,7 +313,7 @@ impl Bench {
     }
 }
 
-/// A status that has, at each pointer, the value.
+/// Returns a status that has, at each pointer, the value.
 pub fn with_values(status: Value, expected: &[(&str, Value)]) -> Option<Value> {
     expected.iter().all(|(at, v)| status.pointer(at) == Some(v)).then_some(status)
 }
@@ -325,8 +325,8 @@ pub fn message(all: &Value, type_: &str, status: &str, reason: &str) -> Option<S
         .then(|| c["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Keeps the audit log of this process' control plane where `tests/rights` looks for it. A link: it
-/// grows with the log, and stays when the control plane goes.
+/// Links the audit log of this process' control plane to where `tests/rights` looks for it. The
+/// link grows with the log, and outlives the control plane.
 fn keep_record(plane: &ControlPlane) {
     let Some(dir) = std::env::var_os("AUDIT_RECORDS") else { return };
     let record = Path::new(&dir).join(format!("{}.log", std::process::id()));
@@ -334,7 +334,7 @@ fn keep_record(plane: &ControlPlane) {
         .unwrap_or_else(|error| panic!("{}: {error}", record.display()));
 }
 
-/// A port without a listener, which no connection takes meanwhile.
+/// An address without a listener, whose port no connection takes meanwhile.
 pub fn free_address() -> std::net::SocketAddr {
     ([127, 0, 0, 1], lab::free_port().expect("a port")).into()
 }

@@ -1,4 +1,4 @@
-//! The commands of a user, against a real API server and the operator's own process.
+//! The user's commands, against a real API server and the operator's own process.
 use std::path::PathBuf;
 
 use kube::api::{Patch, PatchParams};
@@ -60,7 +60,7 @@ fn the_doctor_finds_a_healthy_operator_healthy_and_says_what_is_missing_to_other
         let message = check(&checks, "leader")["message"].as_str().unwrap();
         assert!(message.starts_with("operator-1 leads"), "{message}");
 
-        // An orphan, and an object that lost its claim.
+        // An orphaned label, and an object that lost its claim.
         let label = json!({"metadata": {"labels": {"old.traffic.example.com/unfit": "true"}}});
         bench.nodes().patch("node-1", &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
         bench.watch("second", json!({"label": "web"})).await;
@@ -108,7 +108,7 @@ fn explain_answers_why_a_node_is_unfit() {
             (status["nodes"]["node-2"]["state"] == "Unfit").then_some(())
         })
         .await;
-        // The leader is a process here and no pod: the command uses the status.
+        // The leader is a local process and not a pod: the command uses the status.
         let outcome = command(&bench, ADMIN, &["explain", "node", "node-2"]).await;
         assert_eq!(outcome.code, Some(0), "{}", outcome.err);
         for expected in [
@@ -159,7 +159,7 @@ fn explain_asks_the_leader_where_it_can() {
         ] {
             assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
         }
-        // A server with another answer is no leader; the command then uses the status.
+        // A server with another answer is not the leader; the command then uses the status.
         let args = ["explain", "node", "node-2", "--operator-url", &bench.prometheus.url];
         let outcome = command(&bench, ADMIN, &args).await;
         let expected = "answers what this version cannot read";

@@ -61,7 +61,7 @@ fn s06_make_deploy_without_an_image_on_a_cluster_that_lacks_it_stops_with_a_sent
         assert!(!went_on, "{text}");
         assert!(text.contains(&format!("The image {image} is on no node")), "{text}");
         assert!(text.contains("make docker-build docker-push deploy IMG="), "{text}");
-        assert_eq!(version().await, before, "it applied something: {text}");
+        assert_eq!(version().await, before, "something was applied: {text}");
         let deployments = Api::<k8s_openapi::api::apps::v1::Deployment>::namespaced(
             bench.client.clone(),
             manifests::NAMESPACE,

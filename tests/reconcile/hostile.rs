@@ -54,7 +54,7 @@ async fn hostile() -> (String, Arc<AtomicUsize>) {
 async fn namespace(bench: &Bench, name: &str) {
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": name}})).expect("it");
-    // It may be there already.
+    // It may exist already.
     let _ = Api::all(bench.client.clone()).create(&PostParams::default(), &namespace).await;
 }
 
@@ -64,7 +64,7 @@ fn endpoints(name: &str, text: &str) -> String {
     file.display().to_string()
 }
 
-/// The most memory that the process has had, in bytes.
+/// Returns the peak memory of the process in bytes.
 fn peak(operator: &Operator) -> u64 {
     let path = format!("/proc/{}/status", operator.child.id());
     let status = std::fs::read_to_string(path).expect("status");
@@ -109,7 +109,7 @@ fn s02_a_hostile_prometheus_of_one_namespace_harms_no_other() {
             (count.load(Ordering::SeqCst) > 8).then_some(())
         })
         .await;
-        // Objects of other namespaces, with the built-in query and with their own, are judged.
+        // Objects of other namespaces are judged, with the built-in query and with their own.
         for (node, loss) in [("node-1", "0"), ("node-2", "0"), ("node-3", "9")] {
             bench.prometheus.own("probe_loss", node, loss);
         }
@@ -118,7 +118,7 @@ fn s02_a_hostile_prometheus_of_one_namespace_harms_no_other() {
         bench.watch("web", json!({})).await;
         let lossy = "loss.traffic.example.com/unfit";
         bench.until_label("node-3", lossy, Some("true")).await;
-        // The same node: one of three is what all objects together may mark.
+        // The same node: all objects together may mark one of three.
         for (percent, unfit) in [("90", "true"), ("10", "false"), ("90", "true")] {
             bench.prometheus.set("node-3", Sample::percent(percent));
             bench.until_label("node-3", KEY, Some(unfit)).await;
@@ -135,7 +135,7 @@ fn s02_a_hostile_prometheus_of_one_namespace_harms_no_other() {
         assert!(over["message"].to_string().len() < 2000, "{over}");
         let label = ["endpoint=\"edge\"", "result=\"OverBudget\""];
         assert!(operator.metric("traffic_operator_prometheus_requests_total", &label).await > 0.0);
-        assert!(count.load(Ordering::SeqCst) > 20, "it was asked all the time");
+        assert!(count.load(Ordering::SeqCst) > 20, "it was queried all the time");
         let peak = peak(&operator);
         println!("peak of the operator's memory: {} MiB", peak >> 20);
         assert!(peak < LIMIT, "{} MiB", peak >> 20);
@@ -224,7 +224,7 @@ fn s07_an_endpoint_is_asked_for_objects_of_its_namespaces_only() {
         .await;
         assert!(message.contains(&format!("spec.weights.prometheus: {words}")), "{message}");
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(edge.requests(), Vec::<String>::new(), "nothing is asked");
+        assert_eq!(edge.requests(), Vec::<String>::new(), "nothing is queried");
         // Where it is allowed, it is queried.
         bench.watch_in("greedy", "allowed", json!({"prometheus": "edge"})).await.expect("it");
         bench.until_label("node-1", "allowed.traffic.example.com/unfit", Some("false")).await;

@@ -1,4 +1,4 @@
-//! An operator that runs some of the kinds, and one whose definitions are not all there.
+//! An operator that runs some of the kinds, and one with some definitions missing.
 use std::time::Duration;
 
 use k8s_openapi::{
@@ -22,14 +22,14 @@ use crate::{
     traffic_watch::judging::{KEY, three_nodes},
 };
 
-/// Takes the definitions and bindings of all kinds but one away, and gives them back.
+/// Removes the definitions and bindings of all kinds but one, and restores them.
 struct Only<'b> {
     bench: &'b Bench,
     bindings: Vec<ClusterRoleBinding>,
 }
 
 impl<'b> Only<'b> {
-    async fn the(bench: &'b Bench, kept: &str) -> Self {
+    async fn of(bench: &'b Bench, kept: &str) -> Self {
         let all = Api::<ClusterRoleBinding>::all(bench.client.clone());
         let mut bindings = all.list(&ListParams::default()).await.expect("bindings").items;
         bindings.retain(|binding| {
@@ -77,7 +77,8 @@ async fn remove(bench: &Bench, name: &str) {
     eventually(&format!("{name} to go"), gone).await;
 }
 
-/// The operator's requests since then that were refused, or were about something of this name.
+/// Returns the operator's requests since then that were refused, or that were about one of these
+/// kinds.
 fn requests(bench: &Bench, since: Timestamp, about: &[&str]) -> Vec<String> {
     let events = bench.plane().audit_since(since).expect("audit log").into_iter();
     let ours = events.filter(|e| e.user == ACCOUNT && e.user_agent.starts_with("traffic-operator"));
@@ -91,7 +92,7 @@ fn requests(bench: &Bench, since: Timestamp, about: &[&str]) -> Vec<String> {
 #[test]
 fn one_kind_runs_with_its_definition_and_its_role_alone() {
     run(async |bench| {
-        let only = Only::the(&bench, "trafficwatch").await;
+        let only = Only::of(&bench, "trafficwatch").await;
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
@@ -116,7 +117,7 @@ fn one_kind_runs_with_its_definition_and_its_role_alone() {
             "bgppeers",
         ];
         assert_eq!(requests(&bench, since, &of_others), Vec::<String>::new());
-        // Nobody listens where the webhook would be.
+        // There is no listener where the webhook would be.
         let webhook = operator.webhook.trim_start_matches("https://").to_owned();
         assert!(tokio::net::TcpStream::connect(&webhook).await.is_err(), "{webhook}");
         let log = operator.log();
@@ -152,7 +153,7 @@ fn a_kind_whose_definition_is_missing_is_off_with_one_line_until_it_is_there() {
         assert_eq!(asked, Vec::<String>::new());
 
         crate::bench::define(&bench.client).await;
-        // Looked for every half minute: longer than a test usually waits.
+        // The operator looks for it every half minute: longer than a test usually waits.
         let end = std::time::Instant::now() + Duration::from_mins(1);
         while operator.log().matches("its definition is there now").count() < 2 {
             assert!(std::time::Instant::now() < end, "not found again:\n{}", operator.log());
@@ -164,7 +165,7 @@ fn a_kind_whose_definition_is_missing_is_off_with_one_line_until_it_is_there() {
     });
 }
 
-/// A webhook that does not answer gets no traffic: it is alive, and not ready.
+/// A webhook that cannot answer gets no traffic: it is alive, and not ready.
 #[test]
 fn s15_a_webhook_whose_definition_is_not_installed_is_not_ready() {
     run(async |bench| {

@@ -1,4 +1,4 @@
-//! Two writers never; a restart neither resets nor skips a decision.
+//! There are never two writers, and a restart neither resets nor skips a decision.
 
 use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
 use kube::Api;
@@ -33,7 +33,7 @@ fn a_killed_operator_that_comes_back_changes_no_label() {
         operator.signal("KILL");
         drop(operator);
         let since = Timestamp::now();
-        // Between the thresholds: without its memory it must know that node-2 is unfit.
+        // Between the thresholds: it must know without its memory that node-2 is unfit.
         bench.prometheus.set("node-2", Sample::percent("57"));
         let operator = bench.operator();
         operator.ready().await;
@@ -55,7 +55,7 @@ fn a_rollover_of_two_replicas_hands_the_lease_over_and_changes_no_label() {
         let first = bench.operator_with("first", "5s");
         until_holder(&bench, "first").await;
         let second = bench.operator_with("second", "5s");
-        // A follower that can look at the lease is ready, and does nothing.
+        // A follower that can read the lease is ready, and does nothing.
         second.ready().await;
         assert!(second.metric("traffic_operator_leader", &[]).await == 0.0);
         assert!(second.metric("traffic_operator_trafficwatch_nodes", &[]).await == 0.0);
@@ -84,7 +84,7 @@ fn a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing_and_ends()
         first.signal("STOP");
         until_holder(&bench, "second").await;
         second.ready().await;
-        // It would now have a label to write.
+        // Now it would have a label to write.
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.until_label("node-2", KEY, Some("true")).await;
         bench.prometheus.set("node-2", Sample::percent("1"));

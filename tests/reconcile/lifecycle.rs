@@ -62,7 +62,7 @@ fn a_node_that_leaves_the_selection_loses_the_label_and_an_empty_selection_freez
     });
 }
 
-/// Original 1.4 #7: after any node left, every node was unfit for ever.
+/// Original 1.4 #7: after any node left, every node stayed unfit.
 #[test]
 fn nodes_come_and_go_without_touching_the_others() {
     run(async |bench| {
@@ -93,7 +93,8 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
         bench.watch("web", json!({})).await;
         let _operator = bench.operator();
         bench.until_label("node-2", KEY, Some("true")).await;
-        // Ages are whole seconds; equal ones go by name, and "zzz" comes after "web".
+        // Creation times have a resolution of seconds; equal ones go by name, and "zzz" comes after
+        // "web".
         bench
             .watch(
                 "zzz",
@@ -111,8 +112,8 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
         // The heir takes over; no node is without a label in between.
         bench.watches("default").delete("web", &DeleteParams::default()).await.unwrap();
         bench.condition("zzz", "Ready", "True", "Judged").await;
-        // 90 is below the heir's threshold, but above its recovery: the label is taken over as it
-        // is.
+        // 90 is below the heir's threshold, but above its recovery: the label is taken over
+        // unchanged.
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         bench.prometheus.set("node-2", Sample::percent("80"));
         bench.until_label("node-2", KEY, Some("false")).await;

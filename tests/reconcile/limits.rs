@@ -22,11 +22,11 @@ const LONGEST_LABEL: usize = 233;
 /// The longest query.
 const LONGEST_QUERY: usize = 16_384;
 
-/// Nodes of a large cluster. (10,000 of them are in the tests of `plan`: to create and delete as
+/// Nodes of a large cluster. (The tests of `plan` have 10,000 of them: creating and deleting that
 /// many takes minutes.)
 const MANY: usize = 3_000;
 
-/// Requests at a time.
+/// Concurrent requests.
 const CONCURRENCY: usize = 64;
 
 fn long(begin: &str, length: usize) -> String {
@@ -66,11 +66,11 @@ fn the_longest_names_of_nodes_objects_and_labels_are_served() {
         bench.condition(&name, "Ready", "True", "Judged").await;
         let child = async || bench.deployments().get_opt(&name).await.expect("get");
         eventually("the Deployment", child).await;
-        let told = async || {
+        let reported = async || {
             let events = bench.events(&name).await;
             events.into_iter().find(|(reason, _)| reason == "NodeUnfit")
         };
-        let (_, note) = eventually("an event of the long name", told).await;
+        let (_, note) = eventually("an event of the long name", reported).await;
         assert!(note.contains(&nodes[1]), "{note}");
         let watches = bench.watches("default");
         watches.delete(&name, &DeleteParams::default()).await.expect("delete");
@@ -93,7 +93,7 @@ fn text_of_every_alphabet_passes_through() {
             json!({"traffic.example.com/capacity": "१०Ｇ", "größe": "kein Schlüssel"});
         let bad = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         let params = PatchParams::default();
-        // The second key is refused by the API server; the value of the first is anybody's.
+        // The API server refuses the second key, but accepts any value of the first.
         bench.nodes().patch("node-3", &params, &bad).await.expect_err("a bad key");
         let annotations = json!({"traffic.example.com/capacity": "१०Ｇ"});
         let bad = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
@@ -140,7 +140,7 @@ fn objects_as_large_as_the_api_server_takes_disturb_nobody() {
         bench.watch("web", json!({})).await;
         let operator = bench.operator();
         bench.condition("web", "Ready", "True", "Judged").await;
-        // The store takes 1.5 MiB, the API server reads 3.
+        // The store accepts 1.5 MiB, the API server reads 3.
         for size in [1_800_000, 4 << 20] {
             let refused = bench.watch_in("default", "huge", with(size, false)).await;
             let refused = refused.expect_err("too large").to_string();
@@ -199,7 +199,7 @@ fn a_query_of_16384_bytes_is_asked_and_one_byte_more_is_refused() {
 fn thousands_of_nodes_are_judged_and_a_hundred_listed() {
     run(async |bench| {
         many_nodes(&bench).await;
-        // Half may be marked: five of the six busy ones in ten. Labels are another test's.
+        // Half may be marked: five of the six busy nodes in ten. Labels are tested elsewhere.
         bench
             .watch(
                 "web",
@@ -214,7 +214,7 @@ fn thousands_of_nodes_are_judged_and_a_hundred_listed() {
         let nodes = status["nodes"].as_object().expect("nodes");
         assert_eq!(nodes.len(), 100);
         assert!(nodes.values().all(|node| node["state"] == "Unfit"), "{status}");
-        // A name alone is 253 bytes.
+        // A name alone takes 253 bytes.
         let size = status.to_string().len();
         assert!(size < 64 << 10, "the status has {size} bytes");
         bench.condition("web", "Ready", "True", "Judged").await;
@@ -223,7 +223,7 @@ fn thousands_of_nodes_are_judged_and_a_hundred_listed() {
         assert!(message.contains(&format!("at most {} of {MANY}", MANY / 2)), "{message}");
         bench.until_event("web", "NodeUnfit", "more nodes at the same time").await;
         assert_eq!(operator.terminate().await, Some(0));
-        // One by one would take the cleaning of the next test a minute.
+        // Deleting them one by one would take the next test's cleanup a minute.
         let (nodes, now) = (bench.nodes(), DeleteParams::default());
         let deletions = (0..MANY).map(async |i| nodes.delete(&node_name(i), &now).await.is_ok());
         stream::iter(deletions).buffer_unordered(CONCURRENCY).collect::<Vec<_>>().await;
@@ -240,7 +240,7 @@ async fn many_nodes(bench: &Bench) {
         bench.prometheus.set(&name, Sample::percent(percent));
         let labels = json!({"kubernetes.io/os": "linux"});
         // Ready from the start, as a kubelet registers it: the controller-manager marks a node that
-        // says nothing for a minute, and to create all of them may take longer.
+        // does not report for a minute, and creating all of them may take longer.
         let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": now,
                            "lastTransitionTime": now});
         let node: Value = json!({"metadata": {"name": &name, "labels": labels},
@@ -249,7 +249,7 @@ async fn many_nodes(bench: &Bench) {
         async move {
             let node = serde_json::from_value(node).expect("node");
             nodes.create(&PostParams::default(), &node).await.expect("create node");
-            // The API server taints each new node until its kubelet says that it is Ready.
+            // The API server taints each new node until its kubelet reports Ready.
             let open = Patch::Merge(json!({"spec": {"taints": null}}));
             nodes.patch(&name, &PatchParams::default(), &open).await.expect("untaint");
         }

@@ -1,7 +1,8 @@
 //! Whole passes: the operator's own process, under its own RBAC, against a real API server and a
-//! Prometheus whose answers the test chooses.
+//! Prometheus with scripted answers.
 //!
-//! One control plane serves all tests, one after the other: the operator is a cluster's only one.
+//! One control plane serves all tests, one after the other, because a cluster has only one
+//! operator.
 mod admission;
 mod authors;
 mod bench;

@@ -1,4 +1,4 @@
-//! The operator's account writes only its own objects: limits of a stolen token.
+//! The operator's account writes only its own objects: the limits of a stolen token.
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::{
     Api, Client,
@@ -16,8 +16,8 @@ mod children;
 mod kinds;
 mod others;
 
-/// The objects of one kind in a namespace, or of the cluster: as the administrator and as the
-/// operator.
+/// The objects of one kind in a namespace or in the cluster, as the administrator and as the
+/// operator see them.
 pub struct Pair {
     admin: Api<DynamicObject>,
     operator: Api<DynamicObject>,
@@ -49,29 +49,30 @@ impl Pair {
         serde_json::from_value(object).expect("object")
     }
 
-    /// Creates the object as the administrator, in place of an existing one of that name.
-    pub async fn given(&self, name: &str, body: &Value) {
-        self.gone(name).await;
+    /// Creates the object as the administrator, and replaces an existing one of that name.
+    pub async fn recreate(&self, name: &str, body: &Value) {
+        self.remove(name).await;
         self.admin.create(&PostParams::default(), &self.object(name, body)).await.expect("create");
     }
 
     /// Deletes the object as the administrator.
-    pub async fn gone(&self, name: &str) {
+    pub async fn remove(&self, name: &str) {
         let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        // It may not be there.
+        // It may not exist.
         let _ = self.admin.patch(name, &PatchParams::default(), &strip).await;
         let _ = self.admin.delete(name, &DeleteParams::background()).await;
         let gone = async || self.admin.get_opt(name).await.ok()?.is_none().then_some(());
         eventually("the object to go", gone).await;
     }
 
-    /// Tries a creation as the operator's account, as a dry run.
+    /// Tries to create the object with the operator's account, as a dry run.
     pub async fn create(&self, name: &str, body: &Value) -> Result<(), String> {
         let params = PostParams { dry_run: true, ..PostParams::default() };
-        said(self.operator.create(&params, &self.object(name, body)).await)
+        outcome(self.operator.create(&params, &self.object(name, body)).await)
     }
 
-    /// The same for a patch: a strategic one where the kind supports it, else a merge patch.
+    /// Tries a patch, as a dry run: a strategic one where the kind supports it, otherwise a merge
+    /// patch.
     pub async fn patch(&self, name: &str, patch: &Value) -> Result<(), String> {
         let params = PatchParams { dry_run: true, ..PatchParams::default() };
         let built_in =
@@ -81,16 +82,16 @@ impl Pair {
         } else {
             self.operator.patch(name, &params, &Patch::Merge(patch)).await
         };
-        said(answer)
+        outcome(answer)
     }
 
     pub async fn delete(&self, name: &str) -> Result<(), String> {
         let params = DeleteParams { dry_run: true, ..DeleteParams::default() };
-        said(self.operator.delete(name, &params).await)
+        outcome(self.operator.delete(name, &params).await)
     }
 
     /// Waits until the policies of the kind are in force: `patch` is refused.
-    pub async fn guarded(&self, name: &str, patch: &Value) {
+    pub async fn until_guarded(&self, name: &str, patch: &Value) {
         let refused = async || {
             let answer = self.patch(name, patch).await;
             answer.err().filter(|text| text.contains("ValidatingAdmissionPolicy"))
@@ -99,7 +100,7 @@ impl Pair {
     }
 }
 
-fn said<T>(answer: kube::Result<T>) -> Result<(), String> {
+fn outcome<T>(answer: kube::Result<T>) -> Result<(), String> {
     match answer {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) => Err(status.message),
@@ -107,8 +108,8 @@ fn said<T>(answer: kube::Result<T>) -> Result<(), String> {
     }
 }
 
-/// The API server of the tests guards owner references by itself: to change them takes the right to
-/// delete the object. With that right the policies stand alone, as on most clusters.
+/// The tests' API server itself guards owner references: changing them takes the right to delete
+/// the object. With that right the policies stand alone, as on most clusters.
 pub async fn without_the_guard_of_owners(
     bench: &Bench,
     resources: &[(&str, &str)],
@@ -120,7 +121,7 @@ pub async fn without_the_guard_of_owners(
     authors::bind_everywhere(bench, NAME, ACCOUNT, NAME).await;
     let account = Author::of(bench, ACCOUNT).await;
     for (group, plural) in resources {
-        account.has(bench, &rule(group, plural, &["delete"])).await;
+        account.until_granted(bench, &rule(group, plural, &["delete"])).await;
     }
     test.await;
     let bindings = Api::<ClusterRoleBinding>::all(bench.client.clone());
@@ -134,8 +135,8 @@ pub fn refused(answer: Result<(), String>, what: &Value, text: &str) {
     assert!(message.contains(text), "{what}: {message}");
 }
 
-/// An owner reference to an existing object of ours: the garbage collector deletes objects whose
-/// owner is missing.
+/// Returns an owner reference to an existing object of ours: the garbage collector deletes objects
+/// whose owner is missing.
 pub async fn owner(bench: &Bench, kind: &str, name: &str) -> Value {
     let (group, plural, spec) = match kind {
         "NetworkProber" => (
@@ -156,7 +157,7 @@ pub async fn owner(bench: &Bench, kind: &str, name: &str) -> Value {
     };
     let kinds = format!("{group}/v1alpha1/{kind}/{plural}");
     let all = Pair::of(bench, &kinds, Some("default")).await;
-    all.given(name, &json!({"spec": spec})).await;
+    all.recreate(name, &json!({"spec": spec})).await;
     let uid = all.admin.get(name).await.expect("owner").metadata.uid;
     json!({"apiVersion": format!("{group}/v1alpha1"), "kind": kind, "name": name, "uid": uid,
         "controller": true})

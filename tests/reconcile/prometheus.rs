@@ -1,4 +1,4 @@
-//! A Prometheus that answers as a test sets it: for faults that a real one cannot be made to show.
+//! A Prometheus with scripted answers, for faults that a real one cannot be made to show.
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -131,7 +131,7 @@ async fn answer(State(this): State<Prometheus>, body: Bytes) -> impl IntoRespons
         Mode::Samples => (200, "application/json", vector.to_string()),
         Mode::Raw(status, content_type, body) => (status, content_type, body),
         Mode::Hang => {
-            // Longer than every deadline, so that it is theirs that ends it.
+            // Longer than every deadline, so that the deadline ends the request.
             tokio::time::sleep(Duration::from_mins(2)).await;
             (200, "application/json", String::new())
         }

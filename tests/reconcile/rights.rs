@@ -61,7 +61,7 @@ fn s01_edit_and_admin_of_a_namespace_read_our_kinds_and_write_none() {
             for kind in KINDS {
                 let crd = (kind.crd)();
                 let (group, plural) = (crd.spec.group, crd.spec.names.plural);
-                // What is aggregated arrives a moment later.
+                // Aggregated rules arrive a moment later.
                 eventually(&format!("{role} to read {plural}"), async || {
                     may(&client, "get", &group, &plural).await.then_some(())
                 })

@@ -14,12 +14,12 @@ use crate::{
     traffic_watch::judging::three_nodes,
 };
 
-/// The objects of one of our kinds in every sample, each with its file.
+/// Returns the objects of one of our kinds in every sample, each with its file.
 fn samples(kind: &str) -> Vec<(String, Value)> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/samples");
     let mut files: Vec<_> =
         fs::read_dir(dir).expect("samples").map(|entry| entry.expect("entry").path()).collect();
-    // Beside them are directories for kustomize.
+    // The directory also has subdirectories for kustomize.
     files.retain(|path| path.is_file());
     files.sort();
     let mut samples = Vec::new();
@@ -65,7 +65,7 @@ fn every_sample_is_accepted_by_the_api_server_and_by_the_operator() {
             let stored = apply(&bench.client, &sample).await;
             let stored = stored.unwrap_or_else(|error| panic!("{file}: {error}"));
             let name = stored.metadata.name.expect("name");
-            // Of this sample and not of another of the same name.
+            // The condition of this sample and not of another one of the same name.
             let generation = json!(stored.metadata.generation);
             let verdict = async || {
                 let status = bench.status(&name).await;
@@ -90,7 +90,7 @@ fn every_sample_of_a_prober_is_accepted_and_served() {
             let stored = apply(&bench.client, &sample).await;
             let stored = stored.unwrap_or_else(|error| panic!("{file}: {error}"));
             bench
-                .until_told(&kube::ResourceExt::name_any(&stored), "Ready", "True", "Serving")
+                .until_condition(&kube::ResourceExt::name_any(&stored), "Ready", "True", "Serving")
                 .await;
             bench.clean_probers().await;
         }

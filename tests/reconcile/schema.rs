@@ -1,5 +1,5 @@
-//! Specs made of the CRD's own schema: allowed ones are accepted and served, others are refused
-//! with the path; and one object walks through all of them.
+//! Specs made from the CRD's own schema: allowed ones are accepted and served, others are refused
+//! with the path; and one object goes through all of them.
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use traffic_operator::api::TrafficWatch;
@@ -18,13 +18,13 @@ mod served;
 use forms::Dice;
 use generator::{Node, RULES, installed, understand};
 
-/// Any number will do; another one is another test.
+/// Any number will do; another number makes another test.
 const SEED: u64 = 20_261_120;
 
 /// Number of good specs to try.
 const GOOD: u64 = 150;
 
-/// Requests at a time.
+/// Concurrent requests.
 const CONCURRENCY: usize = 16;
 
 fn schema() -> Node {
@@ -33,23 +33,24 @@ fn schema() -> Node {
 
 #[test]
 fn a_field_that_the_generator_does_not_know_is_a_failure_that_says_so() {
-    let said = |change: fn(&mut Value)| {
+    let error = |change: fn(&mut Value)| {
         let mut schema = installed();
         change(&mut schema);
         understand(&schema).err().unwrap_or_default()
     };
-    assert_eq!(said(|_| {}), "");
-    let text = said(|s| s["properties"]["spec"]["properties"]["speed"] = json!({"type": "string"}));
+    assert_eq!(error(|_| {}), "");
+    let text =
+        error(|s| s["properties"]["spec"]["properties"]["speed"] = json!({"type": "string"}));
     assert!(text.contains("spec.speed") && text.contains("add it to FORMS"), "{text}");
-    let text = said(|s| {
+    let text = error(|s| {
         s["properties"]["spec"]["properties"]["limit"] = json!({"type": "integer", "minimum": 0});
     });
     assert!(text.contains("spec.limit: has no maximum"), "{text}");
-    let text = said(|s| {
+    let text = error(|s| {
         s["properties"]["spec"]["properties"]["mode"]["pattern"] = json!("^A");
     });
     assert!(text.contains("spec.mode") && text.contains("\"pattern\""), "{text}");
-    let text = said(|s| {
+    let text = error(|s| {
         let rules = s["x-kubernetes-validations"].as_array_mut().expect("rules");
         rules.push(json!({"rule": "true", "message": "spec.mode: excludes spec.paused"}));
     });
@@ -73,7 +74,7 @@ fn what_the_schema_allows_is_accepted_and_can_be_read() {
                 }
             }
         });
-        nothing_in(stream::iter(checks)).await;
+        assert_no_complaints(stream::iter(checks)).await;
     });
 }
 
@@ -107,7 +108,7 @@ fn each_single_mistake_is_refused_with_its_path() {
                 Err(error) => Some(format!("{text}\n  lacks {:?}: {error}", broken.said)),
             }
         });
-        nothing_in(stream::iter(checks)).await;
+        assert_no_complaints(stream::iter(checks)).await;
     });
 }
 
@@ -132,8 +133,10 @@ fn null_is_the_same_as_absent_in_every_field() {
     });
 }
 
-/// Runs all checks; panics with the complaints of the first few that have one.
-async fn nothing_in<F: Future<Output = Option<String>>>(checks: impl StreamExt<Item = F>) {
+/// Runs all checks; panics with the first few complaints, if there are any.
+async fn assert_no_complaints<F: Future<Output = Option<String>>>(
+    checks: impl StreamExt<Item = F>,
+) {
     let complaints = checks.buffer_unordered(CONCURRENCY).filter_map(std::future::ready);
     let complaints: Vec<_> = complaints.collect().await;
     let first: Vec<_> =

@@ -35,7 +35,7 @@ struct Stage {
     page: SocketAddr,
 }
 
-/// An operator with the servers that are deployed.
+/// Starts an operator with the servers that are deployed.
 async fn stage(bench: &Bench) -> Stage {
     let stage = component(bench, ACCOUNT, "all");
     eventually("the operator to be ready", async || {
@@ -47,7 +47,7 @@ async fn stage(bench: &Bench) -> Stage {
     stage
 }
 
-/// One component of it, under its account.
+/// Starts one component of it, under its account.
 fn component(bench: &Bench, account: &str, component: &str) -> Stage {
     let [metrics, probes, page] = [(); 3].map(|()| free_address());
     let operator = Operator::start_at(
@@ -75,7 +75,7 @@ fn component(bench: &Bench, account: &str, component: &str) -> Stage {
 }
 
 impl Stage {
-    /// `/metrics` as Prometheus asks for it, from a source of its own.
+    /// Requests `/metrics` as Prometheus does, from its own source address.
     async fn scrape(&self, source: u8, token: Option<&str>) -> (StatusCode, String) {
         let mut request = client(source).get(format!("https://{}/metrics", self.metrics));
         if let Some(token) = token {
@@ -85,7 +85,7 @@ impl Stage {
         (answer.status(), answer.text().await.expect("text"))
     }
 
-    /// Returns the most memory that it ever took, in MiB.
+    /// Returns the peak memory in MiB.
     fn peak(&self) -> u64 {
         let path = format!("/proc/{}/status", self.operator.child.id());
         let status = std::fs::read_to_string(path).expect("status");
@@ -98,8 +98,8 @@ fn source(last: u8) -> IpAddr {
     Ipv4Addr::new(127, 0, 0, last).into()
 }
 
-/// A client with an address of its own that does not verify, as `monitoring/servicemonitor.yaml`
-/// says.
+/// A client with its own address that does not verify the certificate, as
+/// `monitoring/servicemonitor.yaml` configures.
 fn client(from: u8) -> reqwest::Client {
     let client = reqwest::Client::builder()
         .local_address(source(from))
@@ -117,7 +117,7 @@ async fn token(bench: &Bench, namespace: &str, account: &str) -> String {
     apply(bench, monitoring).await;
     for document in serde_yaml::Deserializer::from_str(&text) {
         let object = Value::deserialize(document).expect("YAML");
-        // The lists are about discovery, which this is not.
+        // The lists are for discovery, which is not tested here.
         if !object["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) {
             apply(bench, object).await;
         }
@@ -161,7 +161,7 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
 
         assert_eq!(stage.scrape(11, None).await.0, StatusCode::UNAUTHORIZED);
         assert_eq!(stage.scrape(12, Some("nonsense")).await.0, StatusCode::UNAUTHORIZED);
-        // Of the last character of a signature not every bit counts.
+        // Not every bit of the last character of a signature counts.
         let (front, back) = prometheus.split_at(prometheus.len() - 20);
         let other = if back.starts_with('A') { 'B' } else { 'A' };
         let forged = format!("{front}{other}{}", &back[1..]);
@@ -174,7 +174,7 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
         assert_eq!(status, StatusCode::OK, "{page}");
         assert!(page.contains("traffic_operator_leader") && page.ends_with("# EOF\n"), "{page}");
 
-        // A scrape is one review of each kind, and the next ones are none.
+        // The first scrape takes one review of each kind, and the next ones take none.
         let since = k8s_openapi::jiff::Timestamp::now();
         for _ in 0..20 {
             assert_eq!(stage.scrape(15, Some(&prometheus)).await.0, StatusCode::OK);
@@ -185,7 +185,7 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
         let reviews = asked.iter().filter(|event| event.resource.contains("reviews."));
         assert_eq!(reviews.filter(|event| event.user == ACCOUNT).count(), 0);
 
-        // Nothing else is served, to any client; and nothing in plain text.
+        // No other path is served, to any client; and nothing in plain text.
         for path in ["/", "/swarms", "/api/v1/trafficwatches", "/livez"] {
             let request = client(16).get(format!("https://{}{path}", stage.metrics));
             let answer = request.bearer_auth(&prometheus).send().await.expect("an answer");
@@ -200,7 +200,8 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
             (stage.page, "/swarms", StatusCode::OK),
             (stage.page, "/metrics", StatusCode::OK),
         ] {
-            // Only a leader knows Swarms, and the lease may be another test's for some seconds.
+            // Only a leader knows Swarms, and another test may still hold the lease for some
+            // seconds.
             let what = format!("{expected} from {address}{path}");
             let answers = async || {
                 let answer = client(16).get(format!("http://{address}{path}")).send().await;
@@ -215,7 +216,7 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
     });
 }
 
-/// The webhook reviews its scrapers with the API server as the controller does, and serves nothing
+/// The webhook authorizes scrapes through the API server as the controller does, and serves nothing
 /// else.
 #[test]
 fn s15_the_metrics_of_the_webhook_are_read_by_the_same_and_it_has_no_status_page() {
@@ -230,7 +231,7 @@ fn s15_the_metrics_of_the_webhook_are_read_by_the_same_and_it_has_no_status_page
         assert_eq!(stage.scrape(17, Some(&stranger)).await.0, StatusCode::FORBIDDEN);
         let (status, page) = stage.scrape(18, Some(&prometheus)).await;
         assert_eq!(status, StatusCode::OK, "{page}");
-        // Nothing that could be taken for a replica that waits for the Lease.
+        // Nothing suggests a replica that waits for the Lease.
         assert!(page.contains("traffic_operator_build_info"), "{page}");
         assert!(!page.contains("traffic_operator_leader"), "{page}");
         for (path, expected) in [
@@ -245,7 +246,8 @@ fn s15_the_metrics_of_the_webhook_are_read_by_the_same_and_it_has_no_status_page
     });
 }
 
-/// A client can verify the certificate: it is the webhook's own, whose authority is in its Secret.
+/// A client can verify the certificate: it is the webhook's own, whose authority is in the
+/// webhook's Secret.
 #[test]
 fn s14_the_certificate_of_the_metrics_can_be_verified() {
     run(async |bench| {

@@ -1,9 +1,9 @@
-//! The policies, and the object of webhooks, that `make deploy` installs beside the roles.
+//! The policies, and the webhook object, that `make deploy` installs beside the roles.
 use std::path::Path;
 
 use serde_json::Value;
 
-/// The admission policies and the roles that go with them: the files that `deploy/base` installs.
+/// Returns the admission policies and their roles: the files that `deploy/base` installs.
 pub fn policies() -> Vec<String> {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/base");
     let read = |name: &str| std::fs::read_to_string(base.join(name)).expect(name);
@@ -16,7 +16,7 @@ pub fn policies() -> Vec<String> {
         .collect()
 }
 
-/// The object that the operator writes its webhooks into.
+/// Returns the object that the operator writes its webhooks into.
 pub fn webhook() -> String {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/base");
     std::fs::read_to_string(base.join("webhook.yaml")).expect("webhook.yaml")

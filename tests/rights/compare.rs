@@ -1,13 +1,13 @@
-//! Requests against rights, as RBAC compares them. Pure.
+//! Compares requests with rights, as RBAC does. Pure.
 use std::{collections::BTreeSet, fmt};
 
 use lab::AuditEvent;
 use traffic_operator::inspect::doctor::Right;
 
-/// Paths that every account may read: the role `system:discovery` of Kubernetes.
+/// Paths that every account may read: Kubernetes' role `system:discovery`.
 const DISCOVERY: [&str; 4] = ["/api", "/apis", "/version", "/openapi"];
 
-/// Status codes of a request that was refused.
+/// Status codes of a refused request.
 const REFUSED: [u16; 2] = [401, 403];
 
 /// One request of the operator.
@@ -19,7 +19,7 @@ pub struct Request {
     subresource: String,
     namespace: String,
     name: String,
-    /// The path of a request that is not about a resource.
+    /// The path of a request that does not concern a resource.
     path: Option<String>,
     code: u16,
 }
@@ -76,7 +76,7 @@ fn verbs(request: &Request) -> Vec<&str> {
     verbs
 }
 
-/// The requests that no right covers, each kind of them once.
+/// Returns the requests that no right covers, each sort of request once.
 pub fn ungranted<'r>(requests: &'r [Request], rights: &[Right]) -> Vec<&'r Request> {
     let granted = |request: &Request| match &request.path {
         Some(path) => {
@@ -99,7 +99,7 @@ pub fn ungranted<'r>(requests: &'r [Request], rights: &[Right]) -> Vec<&'r Reque
     refused
 }
 
-/// The rights that no request needed.
+/// Returns the rights that no request needed.
 pub fn unused<'r>(requests: &[Request], rights: &'r [Right]) -> Vec<&'r Right> {
     let let_in: Vec<_> =
         requests.iter().filter(|request| !REFUSED.contains(&request.code)).collect();
@@ -161,7 +161,7 @@ mod tests {
         let rights = [right("get", "pods", ""), right("list", "pods", "")];
         let requests = [request("get", "pods", "", 404), request("list", "pods", "", 403)];
         assert_eq!(unused(&requests, &rights), [&rights[1]]);
-        // Without any record every right is unused: nothing passes on nothing.
+        // Without any record every right is unused, so the test does not pass for lack of records.
         assert_eq!(unused(&[], &rights).len(), 2);
     }
 

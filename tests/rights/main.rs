@@ -1,9 +1,9 @@
-//! Every granted right is used, and every used right is granted: the audit logs of the whole suite
-//! of passes, against the rendered roles.
+//! Every granted right is used, and every used right is granted: compares the audit logs of the
+//! whole suite of passes with the rendered roles.
 //!
-//! `hack/test` has the passes (`tests/reconcile`) keep their audit logs in `AUDIT_RECORDS`, and
-//! runs this after them. Missing or partial records fail it, because each right needs a request
-//! that used it.
+//! `hack/test` makes the passes (`tests/reconcile`) keep their audit logs in `AUDIT_RECORDS`, and
+//! then runs this test. Missing or partial records fail it, because each right needs a request that
+//! used it.
 mod compare;
 
 use std::{env, fs, path::Path};
@@ -23,7 +23,7 @@ fn what_is_granted_is_what_the_whole_suite_used() {
     for account in Account::ALL {
         let requests = read(Path::new(&dir), account);
         let who = account.name();
-        assert!(!requests.is_empty(), "{dir}: {who} asked for nothing");
+        assert!(!requests.is_empty(), "{dir}: {who} made no request");
         let rights = rights(account, NAMESPACE);
         let by_hand = if account == Account::Controller { given_by_hand() } else { vec![] };
         let documented = [rights.clone(), by_hand].concat();

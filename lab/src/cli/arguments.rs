@@ -85,9 +85,9 @@ pub(super) enum Command {
     /// Measure what numbers of paths cost real BGP, and say PASS or FAIL: do tables hold what is
     /// predicted?
     BgpPaths,
-    /// Take down the cluster, and whatever killed runs have left.
+    /// Take down the cluster, and whatever killed runs have left behind.
     Down,
-    /// Say what runs or is left on this machine.
+    /// Show what is running or left over on this machine.
     Status,
     /// Print shell variables for the cluster that is up.
     Env,
@@ -184,13 +184,13 @@ pub(super) enum Command {
         #[arg(long)]
         target: String,
     },
-    /// Throw away what is received.
+    /// Discard everything that is received.
     #[command(hide = true)]
     Sink {
         #[arg(long)]
         listen: SocketAddr,
     },
-    /// Hold and lose packets of a node's pods.
+    /// Delay and drop packets of a node's pods.
     #[command(hide = true)]
     ImpairLine(impair::Config),
     /// Be the first process of a node.

@@ -9,7 +9,7 @@ pub(crate) const PODS: &str = "10.78.0.0/16";
 pub(crate) const DNS: &str = "10.79.0.10";
 /// The API server's port on [`GATEWAY`].
 pub(crate) const API_PORT: u16 = 6443;
-/// The port on [`GATEWAY`] at which whatever is sent is thrown away.
+/// The port on [`GATEWAY`] of the sink, which discards everything it receives.
 pub(crate) const SINK_PORT: u16 = 5001;
 
 /// Nodes are numbered from 1; a node's address ends in 10 plus its number, and its pods' in its

@@ -1,4 +1,4 @@
-//! Applying manifests on the server's side, many at a time.
+//! Server-side apply of manifests, many at a time.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ const MANAGER: &str = "lab";
 /// Enough to keep the API server busy, few enough to leave room for others.
 const AT_ONCE: usize = 8;
 
-/// Applies the objects of a YAML text: namespaces first, the others at once; unknown fields are
-/// refused.
+/// Applies the objects of a YAML text: namespaces first, then the others concurrently. Unknown
+/// fields are refused.
 pub(crate) async fn apply(client: &Client, yaml: &str) -> Result<()> {
     let objects = parse(yaml)?;
     let mut kinds = Kinds::default();
@@ -64,7 +64,7 @@ fn parse(yaml: &str) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// The API server's answers about the kinds requested so far.
+/// The discovered resources of the kinds requested so far.
 #[derive(Default)]
 struct Kinds(HashMap<GroupVersionKind, (ApiResource, ApiCapabilities)>);
 

@@ -8,8 +8,8 @@ use super::Cluster;
 use crate::node::CONTAINERD_SOCKET;
 
 impl Cluster {
-    /// Kills the first process of a pod's first container with SIGKILL: it gets to do nothing any
-    /// more. The kubelet starts the container again, in the same pod.
+    /// Kills the first process of a pod's first container with SIGKILL, without a chance to clean
+    /// up. The kubelet starts the container again, in the same pod.
     ///
     /// # Errors
     ///

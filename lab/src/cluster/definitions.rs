@@ -36,7 +36,7 @@ const KINDS: [&str; 6] = [
 pub(super) async fn install(client: &Client) -> Result<()> {
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let texts = KINDS.iter().map(|kind| cached(kind)).collect::<Result<Vec<_>>>()?;
-    // As they are: there is no need to understand half a megabyte of schema in order to send it.
+    // Sent verbatim: there is no need to parse half a megabyte of schema.
     let create = |text: Vec<u8>| async move {
         let request =
             http::Request::post(path).header("content-type", "application/json").body(text)?;

@@ -1,4 +1,4 @@
-//! Ways into the cluster from the caller's network namespace, and questions to its Prometheus.
+//! Access to the cluster from the caller's network namespace, and queries to its Prometheus.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -20,8 +20,8 @@ use crate::wait::{Look, until};
 pub type Sample = (BTreeMap<String, String>, f64);
 
 impl Cluster {
-    /// Makes a Service reachable on loopback and returns its URL (`http://127.0.0.1:…`); asked
-    /// again, the same.
+    /// Makes a Service reachable on loopback and returns its URL (`http://127.0.0.1:…`). A repeated
+    /// call returns the same URL.
     ///
     /// # Errors
     ///
@@ -72,12 +72,12 @@ impl Cluster {
         .await
     }
 
-    /// Listens for reports of workers inside of the cluster, behind the bridge that connects the
-    /// nodes: pods reach it by their nodes' links, and do not when those are cut.
+    /// Listens for workers' reports inside the cluster, behind the bridge that connects the nodes.
+    /// Pods reach it over the links of their nodes, and not when those are cut.
     ///
     /// # Errors
     ///
-    /// If there is no such namespace any more.
+    /// If the namespace no longer exists.
     pub async fn stream_sink(&self) -> Result<Sink> {
         let network = network::outer(&self.id());
         // A socket stays in the namespace in which it was made; the thread that enters it ends.
@@ -90,7 +90,7 @@ impl Cluster {
         Sink::serve(take.await.context("the thread that was to listen died")??)
     }
 
-    /// Returns the URL of the cluster's Prometheus outside of it.
+    /// Returns the URL of the cluster's Prometheus from outside the cluster.
     ///
     /// # Errors
     ///

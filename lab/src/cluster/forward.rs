@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use super::Cluster;
 
-/// By way of the API server, the kubelet and the container runtime.
+/// The deadline of a request, which passes the API server, the kubelet and the container runtime.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Gets a path from a port of a pod.
@@ -43,7 +43,7 @@ pub(crate) async fn get(
 }
 
 impl Cluster {
-    /// Gets a path from a port of a pod, over which it may listen on loopback only.
+    /// Gets a path from a port of a pod, which may listen on loopback only.
     ///
     /// # Errors
     ///

@@ -11,10 +11,11 @@ use crate::impair::{self, Counts};
 use crate::process::{CommandLine, Lifetime, Process};
 use crate::wait::{Look, until};
 
-/// Making a veth pair and three rules takes a few hundred milliseconds on a busy machine.
+/// The deadline of the setup: a veth pair and three rules take a few hundred milliseconds on a busy
+/// machine.
 const IN_PLACE: Duration = Duration::from_secs(20);
-/// Longer than anybody waits for a packet: more would not be another measurement, only fewer
-/// packets.
+/// Longer than any client waits for a packet: a longer delay would measure nothing new, and only
+/// hold up more packets.
 const MOST_DELAY: Duration = Duration::from_secs(5);
 
 /// The treatment of packets between a node's pods and those of other nodes.
@@ -30,7 +31,7 @@ pub struct Impairment {
 }
 
 impl Impairment {
-    /// Says by which means it is done.
+    /// Describes how packets are impaired.
     #[must_use]
     pub const fn mechanism() -> &'static str {
         "pod packets held and dropped in user space (policy routing through a veth pair; no netem needed)"
@@ -57,7 +58,7 @@ impl Impaired {
     ///
     /// # Errors
     ///
-    /// If the process that does it has ended.
+    /// If the process that impairs the link has ended.
     pub fn counts(&self) -> Result<Counts> {
         if let Some(process) = &self.process {
             process.check()?;
@@ -65,11 +66,11 @@ impl Impaired {
         impair::read_report(&self.report).context("the impairment has written no counts")
     }
 
-    /// Ends it and returns the results for the packets. None is lost by ending it.
+    /// Ends the impairment and returns the results for the packets. Ending it loses no packet.
     ///
     /// # Errors
     ///
-    /// If something cannot be taken away.
+    /// If something cannot be removed.
     pub async fn lift(mut self) -> Result<Counts> {
         let counts = self.counts();
         impair::divert_no_more(&self.network)?;
@@ -105,7 +106,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If there is no such node, it is impaired already, or the means cannot be put in place.
+    /// If there is no such node, it is impaired already, or the impairment cannot be set up.
     pub async fn impair(
         &self,
         node: &str,

@@ -58,7 +58,7 @@ pub struct Options {
     pub monitoring: bool,
     /// Image archives to import on every node, beside the lab's own.
     pub images: Vec<PathBuf>,
-    /// True if it stays when this process ends.
+    /// True if it outlives this process.
     pub keep: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct Cluster {
     owned: bool,
     /// True if its processes outlive this one.
     detached: bool,
-    /// Its other end of a pipe keeps the guard waiting.
+    /// This end of a pipe keeps the guard waiting.
     guard: Option<Child>,
 }
 
@@ -136,7 +136,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes hold of the cluster that stayed (`lab up`).
+    /// Attaches to the cluster that `lab up` left running.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// With what it said, if it fails.
+    /// With kubectl's output, if it fails.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let mut all =
             vec!["--kubeconfig", self.kubeconfig.to_str().context("a path that is no UTF-8")?];
@@ -261,9 +261,9 @@ impl Cluster {
     }
 
     fn end(&self) -> Result<()> {
-        // The guard first: it would do the same at the same time.
+        // The guard first, or it would do the same at the same time.
         self.end_process("guard")?;
-        // Then what this process started, so that it is reaped; the rest by what is on disk.
+        // Then the children of this process, to reap them; the rest is found by the files on disk.
         self.processes().values().try_for_each(Process::kill)?;
         teardown::teardown(&self.id())
     }

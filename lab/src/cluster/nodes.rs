@@ -98,7 +98,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If there is no such node, or it runs.
+    /// If there is no such node, or it is already running.
     pub fn start_node(&self, node: &str) -> Result<()> {
         let number = self.number_of(node)?;
         let recorded = teardown::recorded(&self.dir.join(format!("{node}.pid")));
@@ -155,7 +155,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// With what containerd said, if it refuses the archive.
+    /// With containerd's output, if it refuses the archive.
     pub fn load_image(&self, archive: &Path) -> Result<()> {
         ensure!(archive.is_file(), "no image archive {}", archive.display());
         let path = archive.to_string_lossy();
@@ -184,11 +184,11 @@ impl Cluster {
         results.into_iter().collect()
     }
 
-    /// Gives an image that every node has a second name.
+    /// Gives a second name to an image that every node has.
     ///
     /// # Errors
     ///
-    /// With what containerd said, if a node does not run or has no such image.
+    /// With containerd's output, if a node is not running or has no such image.
     pub fn tag_image(&self, image: &str, name: &str) -> Result<()> {
         let address = ["--address", CONTAINERD_SOCKET, "--namespace", "k8s.io"];
         let arguments = [&address[..], &["images", "tag", "--force", image, name]].concat();
@@ -202,7 +202,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If the node does not run, or with what the program said if it fails.
+    /// If the node is not running, or with the output of the program if it fails.
     pub fn in_node(&self, node: &str, program: &str, arguments: &[&str]) -> Result<String> {
         self.number_of(node)?;
         let holder = teardown::recorded(&self.dir.join(format!("{node}.pid")))
@@ -262,7 +262,7 @@ impl Cluster {
     }
 }
 
-/// Returns the first process whose parent this is.
+/// Returns the first child of a process.
 fn child_of(parent: u32) -> Option<u32> {
     let entries = fs::read_dir("/proc").ok()?;
     let pids =

@@ -54,7 +54,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If they are not in time; the error shows their log.
+    /// If they are not ready in time; the error shows their log.
     pub async fn operator_ready(&self) -> Result<()> {
         for name in [NAME, WEBHOOK] {
             self.rolled_out(name).await?;
@@ -66,7 +66,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If they are not in time.
+    /// If they are not there in time.
     pub async fn scale_operator(&self, replicas: usize) -> Result<()> {
         let count = format!("--replicas={replicas}");
         let (controllers, webhook) =
@@ -129,8 +129,8 @@ impl Cluster {
         holder.filter(|holder| !holder.is_empty()).context("nobody holds the operator's Lease")
     }
 
-    /// Makes the operator's metrics reachable on loopback and returns their URL; a request reaches
-    /// any replica, and has to show a token (`kubectl -n monitoring create token prometheus-k8s`).
+    /// Makes the operator's metrics reachable on loopback and returns their URL. A request reaches
+    /// any replica, and needs a token (`kubectl -n monitoring create token prometheus-k8s`).
     ///
     /// # Errors
     ///

@@ -11,8 +11,8 @@ use crate::workspace;
 
 /// Returns the path of the `lab` program of the same sources as this code.
 ///
-/// That is this process, or, in a test, what Cargo builds: `cargo test` makes no binaries of a
-/// dependency.
+/// That is this process or, in a test, the program that Cargo builds: `cargo test` does not build
+/// the binaries of a dependency.
 pub(crate) fn find() -> Result<PathBuf> {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = FOUND.get() {

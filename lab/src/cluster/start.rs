@@ -167,7 +167,7 @@ async fn prepare(options: &Options) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Takes hold of a cluster that another process started.
+/// Attaches to a cluster that another process started.
 pub(super) async fn attach(state: State) -> Result<Cluster> {
     let authority = Authority::load(&state::dir(&state.id).join("pki"), control_plane::AUTHORITY)?;
     open(state, authority).await

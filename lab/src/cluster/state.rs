@@ -17,15 +17,15 @@ const PREFIX: &str = "cluster-";
 /// One cluster as recorded in its directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// The part of all names that is its own.
+    /// The part that makes all its names unique.
     pub id: String,
     /// Number of nodes, numbered from 1.
     pub nodes: usize,
     /// The process that started it.
     pub starter: u32,
-    /// True if it is meant to outlive that process.
+    /// True if it outlives that process.
     pub keep: bool,
-    /// The API server's URL outside of the cluster.
+    /// The API server's URL from outside the cluster.
     pub server: String,
     /// URLs of what was exposed, by `<namespace>/<service>:<port>`.
     pub exposed: BTreeMap<String, String>,
@@ -60,7 +60,7 @@ pub(crate) fn ids() -> Vec<String> {
     ids
 }
 
-/// Reads what a cluster recorded; none if it did not come that far.
+/// Reads the record of a cluster; `None` if its start did not get that far.
 pub(crate) fn read(id: &str) -> Option<State> {
     serde_json::from_slice(&fs::read(dir(id).join(FILE)).ok()?).ok()
 }

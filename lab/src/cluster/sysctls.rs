@@ -48,7 +48,7 @@ pub(super) fn restore() -> Result<()> {
     let values: BTreeMap<String, String> = serde_json::from_str(&text)?;
     for (name, value) in values {
         let path = path(&name);
-        // Writing only what differs: some machines refuse the write itself.
+        // Only values that differ: some machines refuse the write itself.
         if fs::read_to_string(&path).is_ok_and(|now| now != value) {
             fs::write(&path, &value)
                 .with_context(|| format!("putting {name} back to {}", value.trim()))?;

@@ -1,11 +1,11 @@
-//! This starts a real cluster; without root it says that it was left out.
+//! Starts a real cluster; without root the test is skipped, with a message.
 
 use std::time::Instant;
 
 use super::*;
 use crate::wait::{Look, until};
 
-/// One test, act by act: starting a cluster is most of the time.
+/// One test with several acts: starting a cluster takes most of the time.
 #[tokio::test]
 async fn a_cluster_works_breaks_mends_and_leaves_nothing() {
     if require_root().is_err() {
@@ -48,7 +48,7 @@ async fn traffic_is_counted_where_it_is_sent(cluster: &Cluster) {
     assert!((10_000_000..=101_000_000).contains(&sent), "{sent}");
     // Headers are 4 %; a busy machine sends some segments twice.
     assert!(counted >= sent && counted < sent + sent / 4, "sent {sent}, counted {counted}");
-    // Nobody else's link is loaded by it.
+    // No other node's link carries it.
     assert!(after.0.rx_bytes - before.0.rx_bytes < sent / 20);
 }
 
@@ -109,7 +109,7 @@ spec:
     assert!(cluster.kubectl(&["get", "nonsense"]).unwrap_err().to_string().contains("nonsense"));
 }
 
-/// The pods of the act before still run.
+/// Uses the pods of the previous act.
 async fn a_link_is_slow_and_mended(cluster: &Cluster) {
     let zone = |node| {
         let path = r"jsonpath={.metadata.labels.topology\.kubernetes\.io/zone}";

@@ -17,8 +17,8 @@ use super::network;
 const CHUNK: usize = 64 * 1024;
 /// The time for which the sender sleeps when it is ahead.
 const TICK: Duration = Duration::from_millis(1);
-/// A sender that was kept waiting longer than this does not make up for it: a burst would be
-/// another load.
+/// A sender that was kept waiting longer than this does not make up for it: a burst would be a
+/// different load.
 const MOST_LAG: Duration = Duration::from_millis(200);
 
 /// Traffic that is being sent; dropping it ends it.
@@ -101,7 +101,7 @@ fn send(
     bytes: &AtomicU64,
     stop: &AtomicBool,
 ) -> Result<()> {
-    // A receiver that is gone must not hold the sender beyond its time.
+    // A vanished receiver must not hold the sender beyond its time.
     stream.set_write_timeout(Some(Duration::from_secs(5)))?;
     let chunk = vec![0; CHUNK];
     let started = Instant::now();

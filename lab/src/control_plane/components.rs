@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::process::CommandLine;
 
-/// Pods' Services get their addresses from here; the first is the API server's own.
+/// Services get their addresses from this range; the first one is the API server's own.
 pub(crate) const SERVICE_CIDR: &str = "10.79.0.0/16";
 /// The `ClusterIP` of the Service `kubernetes`.
 pub(crate) const SERVICE_API: &str = "10.79.0.1";
@@ -43,7 +43,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The API server's URL, for processes in the same network namespace.
+    /// Returns the URL of the API server for processes in the same network namespace.
     pub fn server(&self) -> String {
         format!("https://{}:{}", self.host, self.ports.api)
     }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_server_listens_only_where_it_is_told() {
+    fn the_api_server_listens_only_on_its_address() {
         let command = layout().apiserver("kube-apiserver".into());
         assert!(command.arguments.contains(&"--bind-address=127.0.0.1".to_owned()));
         assert!(command.arguments.contains(&"--endpoint-reconciler-type=none".to_owned()));

@@ -28,7 +28,7 @@ use crate::{tools, workspace};
 /// Maximum number of attempts to start when another process takes one of the ports.
 const ATTEMPTS: usize = 3;
 
-/// Kubernetes' own 50 s make every test of a dead node last a minute.
+/// Shorter than Kubernetes' default of 50 s, with which every test of a dead node takes a minute.
 pub(crate) const NODE_GRACE: Duration = Duration::from_secs(10);
 
 /// The parts of a [`ControlPlane`].
@@ -166,7 +166,7 @@ impl ControlPlane {
         self.credentials.config(user, groups).await
     }
 
-    /// The same as a file, for another process.
+    /// Writes the same configuration to a file, for another process.
     ///
     /// # Errors
     ///
@@ -222,8 +222,8 @@ impl ControlPlane {
         self.component(component)?.kill()
     }
 
-    /// Starts a component again, on the same ports and data, and waits until it serves (as far as
-    /// it can be asked: etcd and the API server). A component that still runs is killed first.
+    /// Starts a component again, on the same ports and data, and waits until it serves (where that
+    /// can be checked: etcd and the API server). Kills a component that is still running first.
     ///
     /// # Errors
     ///
@@ -283,7 +283,7 @@ impl ControlPlane {
     }
 
     fn end(&self) -> Result<()> {
-        // Last started first: nobody complains about a server that went before it.
+        // In reverse order, so that no client logs errors about a missing server.
         self.processes.iter().rev().try_for_each(Process::kill)
     }
 }
@@ -307,8 +307,8 @@ impl Drop for ControlPlane {
 /// Holds the pid of the process a control plane belongs to.
 pub(crate) const OWNER: &str = "owner";
 
-/// Removes the data of control planes whose owner was killed before it could; their processes died
-/// with it.
+/// Removes the data of control planes whose owner was killed before it could do so; their processes
+/// died with it.
 ///
 /// Logs are kept for a day, for later reading.
 pub(crate) fn sweep() {

@@ -20,7 +20,7 @@ const START_LIMIT: Duration = Duration::from_mins(2);
 
 /// Writes keys, certificates, kubeconfigs and the audit policy, and returns the authority.
 ///
-/// `names` are what the API server may be called beside its own address.
+/// `names` are further names of the API server, besides its own address.
 pub(crate) fn prepare(layout: &Layout, names: &[&str]) -> Result<Authority> {
     let pki = layout.dir.join("pki");
     fs::create_dir_all(&pki)?;
@@ -50,8 +50,8 @@ pub(crate) fn prepare(layout: &Layout, names: &[&str]) -> Result<Authority> {
     write_secret(&pki.join("service-account.pub"), &public)?;
     fs::write(layout.dir.join("audit-policy.yaml"), audit::POLICY)?;
 
-    // The components' own kubeconfigs name the API server as they see it; users may have to come
-    // another way.
+    // The components' own kubeconfigs name the API server as they see it; users may need another
+    // address.
     let near = Credentials::new(authority, &layout.server(), &layout.dir.join("kubeconfig"))?;
     near.kubeconfig("system:kube-controller-manager", &[])?;
     near.kubeconfig("system:kube-scheduler", &[])?;
@@ -67,7 +67,7 @@ pub(crate) fn start_core(layout: &Layout, lifetime: Lifetime) -> Result<Vec<Proc
     ])
 }
 
-/// Waits until the API server says that it is ready.
+/// Waits until the API server reports that it is ready.
 pub(crate) async fn ready(client: &Client, processes: &[Process]) -> Result<()> {
     until("kube-apiserver ready", START_LIMIT, || async {
         for process in processes {
@@ -86,7 +86,7 @@ pub(crate) async fn ready(client: &Client, processes: &[Process]) -> Result<()> 
     })
     .await
     .map_err(|error| match processes.last() {
-        // One that has ended is named with its log already.
+        // The error of a process that has ended already shows its log.
         Some(last) if last.check().is_ok() => {
             anyhow::anyhow!("{error:#}{}", crate::process::tail(&last.log))
         }

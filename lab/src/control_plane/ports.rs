@@ -15,7 +15,7 @@ use crate::workspace;
 /// takes the port of a component that is down for a while.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
-/// Picks five ports that nobody listens on.
+/// Picks five ports without a listener.
 pub(super) fn free() -> Result<Ports> {
     Ok(Ports {
         api: free_port()?,
@@ -26,14 +26,14 @@ pub(super) fn free() -> Result<Ports> {
     })
 }
 
-/// Ports that this process was given: their users may not listen on them yet.
+/// Ports that this process has handed out: they may not have a listener yet.
 static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// Picks a port of loopback that nobody listens on, no connection takes, and nobody else in this
-/// process is given.
+/// Picks a port of loopback that has no listener, that no connection takes, and that this process
+/// has not handed out.
 ///
 /// # Errors
-/// When there is none.
+/// If there is none.
 pub fn free_port() -> Result<u16> {
     // At random, so that processes that start at the same time hardly ever pick the same.
     for _ in 0..100 {

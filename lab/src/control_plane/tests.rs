@@ -13,7 +13,7 @@ fn config_map(name: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn it_serves_and_the_audit_log_tells_who_wrote_what() {
+async fn it_serves_and_the_audit_log_shows_who_wrote_what() {
     let started = Instant::now();
     let plane = ControlPlane::start(Options::default()).await.unwrap();
     eprintln!("control plane up in {:.1} s", started.elapsed().as_secs_f64());

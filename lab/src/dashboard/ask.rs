@@ -91,7 +91,7 @@ impl Prometheus {
         })
     }
 
-    /// Asks the queries of a panel, one after the other.
+    /// Runs the queries of a panel, one after the other.
     pub async fn ask(&self, dashboard: &Dashboard, panel: &Panel) -> Result<Vec<Answer>> {
         let mut answers = Vec::new();
         for target in &panel.targets {

@@ -10,10 +10,10 @@ use super::svg::{Area, Svg, color, cut, palette, width};
 
 /// Height of a line of the legend.
 const LEGEND_LINE: f64 = 16.0;
-/// More lines of it would leave no room for the picture.
+/// Maximum number of lines of the legend: more would leave no room for the picture.
 const LEGEND_LINES: usize = 4;
 
-/// One line and how it looks.
+/// One line and its style.
 struct Line<'a> {
     series: &'a Series,
     color: &'a str,
@@ -135,8 +135,7 @@ pub(super) fn whole(points: &[(f64, f64)], step: f64) -> Vec<&[(f64, f64)]> {
     points.chunk_by(|a, b| b.0 - a.0 <= step * 1.5).collect()
 }
 
-/// Leaves out what the eye does not see: points less than a third of a pixel off the line between
-/// the others.
+/// Leaves out invisible points: those less than a third of a pixel off the line between the others.
 fn straightened(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     const OFF: f64 = 0.33;
     let [first, .., last] = points else { return points.to_vec() };
@@ -178,7 +177,7 @@ fn legend(svg: &mut Svg, panel: &Panel, lines: &[Line], area: Area) -> f64 {
             (cut(&text, 11.0, area.width - 24.0), line)
         })
         .collect();
-    // Where each stands: line and distance from the left.
+    // The position of each entry: its row, and the distance from the left.
     let mut places = Vec::new();
     let (mut row, mut x) = (0, 0.0);
     for (text, _) in &entries {

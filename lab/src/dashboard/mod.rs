@@ -1,9 +1,9 @@
 //! Pictures of Grafana dashboards, drawn from a Prometheus and without Grafana.
 //!
-//! What is drawn is what the dashboard's file says: its panels' queries, grid, units, colors,
-//! mappings, thresholds and transformations. `model` reads the file, `ask` the data, `scale` makes
-//! axes and words of numbers, `svg` writes, and each type of panel has a file of its own. Something
-//! in a dashboard that is not understood is an error, not an approximation.
+//! A picture shows what the dashboard's file defines: its panels' queries, grid, units, colors,
+//! mappings, thresholds and transformations. `model` reads the file, `ask` queries the data,
+//! `scale` makes axes and formats numbers, `svg` writes, and each type of panel has its own file.
+//! An unsupported element of a dashboard is an error, not an approximation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,13 +29,14 @@ use svg::{Area, Svg};
 /// Pixels of one of the grid's 24 columns, and of one row's height; as wide as a page shows it.
 const COLUMN: f64 = 50.0;
 const ROW: f64 = 30.0;
-/// Between panels.
+/// Pixels between panels.
 const GAP: f64 = 4.0;
-/// Points of a line, at most: one for every few pixels, and fewer if the picture becomes too large.
+/// Maximum number of points of a line: one for every few pixels, and fewer if the picture becomes
+/// too large.
 const POINTS: [u32; 3] = [240, 120, 60];
-/// More bytes are slow to load in a page.
+/// The largest picture in bytes: larger ones are slow to load in a page.
 const LARGEST: usize = 250_000;
-/// The dashboard's title.
+/// Height of the dashboard's title.
 const HEADER: f64 = 40.0;
 
 /// The inputs of a drawing.
@@ -80,8 +81,8 @@ pub async fn write(file: &Path, options: &Options, out: &Path, allow_empty: bool
 ///
 /// # Errors
 ///
-/// If the dashboard holds something that is not understood, or Prometheus refuses a query or does
-/// not answer; names the panel.
+/// If the dashboard holds something unsupported, or Prometheus refuses a query or does not answer;
+/// the error names the panel.
 pub async fn draw(file: &Path, options: &Options) -> Result<Picture> {
     let text =
         std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
@@ -148,8 +149,7 @@ fn draw_panel(
     let area = area.within(GAP, GAP, GAP, GAP);
     svg.open(&panel.title, &panel.description);
     svg.rect(area, "panel");
-    // Written down rather than guessed: an override that is not understood would change the
-    // picture's meaning.
+    // An error rather than a guess: an unsupported override would change the picture's meaning.
     let unknown = panel.unknown_matcher();
     ensure!(unknown.is_none(), "overrides that match {unknown:?} are not known");
     let title = svg::cut(&panel.title, 13.0, area.width - 20.0);

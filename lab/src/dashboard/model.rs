@@ -175,7 +175,7 @@ impl Panel {
         at(&self.fields.defaults, path)
     }
 
-    /// Matchers that would be left out silently.
+    /// Returns the first unsupported matcher, which would otherwise be ignored silently.
     pub fn unknown_matcher(&self) -> Option<&str> {
         let known = |id: &str| ["byName", "byFrameRefID", "byRegexp"].contains(&id);
         self.fields.overrides.iter().map(|o| o.matcher.id.as_str()).find(|id| !known(id))
@@ -228,8 +228,7 @@ impl Look<'_> {
         match matcher.id.as_str() {
             "byName" => wanted == self.name,
             "byFrameRefID" => wanted == self.query,
-            // ".* text" is all that is used; a regular expression engine would be there for that
-            // alone.
+            // Dashboards use only ".* text", which is not worth a regular expression engine.
             "byRegexp" => {
                 wanted.strip_prefix(".*").is_some_and(|suffix| self.name.ends_with(suffix))
             }

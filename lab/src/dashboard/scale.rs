@@ -63,7 +63,7 @@ pub(super) fn day_time(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// The units that dashboards here use.
+/// Reports whether a unit is one that our dashboards use.
 pub(super) fn knows(unit: &str) -> bool {
     ["none", "short", "percent", "percentunit", "s", "bps", "bytes", "ops", "reqps", "sishort"]
         .contains(&unit)

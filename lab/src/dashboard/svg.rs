@@ -1,4 +1,4 @@
-//! Writing SVG: shapes, text, and nothing that a browser would have to fetch.
+//! Writes SVG: shapes, text, and nothing that a browser would have to fetch.
 
 use std::fmt::Write;
 
@@ -170,7 +170,7 @@ fn escape(text: &str) -> String {
     safe
 }
 
-/// About how wide a text is: fonts differ, and this is rather too much than too little.
+/// Estimates the width of a text. Fonts differ: it is rather too large than too small.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let em = |c: char| match c {
         'i' | 'l' | 'j' | 't' | 'f' | 'r' | ' ' | '.' | ',' | ':' | '/' | '|' | '-' => 0.36,

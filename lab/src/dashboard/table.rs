@@ -141,7 +141,7 @@ fn matrix(rows: &[Row], options: &Value) -> (Vec<String>, Vec<Row>) {
         Some(Cell::Number(number)) => number.to_string(),
         None => String::new(),
     };
-    // So Grafana names the first column.
+    // Grafana's name for the first column.
     let corner = format!("{}\\{}", option("rowField"), option("columnField"));
     let mut columns = BTreeSet::new();
     let mut by_name: BTreeMap<String, Row> = BTreeMap::new();
@@ -173,7 +173,7 @@ fn merged(answers: &[Answer]) -> Vec<Row> {
             for (key, text) in &series.labels {
                 new.insert(key.clone(), Cell::Text(text.clone()));
             }
-            // Of a single query the column has no number.
+            // With a single query, the column carries no number.
             let name =
                 if answers.len() == 1 { "Value".into() } else { format!("Value #{}", answer.id) };
             new.insert(name, Cell::Number(value));

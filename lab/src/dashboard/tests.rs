@@ -1,4 +1,4 @@
-//! Dashboards drawn from a Prometheus that says what the test tells it.
+//! Dashboards drawn from a Prometheus with scripted answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;

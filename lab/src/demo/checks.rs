@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::audit::AuditEvent;
 
-/// One thing that must hold, with the figure that shows it.
+/// One condition that must hold, with the figure that shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// The condition that must hold.
@@ -23,7 +23,7 @@ impl Check {
         Self { name: name.to_owned(), pass, figure: figure.into() }
     }
 
-    /// Something that took a time and had to take less than `limit` seconds.
+    /// Checks that a duration is below `limit` seconds.
     #[must_use]
     pub fn within(name: &str, seconds: f64, limit: f64) -> Self {
         Self::new(

@@ -1,4 +1,4 @@
-//! The metrics of the operator's replica that leads.
+//! The metrics of the operator's leader.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
@@ -9,7 +9,7 @@ use super::exposition;
 use crate::cluster::forward;
 use crate::cluster::operator::{NAME, NAMESPACE, PAGE};
 
-/// Returns the metrics of the replica that leads: from its loopback, where they need no token.
+/// Returns the metrics of the leader: from its loopback, where they need no token.
 pub(super) async fn metrics(client: &Client) -> Result<String> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let of_ours = ListParams::default().labels(&format!("app.kubernetes.io/name={NAME}"));

@@ -19,7 +19,7 @@ use crate::cluster::operator::write_environment;
 use crate::cluster::{Cluster, Options};
 use crate::image;
 
-/// The capacity the nodes are given: their links say 10 Gbit/s, which no test wants to fill.
+/// The capacity written on the nodes: their links report 10 Gbit/s, too much for a test to fill.
 const CAPACITY: &str = "1G";
 
 /// Starts a cluster, plays the demo, prints the checks, and takes the cluster down unless it should
@@ -29,7 +29,7 @@ const CAPACITY: &str = "1G";
 ///
 /// # Errors
 ///
-/// If the cluster cannot be started or taken down. What fails in between is a failed check.
+/// If the cluster cannot be started or taken down. A failure in between is a failed check.
 pub async fn run(keep: bool) -> Result<bool> {
     let options = Options {
         capacity: Some(CAPACITY.to_owned()),

@@ -68,7 +68,7 @@ pub(super) async fn play(
 }
 
 impl Stage<'_> {
-    /// Looks every second, shows what changed, until the condition holds.
+    /// Polls every second and shows changes, until the condition holds.
     async fn until<T>(
         &mut self,
         what: &str,
@@ -273,7 +273,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// The lab loads another node itself: so the first packet's time is known.
+    /// The lab loads another node itself, so that the time of the first packet is known.
     async fn time_the_label(&mut self, checks: &mut Vec<Check>) -> Result<()> {
         self.view.say(&format!("lab traffic {LOADED_NEXT} 800M: timing from the first packet"));
         let first_packet = Timestamp::now();

@@ -16,7 +16,7 @@ use super::{exposition, leader};
 /// The sample's name, which is also its Deployment's and the stem of the node label.
 pub(super) const SAMPLE: &str = "trafficwatch-sample";
 
-/// One look at everything.
+/// A reading of everything at one time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reading {
     pub nodes: BTreeMap<String, NodeReading>,
@@ -57,7 +57,7 @@ impl Reader {
         }
     }
 
-    /// Looks once.
+    /// Takes one reading.
     pub async fn read(&self) -> Result<Reading> {
         let status = self
             .watches
@@ -104,7 +104,7 @@ impl View {
         Self { started, last: String::new() }
     }
 
-    /// Says what happens next, or what has happened.
+    /// Prints what happens next, or what has happened.
     pub fn say(&self, text: &str) {
         println!("{:5.1} s  {text}", self.started.elapsed().as_secs_f64());
     }

@@ -39,7 +39,7 @@ pub struct Image {
     pub user: String,
 }
 
-/// One thing in an image.
+/// One entry of an image.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// Absolute path in the image.
@@ -97,13 +97,13 @@ struct Parts {
 }
 
 impl Entry {
-    /// A directory that everybody may enter.
+    /// A directory that everyone may enter.
     #[must_use]
     pub fn directory(path: &str) -> Self {
         Self { path: path.to_owned(), mode: 0o755, kind: Kind::Directory }
     }
 
-    /// `/tmp`: everybody may write, nobody may remove what is another's.
+    /// `/tmp`: everyone may write, only owners may remove.
     #[must_use]
     pub fn tmp() -> Self {
         Self { mode: 0o1777, ..Self::directory("/tmp") }
@@ -278,7 +278,7 @@ fn append<W: Write>(
     Ok(tar.append_data(header, path, Cursor::new(content))?)
 }
 
-/// Writes an archive that holds one thing under the image's name: a manifest, or an index of
+/// Writes an archive that holds one object under the image's name: a manifest, or an index of
 /// manifests.
 fn write_layout(
     path: &Path,

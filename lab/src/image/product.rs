@@ -19,7 +19,7 @@ pub fn product(binary: &Path, agent: &Path, reference: &str) -> Image {
         reference: reference.to_owned(),
         entries: vec![
             Entry::program("/traffic-operator", binary),
-            // `traffic-operator agent` becomes this one.
+            // `traffic-operator agent` replaces itself with this program.
             Entry::program("/traffic-operator-agent", agent),
             Entry::directory("/etc"),
             Entry::text(

@@ -1,4 +1,4 @@
-//! Chance, as good as it must be to lose packets by.
+//! Random numbers, good enough to decide which packets to lose.
 
 use std::hash::{BuildHasher, Hasher};
 

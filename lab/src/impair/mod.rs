@@ -1,14 +1,14 @@
-//! A slow and lossy link, in user space: holds the packets between a node's pods and other nodes'
-//! back, and loses some.
+//! A slow and lossy link, in user space: delays the packets between a node's pods and other nodes,
+//! and loses some.
 //!
-//! Policy routing leads them out of the node through one end of a veth pair; the other end lies in
-//! a network namespace of this process' own. There they are read, lost or held, completed
-//! (checksums), and sent back to where they came from, and the node routes them on as if nothing
-//! had been. Unlike the kernel's netem it is there on every kernel and leaves the node's own
-//! traffic alone (kubelet, API server, `node_exporter`): the node stays Ready.
+//! Policy routing sends them out of the node through one end of a veth pair; the other end lies in
+//! a network namespace of this process. There they are read, lost or held, completed (checksums),
+//! and sent back to where they came from, and the node routes them on as if nothing had happened.
+//! Unlike the kernel's netem it works on every kernel and leaves the node's own traffic alone
+//! (kubelet, API server, `node_exporter`): the node stays Ready.
 //!
-//! When this process dies, its namespace and with it the veth pair dies: packets then go their
-//! ordinary way.
+//! When this process dies, its namespace and the veth pair die with it: packets then take their
+//! ordinary route.
 
 mod dice;
 mod packet;
@@ -31,11 +31,11 @@ use serde::{Deserialize, Serialize};
 use dice::Dice;
 pub(crate) use plumbing::{divert_no_more, remove};
 
-/// Packets that are held at once; a real device's queue ends too (netem: 1000 packets unless told
-/// otherwise).
+/// Packets that are held at once; a real device's queue has an end, too (netem: 1000 packets by
+/// default).
 const MOST_HELD: usize = 1000;
-/// The longest frame: 14 bytes before a packet of 1500. More is not seen, as nothing is merged on
-/// the way in.
+/// The longest frame: 14 bytes before a packet of 1500. Longer ones do not occur, as nothing is
+/// merged on the way in.
 const FRAME: usize = 2048;
 /// Time between two writes of the counts: often enough for a live display.
 const REPORT: Duration = Duration::from_millis(200);
@@ -58,7 +58,7 @@ pub struct Config {
     /// The share of packets that are lost, 0 to 1.
     #[arg(long)]
     pub loss: f64,
-    /// After how many milliseconds it ends by itself.
+    /// Milliseconds after which it ends by itself.
     #[arg(long)]
     pub limit_ms: u64,
     /// File of the counts; when it appears, the packets take this path.

@@ -8,8 +8,8 @@ const SHORTEST: usize = 20;
 /// Writes the TCP or UDP checksum into an IPv4 packet behind its Ethernet header.
 ///
 /// Pods leave that to the device they send through (checksum offload), and a device in user space
-/// does not do it. Whatever is no whole packet of these stays as it is: the kernel has completed
-/// fragments before it cut them.
+/// does not do it. Other packets stay as they are, and so do fragments: the kernel completes
+/// packets before it fragments them.
 pub(super) fn complete(frame: &mut [u8]) {
     let Some(packet) = frame.get_mut(LINK..) else { return };
     if packet.len() < SHORTEST || packet[0] >> 4 != 4 {

@@ -10,8 +10,8 @@ use crate::process::output;
 const THERE: &str = "hold0";
 /// The end that lies here.
 pub(super) const HERE: &str = "hold1";
-/// The routing table with nothing but the way to here, and the preference of the rules that use it:
-/// any number that neither the kernel (0, 32766, 32767) nor kube-proxy uses.
+/// The routing table with only the route to this process, and the preference of the rules that use
+/// it: any number that neither the kernel (0, 32766, 32767) nor kube-proxy uses.
 const TABLE: &str = "77";
 /// The preference of the rule before those: what stays on the node does not come this way.
 const BEFORE: &str = "76";
@@ -46,7 +46,7 @@ pub(super) fn connect(network: &str) -> Result<()> {
     nft(network, &rules)
 }
 
-/// Leads the packets between the node's pods and other nodes' this way.
+/// Routes the packets between the node's pods and other nodes through this process.
 pub(super) fn divert(config: &Config) -> Result<()> {
     let Config { network, pods, own, .. } = config;
     for (preference, device, from, to, table) in [
@@ -64,7 +64,7 @@ pub(super) fn divert(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Leads the packets their ordinary way again; what is held at the moment still arrives.
+/// Restores the ordinary route; packets that are held at the moment still arrive.
 pub(crate) fn divert_no_more(network: &str) -> Result<()> {
     for preference in [TABLE, BEFORE] {
         let rules = output("ip", &["-n", network, "rule", "show", "pref", preference])?;
@@ -75,7 +75,7 @@ pub(crate) fn divert_no_more(network: &str) -> Result<()> {
     Ok(())
 }
 
-/// Takes everything away that [`connect`] and [`divert`] have made, if it is there.
+/// Removes everything that [`connect`] and [`divert`] have made, as far as it exists.
 pub(crate) fn remove(network: &str) -> Result<()> {
     divert_no_more(network)?;
     let there = || -> Result<bool> {

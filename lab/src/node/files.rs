@@ -56,9 +56,9 @@ pub(super) fn cni(config: &NodeConfig) -> String {
     format!("{value:#}\n")
 }
 
-/// The kubelet: quick heartbeats, so that a dead node is noticed in seconds; nothing evicted for a
-/// full disk; changed `ConfigMap`s (Prometheus' configuration and rules are such) in pods within
-/// seconds.
+/// The kubelet: frequent heartbeats, so that a dead node is noticed in seconds; no eviction because
+/// of a full disk; and changed `ConfigMap`s reach pods within seconds (Prometheus reads its
+/// configuration and rules from some).
 pub(super) fn kubelet(config: &NodeConfig) -> String {
     let value = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -104,7 +104,7 @@ pub(super) fn kube_proxy(config: &NodeConfig) -> String {
         "mode": "nftables",
         "clientConnection": {"kubeconfig": config.proxy_kubeconfig},
         "hostnameOverride": config.name,
-        // What comes from elsewhere is masqueraded, so that answers find their way back.
+        // Traffic from elsewhere is masqueraded, so that answers find their way back.
         "clusterCIDR": config.cluster_cidr,
         "oomScoreAdj": 0,
         "healthzBindAddress": "127.0.0.1:10256",

@@ -3,7 +3,7 @@
 /// Milliseconds since the Unix epoch.
 pub type Millis = u64;
 
-/// A stretch of time: `from` is in it, `to` is not any more, so that two that touch share no time.
+/// A half-open interval of time: it excludes `to`, so that adjacent ones share no time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stretch {
     /// Its first millisecond.
@@ -16,7 +16,7 @@ impl Stretch {
     /// All of time.
     pub const ALWAYS: Self = Self { from: 0, to: Millis::MAX };
 
-    /// The stretch between two times; empty if the second is not the later one.
+    /// Returns the stretch between two times; empty if the second is not the later one.
     #[must_use]
     pub const fn new(from: Millis, to: Millis) -> Self {
         Self { from, to }
@@ -34,14 +34,14 @@ impl Stretch {
         self.from >= self.to
     }
 
-    /// Returns the part of it that lies in another one; possibly nothing.
+    /// Returns the part that lies within another stretch, which may be empty.
     #[must_use]
     pub fn within(self, other: Self) -> Self {
         Self { from: self.from.max(other.from), to: self.to.min(other.to) }
     }
 }
 
-/// In which times something was done by nobody, and in which by more than one.
+/// The times in which nobody did something, and in which more than one did.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Coverage {
     /// By two or more; in order, none touching the next.
@@ -50,8 +50,7 @@ pub(super) struct Coverage {
     pub never: Vec<Stretch>,
 }
 
-/// Compares the times of any number of doers; those of one doer must not share time with each
-/// other.
+/// Compares the times of any number of doers; the stretches of one doer must not overlap.
 pub(super) fn coverage(stretches: impl IntoIterator<Item = Stretch>) -> Coverage {
     let mut turns: Vec<(Millis, i32)> = stretches
         .into_iter()
@@ -136,7 +135,7 @@ mod tests {
     }
 
     proptest! {
-        /// The same as looking at every single millisecond.
+        /// Agrees with a check of every single millisecond.
         #[test]
         fn every_millisecond_is_counted_once(
             pairs in prop::collection::vec((0..60_u64, 0..20_u64), 0..12)

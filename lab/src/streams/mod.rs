@@ -1,8 +1,8 @@
 //! The runs of streams: the reports of a Swarm's workers, and the conclusions from them.
 //!
-//! Each worker posts the intervals in which it ran a stream to a [`Sink`]; its [`Ledger`] tells in
-//! which times a stream was run by two pods (which must not be), and in which by none. A worker
-//! that could not report tells later what it really ran, so nothing is hidden by a cut cable.
+//! Each worker posts the intervals in which it ran a stream to a [`Sink`]. Its [`Ledger`] finds the
+//! times in which two pods ran a stream (which must not happen), and in which none did. A worker
+//! that could not report does so later, so a cut cable hides nothing.
 
 mod coverage;
 mod ledger;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Millis;
 
-/// The intervals in which a worker ran streams, as far as it has not told them yet.
+/// The intervals in which a worker ran streams, except for those already reported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// The worker's name: that of its pod.

@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use super::ledger::Ledger;
 use super::report::Report;
 
-/// A worker that was cut off tells up to ten thousand intervals at once, each at most a few hundred
-/// bytes.
+/// A worker that was cut off reports up to ten thousand intervals at once, each of a few hundred
+/// bytes at most.
 const LONGEST_REPORT: usize = 8 * 1024 * 1024;
 
 /// Takes reports and keeps them; dropping it ends it.
@@ -63,8 +63,8 @@ impl Sink {
         format!("http://{}/report", self.address)
     }
 
-    /// Returns the ledger of the reports so far. Reports wait meanwhile, so it is not to be held
-    /// for long.
+    /// Returns the ledger of the reports so far. Further reports wait for it, so do not hold it for
+    /// long.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         lock(&self.ledger)
     }

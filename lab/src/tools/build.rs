@@ -33,7 +33,7 @@ pub(super) fn build(tool: &Tool) -> Result<PathBuf> {
     Ok(target)
 }
 
-/// Runs `go <arguments> -o <target> <package>` in a directory; what Go says goes into a log.
+/// Runs `go <arguments> -o <target> <package>` in a directory; Go's output goes into a log.
 ///
 /// The target appears whole or not at all. Proxy, cache and flags are Go's own affair and come from
 /// the environment.

@@ -24,7 +24,7 @@ pub const CONTROL_PLANE: &[&str] =
 /// Finds a program, or builds it.
 ///
 /// Looks in `LAB_BIN_DIR`, `KUBEBUILDER_ASSETS` and `PATH`, each only if it reports the pinned
-/// version, then in the cache, and builds it into the cache if it is nowhere.
+/// version, then in the cache. Otherwise builds it into the cache.
 ///
 /// # Errors
 ///
@@ -54,7 +54,7 @@ fn look_up(name: &str) -> Result<PathBuf> {
     }
 }
 
-/// Finds or builds several programs, telling progress.
+/// Finds or builds several programs, and reports progress.
 ///
 /// # Errors
 ///
@@ -100,7 +100,7 @@ fn offered() -> Vec<PathBuf> {
     single.chain(path.unwrap_or_default()).filter(|dir| *dir != workspace::bin()).collect()
 }
 
-/// Asks a program for its version.
+/// Reports whether a program has the pinned version.
 fn is_right(tool: &Tool, path: &Path) -> bool {
     path.is_file()
         && Command::new(path).args(tool.version_arguments).stdin(Stdio::null()).output().is_ok_and(

@@ -1,7 +1,8 @@
 //! Checks whether a namespace would refuse a pod because of its agent.
 //!
-//! What a `LimitRange` or a `ResourceQuota` refuses does not exist, so that nobody counts it. Pods
-//! that would be refused because of their agent are created without one. Pure, but for [`reading`].
+//! Pods that a `LimitRange` or a `ResourceQuota` refuses do not exist, so they cannot be counted.
+//! Pods that would be refused because of their agent are created without one. Pure, but for
+//! [`reading`].
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
@@ -66,7 +67,7 @@ fn amounts(map: Option<&BTreeMap<String, Quantity>>) -> Amounts {
 }
 
 impl Constraints {
-    /// Takes what concerns containers, and pods as a whole.
+    /// Reads the limits of containers, and of pods as a whole.
     pub fn add_range(&mut self, range: &LimitRange) {
         let items = || range.spec.iter().flat_map(|spec| &spec.limits);
         let pods = items().filter(|item| item.type_ == "Pod");
@@ -87,13 +88,13 @@ impl Constraints {
         self.ranges.extend(items.take(MOST.saturating_sub(self.ranges.len())));
     }
 
-    /// Takes what concerns CPU and memory of ordinary pods.
+    /// Reads the limits of CPU and memory of ordinary pods.
     pub fn add_quota(&mut self, quota: &ResourceQuota) {
         let scopes = quota.spec.iter().flat_map(|spec| spec.scopes.iter().flatten());
         let selects = quota.spec.iter().any(|spec| spec.scope_selector.is_some());
-        // One of other scopes is about some pods only, which we do not tell apart.
+        // A quota with other scopes concerns only some pods, which are not distinguished here.
         let ordinary = scopes.into_iter().all(|s| s == "NotBestEffort" || s == "NotTerminating");
-        // Until its status is there it holds nobody up.
+        // Until it has a status, it refuses no pod.
         let Some(status) = quota.status.as_ref().filter(|_| ordinary && !selects) else { return };
         let (hard, used) = (amounts(status.hard.as_ref()), amounts(status.used.as_ref()));
         self.put(format!("ResourceQuota {}", quota.name_any()), hard, used);
@@ -113,27 +114,27 @@ impl Constraints {
         }
     }
 
-    /// Reports whether there is nothing to look at.
+    /// Reports whether there is nothing to check.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty() && self.quotas.is_empty()
     }
 
-    /// Why a pod would be refused because of its agent; nothing if it would be refused without as
-    /// well.
+    /// Returns the reason why a pod would be refused because of its agent; nothing if it would be
+    /// refused without one as well.
     #[must_use]
     pub fn refusal(&self, pod: &PodObject, recipe: &Recipe) -> Option<String> {
         self.refuses(&injection::resources(pod, recipe), &pod.needs())
     }
 
-    /// Why a pod that exists would be refused with an agent.
+    /// Returns the reason why an existing pod would be refused with an agent.
     #[must_use]
     pub fn refusal_of_existing(&self, pod: &PodObject, recipe: &Recipe) -> Option<String> {
         // The quota has counted it.
         self.refuses(&injection::resources(pod, recipe), &Needs::default())
     }
 
-    /// Why any pod would be refused with an agent that has what the spec says.
+    /// Returns the reason why any pod would be refused with an agent as specified.
     #[must_use]
     pub fn refusal_of_all(&self, recipe: &Recipe) -> Option<String> {
         self.refuses(&recipe.resources, &Needs::default())

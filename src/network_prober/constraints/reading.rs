@@ -1,5 +1,5 @@
-//! Reads what namespaces demand, on a clock: a quota changes with every pod, and a watch would
-//! bring each of these changes.
+//! Reads the constraints of namespaces periodically: a quota changes with every pod, and a watch
+//! would deliver each of these changes.
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -22,7 +22,8 @@ const EVERY: Duration = Duration::from_mins(1);
 /// The time for which new namespaces are collected.
 const COLLECT: Duration = Duration::from_millis(500);
 
-/// Objects on a page, and in a namespace at most: nobody has as many quotas, and one takes 2 kB.
+/// Objects on a page, and at most in a namespace: no namespace has as many quotas, and one takes 2
+/// kB.
 const PAGE_SIZE: u32 = 100;
 
 /// The number of namespaces that are read at a time.
@@ -63,7 +64,7 @@ impl Wanted {
     }
 }
 
-/// Reads for ever; `operator` is the operator's namespace.
+/// Reads periodically and never ends; `operator` is the operator's namespace.
 pub async fn follow(
     client: Client,
     mut snapshots: signal::Receiver<Arc<Snapshot>>,
@@ -94,7 +95,7 @@ pub async fn follow(
         match other {
             Err(_) => (began, already) = (Instant::now(), Wanted::default()),
             Ok(true) => tokio::time::sleep(COLLECT).await,
-            // Nobody follows the cluster any more.
+            // No component follows the cluster any more.
             Ok(false) => return,
         }
     }

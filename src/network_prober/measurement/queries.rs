@@ -22,8 +22,8 @@ pub(super) fn of_agent(subject: &Subject, namespace: &str, pod: &str) -> String 
     parts.map(|(figure, promql)| labeled(figure, &promql)).join(" or ")
 }
 
-/// Everything but the matrix. Each part has a label that says what it is: names of series do not
-/// count where vectors are put together.
+/// Returns the query for everything but the matrix. A label identifies each part: names of series
+/// are lost where vectors are combined.
 pub(super) fn overview(subject: &Subject) -> String {
     let of = format!("{{prober={}}}", string(&subject.prober));
     let job = format!("job={}", string(&subject.prober));
@@ -51,8 +51,8 @@ pub(super) fn overview(subject: &Subject) -> String {
     parts.join(" or ")
 }
 
-/// The worst of each path: replicas of Prometheus record it again, and an agent may name many
-/// zones. None of them takes the places of other paths.
+/// The worst value of each path: replicas of Prometheus record it again, and an agent may name many
+/// zones. None of them displaces other paths.
 fn per_path(series: &str) -> String {
     format!("topk by (src_node, dst_node) (1, {series})")
 }

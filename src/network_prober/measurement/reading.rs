@@ -16,7 +16,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// `None` for what is no figure.
+    /// `None` for a value that is not a figure.
     pub fn of(series: &decode::Series<'_>) -> Option<Self> {
         let value = series.value.filter(|value| value.is_finite() && *value >= 0.0)?;
         let names = [
@@ -187,7 +187,7 @@ impl Overview {
     }
 }
 
-/// Of two values of one thing, as replicas of Prometheus have them, the worse counts.
+/// Of two values of one subject, as replicas of Prometheus have them, the worse one counts.
 fn worse(known: &mut Option<f64>, value: f64) {
     *known = Some(known.map_or(value, |known| known.max(value)));
 }

@@ -53,7 +53,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes an agent of the present spec.
+    /// Adds an agent of the present spec.
     pub fn take(&mut self, agent: &AgentFacts<'_>, failure: Option<(&str, bool)>) {
         let Some((why, long)) = failure else {
             self.runs += usize::from(agent.running);
@@ -66,7 +66,7 @@ impl Tally {
         }
     }
 
-    /// Why no further pod of the namespace gets an agent, if that is so.
+    /// Returns the reason why no further pod of the namespace gets an agent, if there is one.
     pub fn pause(&self) -> Option<&str> {
         let paused = self.long >= MANY || (self.fails > 0 && self.runs == 0);
         paused.then_some(&self.why)

@@ -17,7 +17,7 @@ pub const EVIDENCE_SECONDS: i64 = 15 * 60;
 /// The presence of a pod for probing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is not there any more, or soon will not be.
+    /// It is gone, or is about to be.
     Gone,
     /// It stays, by the book at least: nobody can end it on a node that does not answer.
     Stranded,
@@ -25,8 +25,8 @@ pub enum Presence {
     There,
 }
 
-/// Looks at a pod; `node` is the state of its node, if there is such a node, `now` seconds since
-/// 1970.
+/// Determines the presence of a pod; `node` is the state of its node, if that exists, `now` seconds
+/// since 1970.
 ///
 /// A pod that is being deleted leaves at once, so that a rollout costs no packet. On a node that is
 /// not Ready it has not ended: evictions begin five minutes after the node fell silent, which is
@@ -44,7 +44,7 @@ pub fn presence(pod: &PodObject, node: Option<Readiness>, now: i64) -> Presence 
         Some(Readiness::NotReady(Some(since))) if now.saturating_sub(since) < EVIDENCE_SECONDS => {
             Presence::Stranded
         }
-        // A node that never said anything has no pods that ran.
+        // A node that never reported has no running pods.
         _ => Presence::Gone,
     }
 }
@@ -74,7 +74,7 @@ impl<'a> Addresses<'a> {
         Self(newest)
     }
 
-    /// Those of a pod that nobody else has, and that agents may be sent to.
+    /// Returns the addresses of a pod that no other pod has, and that agents may be sent to.
     #[must_use]
     pub fn own(&self, pod: &PodObject) -> Vec<IpAddr> {
         let ips = pod.ips().iter().copied().filter(is_probeable);

@@ -1,5 +1,5 @@
-//! The claims in a token. Nothing of it is true before the API server has said so: it only tells
-//! which tokens are worth the question.
+//! The claims in a token. None of them is trusted before the API server has confirmed it: they only
+//! decide which tokens are worth a review.
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::Deserialize;
 
@@ -34,7 +34,7 @@ struct Bound {
     uid: String,
 }
 
-/// The UID of the pod that a token says it is bound to.
+/// The UID of the pod that a token claims to be bound to.
 pub(super) fn pod(token: &str, now: i64) -> Result<String, Refusal> {
     let nonsense = Refusal::Unauthorized("not a token of a service account\n");
     let mut parts = token.split('.');

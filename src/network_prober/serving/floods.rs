@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The pods that are served: "uid-a" to "uid-h".
 const PODS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
-/// An API server that takes its time, and believes tokens that end in "good".
+/// A slow API server that accepts tokens that end in "good".
 #[derive(Default)]
 struct Reviews {
     slow: AtomicBool,
@@ -190,7 +190,7 @@ async fn n09_wrong_tokens_of_known_pods_leave_reviews_for_agents() {
         let token = token(AUDIENCE, uid, &format!("wrong{number}"));
         floods.spawn(async move { once(from, to, &token).await });
     }
-    // Agents that nobody knows yet, one behind the address of a flood.
+    // Agents without a reviewed token, one of them behind the address of a flood.
     for (from, uid) in [(9, "uid-a"), (8, "uid-b"), (10, "uid-c")] {
         let good = token(AUDIENCE, uid, "good");
         let answered = async {
@@ -284,7 +284,7 @@ async fn s03_trickling_posts_end_and_hold_no_place() {
     for number in 0..100 {
         trickles.spawn(async move {
             let mut stream = connect(30 + number % 4, to).await;
-            // A body that nobody reads, and a head that never ends.
+            // A body that is never read, and a head that never ends.
             let begins = [
                 "POST /pinglist HTTP/1.1\r\nhost: x\r\ncontent-length: 4194304\r\n\r\n",
                 "GET /pinglist HTTP/1.1\r\nhost: x\r\ncookie: ",

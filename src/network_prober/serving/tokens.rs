@@ -1,4 +1,4 @@
-//! Asks the API server whose a token is, no more often than it can bear, and remembers the answer.
+//! Asks the API server whose a token is, within the rate that it tolerates, and caches the answer.
 use std::{
     collections::HashMap,
     net::IpAddr,
@@ -14,12 +14,12 @@ use tokio::time::timeout;
 use super::{AUDIENCE, Refusal};
 use crate::serving::budget::Budget;
 
-/// The time for which a token is accepted after a review: agents come back every 50 s, and a pod
-/// that is gone has no list whatever its token.
+/// The time for which a token is accepted after a review: agents return every 50 s, and a deleted
+/// pod has no list whatever its token.
 const BELIEVED: Duration = Duration::from_mins(5);
 
-/// For how long it is while the API server cannot be asked, or others use up the reviews: an outage
-/// is when agents measure something. A token lives an hour.
+/// The time for which it is accepted while the API server cannot be asked, or others use up the
+/// reviews: agents matter most during an outage. A token lives an hour.
 const BELIEVED_IN_OUTAGE: Duration = Duration::from_mins(30);
 
 /// The most tokens that are remembered: twice the largest cluster.
@@ -35,8 +35,8 @@ pub const REVIEWS_OF_ONE_SOURCE: usize = 4;
 /// The time for which an agent waits for its turn.
 const TURN: Duration = Duration::from_secs(5);
 
-/// The time for which an address brings no further token of a pod for which it has brought a wrong
-/// one.
+/// The time for which an address may present no further token of a pod for which it has presented a
+/// wrong one.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Time between two log lines about tokens that cannot be reviewed.
@@ -58,7 +58,7 @@ pub(super) struct Tokens {
 
 #[derive(Default)]
 struct Memory {
-    /// The pod, and when the API server said so.
+    /// The pod, and the time of the API server's answer.
     known: HashMap<Print, (String, Instant)>,
     /// The senders of wrong tokens, with the time.
     wrong: HashMap<Claimant, Instant>,
@@ -80,7 +80,7 @@ impl Tokens {
         self.memory().known(&print(token), BELIEVED)
     }
 
-    /// Asks the API server about a token that says to be of the pod `claimed`.
+    /// Asks the API server about a token that claims to belong to the pod `claimed`.
     pub(super) async fn review(
         &self,
         token: &str,
@@ -105,7 +105,7 @@ impl Tokens {
             let busy = Refusal::Unavailable("too many unknown tokens at once\n".into());
             return self.memory().known(&key, BELIEVED_IN_OUTAGE).ok_or(busy);
         };
-        // Meanwhile the same one may have been brought, or a wrong one.
+        // Meanwhile the same token may have been presented, or a wrong one.
         if let Some(uid) = self.memory().known(&key, BELIEVED) {
             return Ok(uid);
         }

@@ -53,7 +53,7 @@ impl Payer {
         }
     }
 
-    /// Reports whether what `other` takes is taken of this budget.
+    /// Reports whether `other` draws on this budget.
     #[must_use]
     pub fn pays_for(&self, other: &Self) -> bool {
         self == other || matches!((self, other), (Self::Authors, Self::Namespace(_)))
@@ -88,7 +88,7 @@ pub struct Demand {
     pub queries: BTreeSet<Arc<PodQuery>>,
 }
 
-/// Why a `NetworkProber` gets none of its watches.
+/// The reason why a `NetworkProber` gets none of its watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
     /// It needs more watches than the `used` ones leave.
@@ -143,7 +143,7 @@ pub struct Known {
 /// The granted watches.
 #[derive(Debug, Default)]
 pub struct Grants {
-    /// The watches that may be open, with who pays.
+    /// The watches that may be open, each with its payer.
     pub queries: HashMap<Arc<PodQuery>, Payer>,
     /// Of each demand, in their order, why it gets nothing.
     pub over: Vec<Option<Over>>,

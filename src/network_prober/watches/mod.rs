@@ -95,8 +95,8 @@ impl Kept {
     }
 }
 
-/// A watch that is open. No [`watch::Mirror`]: pods are shared with other watches, and those of a
-/// list count while it comes.
+/// An open watch. Not a [`watch::Mirror`]: pods are shared with other watches, and those of a list
+/// count while it arrives.
 struct Open {
     payer: Payer,
     stop: AbortHandle,
@@ -112,7 +112,7 @@ impl Open {
     }
 }
 
-/// All watches of pods, and what they have brought.
+/// All watches of pods, and the pods that they have delivered.
 #[derive(Default)]
 pub struct PodWatches {
     demands: Vec<Demand>,
@@ -123,8 +123,8 @@ pub struct PodWatches {
 }
 
 impl PodWatches {
-    /// Closes what is needed no more, and opens what is needed now by `open`, as far as the budgets
-    /// allow. `demands` begin with the oldest.
+    /// Closes watches that are no longer needed, and opens the needed ones by `open`, as far as the
+    /// budgets allow. `demands` begin with the oldest.
     pub fn settle(
         &mut self,
         demands: Vec<Demand>,
@@ -165,7 +165,7 @@ impl PodWatches {
         new.collect()
     }
 
-    /// Takes what a watch has brought; returns whether anything is other than it was.
+    /// Handles an event of a watch; returns whether anything changed.
     pub fn take(&mut self, query: &PodQuery, event: Event<PodObject>, now: Instant) -> bool {
         let Some(open) = self.open.get_mut(query) else { return false };
         let weight = open.weight();
@@ -231,7 +231,7 @@ impl PodWatches {
         self.open.len()
     }
 
-    /// Returns the number of stored pods; forgets those that no watch holds any more.
+    /// Returns the number of stored pods; drops those that no watch contains any more.
     pub fn kept(&mut self) -> usize {
         self.pool.sweep()
     }
@@ -247,7 +247,7 @@ pub fn follow(
     let (api, config) = if let Some(namespace) = &query.namespace {
         (Api::namespaced(client.clone(), namespace), config)
     } else {
-        // Each node has some pods of the system's, which nobody touches.
+        // Each node has some system pods, which are never touched.
         let others = NEVER.map(|namespace| format!("metadata.namespace!={namespace}"));
         (Api::all(client.clone()), config.fields(&others.join(",")))
     };
@@ -267,7 +267,7 @@ where
         async move {
             let event = events.next().await?;
             match &event {
-                // It comes before the request for the first page.
+                // It arrives before the request for the first page.
                 Ok(Event::Init) if turn.is_none() => turn = turns.acquire_owned().await.ok(),
                 Ok(Event::InitDone) | Err(_) => turn = None,
                 Ok(_) => {}

@@ -1,4 +1,4 @@
-//! Each pod once in memory, however many watches bring it.
+//! Stores each pod once, however many watches deliver it.
 use std::{
     borrow::Borrow,
     collections::HashSet,
@@ -32,7 +32,7 @@ impl Hash for ByUid {
     }
 }
 
-/// All pods that any watch holds.
+/// All pods of any watch.
 #[derive(Debug, Default)]
 pub struct Pool(HashSet<ByUid>);
 
@@ -49,7 +49,7 @@ impl Pool {
         pod
     }
 
-    /// Forgets the pods that no watch holds any more; returns how many are left.
+    /// Drops the pods that no watch contains any more; returns the number of the remaining ones.
     pub fn sweep(&mut self) -> usize {
         self.0.retain(|pod| Arc::strong_count(&pod.0) > 1);
         self.0.len()

@@ -10,7 +10,7 @@ pub enum Error {
         "Calico is not installed: the API server has BGPPeers neither in projectcalico.org/v3 nor in crd.projectcalico.org/v1"
     )]
     NotInstalled,
-    /// Calico's own migration holds the datastore.
+    /// Calico's own migration has locked the datastore.
     #[error(
         "Calico is migrating its datastore (ClusterInformation default: datastoreReady is false); nothing is written until the migration ends"
     )]
@@ -68,7 +68,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps a client error with what was being done.
+    /// Wraps a client error with the failed operation.
     pub(super) fn kube(action: &'static str) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Kube { action, source }
     }

@@ -70,7 +70,7 @@ impl Kubernetes {
         if let Some(group) = self.known_group() {
             return group;
         }
-        // A pass and the watch begin at the same moment: one of them asks.
+        // A pass and the watch begin at the same moment: only one of them sends the request.
         let _turn = self.discovering.lock().await;
         if let Some(group) = self.known_group() {
             return group;
@@ -112,8 +112,8 @@ impl Kubernetes {
         }
     }
 
-    /// The BGPConfiguration of the cluster. By list: to a get, a kind that is gone looks like an
-    /// object that is not there.
+    /// Returns the cluster's BGPConfiguration. By list: a get cannot distinguish a missing kind
+    /// from a missing object.
     async fn configuration(&self, group: Group) -> Result<Option<DynamicObject>, Error> {
         let mut found = None;
         self.list(&group.configurations(), |object| {
@@ -294,7 +294,7 @@ impl Kubernetes {
         Ok(Written::Changed)
     }
 
-    /// Patches what was found, at the version it had.
+    /// Patches the found object, at the version that it had.
     async fn patch(
         &self,
         api: &Api<DynamicObject>,
@@ -307,7 +307,7 @@ impl Kubernetes {
         Ok(Written::Changed)
     }
 
-    /// Deletes what was found, at the version it had.
+    /// Deletes the found object, at the version that it had.
     pub(super) async fn delete(
         &self,
         api: &Api<DynamicObject>,

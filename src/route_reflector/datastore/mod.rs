@@ -68,7 +68,7 @@ pub struct ListenPorts {
 }
 
 impl ListenPorts {
-    /// Takes the port of a BGPConfiguration that is for one node.
+    /// Reads the port from a BGPConfiguration that applies to one node.
     fn note(&mut self, configuration: &str, port: Option<u16>) {
         let node = configuration.strip_prefix("node.").map(Into::into);
         self.nodes.extend(node.zip(port));
@@ -217,8 +217,8 @@ impl Datastore {
         }
     }
 
-    /// All objects. As long as the stream of [`Self::changes`] is being read and nothing changed,
-    /// it is what was read last, for at most a minute.
+    /// Returns all objects. While the stream of [`Self::changes`] is being read and nothing has
+    /// changed, returns the result of the last read, for at most a minute.
     ///
     /// # Errors
     /// Every variant of [`Error`] that is about reading.
@@ -249,7 +249,7 @@ impl Datastore {
         either!(self, store => store.news.after(store.apply_peer(wanted).await))
     }
 
-    /// Deletes one of our BGPPeers, if it still is what was decided upon.
+    /// Deletes one of our BGPPeers, if it is unchanged since the decision.
     ///
     /// # Errors
     /// [`Error::Taken`] if it is not ours, [`Error::Changed`] if it has another version.
@@ -286,8 +286,8 @@ impl Datastore {
         }
     }
 
-    /// An item whenever something may have changed, the first as soon as the watch stands; never
-    /// ends. Bursts are one item.
+    /// Yields an item whenever something may have changed, the first as soon as the watch is open;
+    /// never ends. Bursts are one item.
     #[must_use]
     pub fn changes(&self) -> BoxStream<'static, ()> {
         match self {
@@ -323,7 +323,7 @@ impl Datastore {
 /// The last read, and whether it is still valid.
 #[derive(Default)]
 struct News {
-    /// Grows with each change that was seen, and with each write of ours.
+    /// Grows with each observed change, and with each write of ours.
     generation: AtomicU64,
     /// True while a watch reports changes.
     watching: AtomicBool,
@@ -367,15 +367,15 @@ impl News {
         last.as_ref().map(|last| (last.at, Arc::clone(&last.snapshot)))
     }
 
-    /// Keeps what was read while `generation` was current.
+    /// Stores a result that was read while `generation` was current.
     fn keep(&self, generation: u64, snapshot: &Arc<Snapshot>) {
         let (read, at, snapshot) = (Instant::now(), Timestamp::now(), Arc::clone(snapshot));
         let kept = Kept { generation, read, at, snapshot };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
     }
 
-    /// After a write nothing that was read before holds; after a failed one neither, since it may
-    /// have been carried out.
+    /// After a write no earlier read is valid; nor is it after a failed one, since that may have
+    /// been executed.
     fn after(&self, result: Result<Written, Error>) -> Result<Written, Error> {
         if !matches!(result, Ok(Written::Unchanged)) {
             self.bump();

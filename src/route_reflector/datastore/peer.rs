@@ -1,4 +1,5 @@
-//! BGPPeers: what is read of one, and how ours are made. Both datastores have the same shape. Pure.
+//! BGPPeers: the fields that are read, and how ours are made. Both datastores have the same shape.
+//! Pure.
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
@@ -10,8 +11,8 @@ use super::{
 };
 use crate::controller::MANAGED_BY;
 
-/// Label with the owner. An owner reference would delete peers together with their set, and
-/// `Retain` says that they stay.
+/// Label with the owner. An owner reference would delete peers together with their set, while
+/// `Retain` keeps them.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// The set a BGPPeer of ours belongs to.
 pub const SET_LABEL: &str = "route-reflectors.traffic.example.com/set";
@@ -31,7 +32,7 @@ pub struct CalicoPeer {
     pub node_selector: Option<String>,
     /// `spec.peerIP`, with its port if there is one.
     pub peer_ip: Option<String>,
-    /// `spec.peerSelector`; with neither it makes no session between nodes.
+    /// `spec.peerSelector`; with neither it creates no session between nodes.
     pub peer_selector: Option<String>,
     /// `spec.asNumber`: of the other end, where that is an address.
     pub as_number: Option<u32>,
@@ -47,7 +48,7 @@ pub struct CalicoPeer {
     pub version: String,
 }
 
-/// The fields of a BGPPeer that say who peers with whom.
+/// The fields of a BGPPeer that determine who peers with whom.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PeerSpec {
@@ -71,7 +72,7 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
     Ok(Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty()))
 }
 
-/// An AS number: Calico takes 65000, "65000" and "1.10".
+/// An AS number: Calico accepts 65000, "65000" and "1.10".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) struct AsNumber(pub u32);
@@ -121,7 +122,7 @@ impl CalicoPeer {
     }
 }
 
-/// One of our BGPPeers in its wanted state.
+/// One of our BGPPeers in its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WantedPeer<'a> {
     /// Name of the BGPPeer.
@@ -152,7 +153,7 @@ impl WantedPeer<'_> {
         })
     }
 
-    /// The merge patch that brings `object` to the wanted state; `None` if it has it.
+    /// Returns the merge patch from `object` to the desired state; `None` if it matches.
     ///
     /// # Errors
     /// If the object is not ours.
@@ -162,7 +163,7 @@ impl WantedPeer<'_> {
         for (field, wanted) in [
             ("nodeSelector", Some(self.node_selector)),
             ("peerSelector", Some(self.peer_selector)),
-            // Each would make other sessions of it, or is forbidden beside a selector.
+            // Each of these would change its sessions, or is forbidden beside a selector.
             ("node", None),
             ("peerIP", None),
             ("asNumber", None),

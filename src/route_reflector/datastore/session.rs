@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Snapshot;
 
-/// The fields of a BGPPeer, and those of a BGPConfiguration that say the same of the mesh.
+/// The fields of a BGPPeer, and the equivalent fields of a BGPConfiguration for the mesh.
 const FIELDS: [(&str, &str); 2] =
     [("password", "nodeMeshPassword"), ("maxRestartTime", "nodeMeshMaxRestartTime")];
 

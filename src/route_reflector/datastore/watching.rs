@@ -36,7 +36,7 @@ type Events = BoxStream<'static, Result<Event<Meta>, watcher::Error>>;
 struct Watch {
     /// The group, and the events of its peers and configurations.
     running: Option<(Group, Events)>,
-    /// True if the last item said that something can be read.
+    /// True if the last item reported readable objects.
     stands: bool,
 }
 
@@ -83,7 +83,7 @@ impl Watch {
             match tokio::time::timeout(LOOK_AGAIN, until_change(events)).await {
                 Ok(Ok(())) => {
                     collect(events).await;
-                    // In this order: who reads now must not be given what was read before.
+                    // In this order: a reader must not get the result of an earlier read now.
                     store.news.bump();
                     store.news.watching(true);
                     self.stands = true;

@@ -20,7 +20,7 @@ const NAME: &str = "name";
 const SET: &str = "set_";
 
 /// Counts the established sessions of each set by the series of `bird_exporter`, each name once;
-/// and asks when they were scraped, and with whom anybody has a session at all.
+/// also queries when they were scraped, and with which nodes any node has a session.
 #[must_use]
 pub fn query(exporters: &Exporters, wanted: &Wanted) -> String {
     let by = by(&exporters.node_labels);

@@ -28,8 +28,8 @@ use crate::{
 pub fn restoration(settings: &Settings, bgp: &BgpTopology) -> Goal {
     let grouped = bgp.nodes.values().any(|actual| actual.labels.group.is_some());
     let reflects = bgp.reflectors().next().is_some();
-    // Clients keep their groups until no reflector is left; who was one gets none: it has the wide
-    // peer.
+    // Clients keep their groups until no reflector is left; a former reflector gets none: it has
+    // the wide peer.
     Goal {
         label: settings.label.clone(),
         slots: vec![],

@@ -72,7 +72,7 @@ pub fn opens(
         let over = last_step.map(|last| elapsed(last, observed.now));
         over.map_or(0, |over| time.saturating_sub(over).as_secs())
     };
-    // Nothing is expected where nobody reflects yet.
+    // No session is expected while no node reflects yet.
     if settings.gate != Gate::Wait && expected.is_empty() {
         return Ok(());
     }

@@ -62,7 +62,7 @@ fn at_risk(bgp: &BgpTopology, measured: &Counts) -> Option<usize> {
     Some(at_risk.count())
 }
 
-/// Clients that have no session at all, which no gate waits for.
+/// Clients without any session, which no gate waits for.
 fn silent(measured: Option<&Counts>) -> Vec<Arc<str>> {
     let measured = measured.and_then(|measured| measured.as_ref().ok());
     let silent = measured.and_then(|measured| Some(measured.silent(measured.asked.as_ref()?)));

@@ -82,7 +82,7 @@ pub fn decide(
     kept.map(|kept| Decision { refused: Some(refused), ..kept }).or(wanted)
 }
 
-/// Why topology Simple serves where the spec asks for Multi.
+/// The reason why topology Simple is used where the spec requests Multi.
 fn not_multi(rules: &Rules, wanted: &Result<Decision, Refusal>) -> Option<String> {
     if rules.topology != Topology::Multi {
         return None;
@@ -146,7 +146,7 @@ fn members(
             not_ready_for,
             closed: speaker.cordoned
                 || taints::keeping_out(&speaker.taints, &settings.tolerations).is_some(),
-            // Who speaks no BGP, or that of another AS, reflects nothing; nor does Windows, where
+            // A node that speaks no BGP, or has another AS, cannot reflect; nor can Windows, where
             // Calico's BGP is not BIRD's.
             suitable: address.is_some()
                 && label(OS_LABEL) != Some("windows")
@@ -164,7 +164,7 @@ fn members(
         }
     };
     let all = |complete| observed.speakers.iter().map(move |speaker| member(speaker, complete));
-    // Who speaks one address family alone reflects where nobody speaks both.
+    // A node with only one address family reflects if no node has both.
     let complete = all(true).any(|member| member.suitable);
     all(complete).collect()
 }

@@ -101,8 +101,8 @@ impl Fault {
         matches!(self, Self::Dead(_) | Self::Leaving(_) | Self::ZoneDead(_))
     }
 
-    /// Lets it happen to a layout that is in place, and the operator answer. `length`: how many
-    /// steps the change alone takes.
+    /// Applies the fault to a layout that is in place, and lets the operator respond. `length` is
+    /// the number of steps that the change alone takes.
     pub fn play(&self, layout: &Layout, mut play: Play, length: usize) -> Outcome {
         let mut aim = *layout;
         match self {

@@ -1,8 +1,8 @@
 //! The lab's rules of propagation, on sets of nodes as bits: thousands of networks in a second.
 //!
-//! It computes what `lab::bgp::missing` and `lab::bgp::paths` compute, from the lab's sessions.
-//! Tests hold the two against each other, and so does [`super::network`] for every failure and for
-//! a sample of the rest.
+//! It computes the results of `lab::bgp::missing` and `lab::bgp::paths` from the lab's sessions.
+//! Tests compare the two, and [`super::network`] compares them for every failure and for a sample
+//! of the rest.
 use std::collections::{BTreeMap, BTreeSet};
 
 use lab::bgp::{Session, Sessions};
@@ -26,7 +26,7 @@ pub struct Graph {
     reflectors: Vec<Nodes>,
     /// The number of the cluster id with which it reflects.
     own: Vec<Option<u32>>,
-    /// By number of a cluster id: who reflects with it.
+    /// The reflectors with a cluster id, by the id's number.
     with: Vec<Nodes>,
 }
 

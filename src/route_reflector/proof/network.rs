@@ -2,7 +2,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lab::bgp::{
-    Labels, Local, Node, Pairs, Peer, Remote, Rule, Selector, Sessions, World, missing, sessions,
+    Family, Labels, Local, Node, Pairs, Peer, Remote, Rule, Selector, Sessions, World, missing,
+    sessions,
 };
 
 use super::graph::{Graph, Nodes, each};
@@ -50,7 +51,8 @@ fn node(speaker: &Speaker) -> Option<Node> {
     let labels: Labels =
         speaker.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     let cluster_id = annotation(CLUSTER_ID_ANNOTATION).and_then(|id| id.parse().ok());
-    Some(Node { address, pods: String::new(), labels, cluster_id })
+    let speakers = [(Family::V4, lab::bgp::Speaker { address, pods: String::new() })].into();
+    Some(Node { speakers, labels, cluster_id })
 }
 
 fn peer(peer: &CalicoPeer) -> Option<Peer> {
@@ -119,7 +121,7 @@ impl Network {
         missing_in(&self.graph, &self.learned)
     }
 
-    /// The reflector whose loss costs most pairs of others a route, and how many.
+    /// Returns the reflector whose loss costs the most pairs of others a route, with their number.
     pub fn worst_without_one(&self) -> Option<(String, u32)> {
         let each = self.graph.reflecting().map(|reflector| {
             let rest = self.graph.without(reflector);

@@ -1,4 +1,4 @@
-//! Clusters that nobody would build, and several faults in a row.
+//! Unrealistic clusters, and several faults in a row.
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -176,9 +176,8 @@ impl Event {
 }
 
 impl Play {
-    /// Topologies that change half-way can come to sizes that none of them has, and clusters grow
-    /// beyond what a count was good for. The message or its runbook names what works, and that must
-    /// work.
+    /// Topologies that change half-way can reach sizes that none of them has, and clusters outgrow
+    /// a count. The message or its runbook must name a remedy that works.
     fn follow_advice(&mut self, end: &End) -> bool {
         let End::Stuck(text) = end else { return false };
         let spec = &mut self.set.spec;
@@ -231,7 +230,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever happens in whatever cluster, no step takes a route, and the operator settles.
+    /// Whatever happens in whatever cluster, no step costs a route, and the operator settles.
     #[test]
     fn no_step_takes_a_route_in_any_cluster(cluster in cluster()) {
         prop_assert_eq!(failures(&cluster), Vec::<String>::new());

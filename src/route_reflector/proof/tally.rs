@@ -1,4 +1,4 @@
-//! Many layouts, on all processors, and a table of what was found.
+//! Many layouts, on all processors, and a table of the results.
 use std::{
     collections::BTreeMap,
     fmt::Write,

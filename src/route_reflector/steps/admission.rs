@@ -66,14 +66,13 @@ fn example(missing: &Missing) -> (String, String) {
 }
 
 impl Step {
-    /// Succeeds if it can be taken. BIRD's rule decides: by the letter of RFC 4456 some ways
-    /// would be closed on which BIRD loses nothing.
+    /// Succeeds if the step can be taken. BIRD's rule decides: by the letter of RFC 4456 some
+    /// transitions would be forbidden on which BIRD loses nothing.
     ///
     /// # Errors
-    /// What it would cost.
+    /// The cost of the step.
     pub fn admit(&self, before: &Fabric, after: &Fabric) -> Result<(), Refused> {
-        // The mesh only adds sessions, and who takes the place of a dead reflector takes nothing
-        // away.
+        // The mesh only adds sessions, and a replacement of a dead reflector removes nothing.
         if matches!(self, Self::Mesh(true)) || self.repairs() {
             return Ok(());
         }
@@ -129,7 +128,7 @@ impl Step {
 /// otherwise no step is taken.
 ///
 /// # Errors
-/// What it would not carry that is carried now.
+/// The current routes that it would not carry.
 pub fn sound(bgp: &BgpTopology, goal: &Goal) -> Result<(), Refused> {
     let (before, after) = (&bgp.fabric, goal.fabric(bgp));
     let missing = after.missing(Rule::Bird);

@@ -32,7 +32,8 @@ pub fn pending(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     steps.extend(labels(bgp, goal));
     steps.extend(narrower_bridge(bgp, goal));
     steps.extend(promotions(bgp, goal, Why::Renumber));
-    // Who is replaced goes before the next one comes: never more than one reflector too many.
+    // A replaced reflector is demoted before the next promotion: there is never more than one
+    // surplus reflector.
     steps.extend(demotions(bgp, goal));
     steps.extend(promotions(bgp, goal, Why::Promote));
     if steps.is_empty() {
@@ -90,7 +91,7 @@ fn promotions(bgp: &BgpTopology, goal: &Goal, why: Why) -> Vec<Step> {
     rounds.map(|slots| Step::Promote { why, slots }).collect()
 }
 
-/// Nobody is demoted whose place is not taken yet.
+/// No reflector is demoted before its place is taken.
 fn demotions(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     let holder = |slot: u32| goal.slots.iter().find(|goal| goal.id == slot);
     let mut by_zone: BTreeMap<Option<Arc<str>>, Vec<Leaver>> = BTreeMap::new();
@@ -119,7 +120,7 @@ fn wider_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     let mut wanted = goal.peers.clone();
     let planned = wanted.iter().position(|peer| peer.name == WIDE);
     match planned {
-        // While reflectors are of several ids, not everybody can have all of them.
+        // While reflectors have several ids, not every client can have all of them.
         Some(place) if !promotions(bgp, goal, Why::Renumber).is_empty() => {
             wanted[place] = growing_bridge(bgp, goal);
         }

@@ -41,8 +41,8 @@ pub struct NodeWrite {
 }
 
 impl Step {
-    /// Its writes, in their order. `labeled` says whether a node has the label of reflectors: its
-    /// value is then kept.
+    /// Returns its writes, in order. `labeled` reports whether a node has the label of reflectors,
+    /// whose value is then kept.
     pub fn writes(&self, (key, value): (&str, &str), labeled: impl Fn(&str) -> bool) -> Vec<Write> {
         let node = |node: &Arc<str>, labels: &[(&str, Option<&str>)], cluster_id| {
             let label =

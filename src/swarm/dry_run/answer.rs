@@ -18,7 +18,7 @@ pub struct Move {
     pub from: Option<String>,
     /// The final worker.
     pub to: Option<String>,
-    /// As `traffic_operator_swarm_moves_total` counts it; `added`: nobody had it.
+    /// The reason as in `traffic_operator_swarm_moves_total`; `added` if no worker had the stream.
     pub reason: &'static str,
     /// The same in words.
     pub why: String,
@@ -87,7 +87,7 @@ pub struct Figures {
     pub owned: usize,
     /// Streams that a worker has still to stop.
     pub releasing: usize,
-    /// Streams that nobody has, and that have a worker to go to.
+    /// Streams without a worker that have a worker to go to.
     pub free: usize,
     /// Streams that no worker can take.
     pub unassigned: usize,
@@ -113,7 +113,7 @@ pub struct DryRun {
     pub streams: usize,
     /// Number of them that stay where they are.
     pub stay: usize,
-    /// The others, in the order of the spec, and after them those that are not in it any more.
+    /// The others, in the order of the spec, followed by those that are no longer in it.
     pub moves: Vec<Move>,
     /// The changes of all workers.
     pub workers: Vec<WorkerPlan>,
@@ -135,7 +135,7 @@ pub struct DryRun {
     pub before: Figures,
     /// In the end.
     pub after: Figures,
-    /// Why not every stream has a worker in the end, or nothing is done at all.
+    /// The reason why not every stream has a worker in the end, or why nothing is done at all.
     pub refused: Option<String>,
     /// The streams of the spec, wherever they are listed.
     #[serde(skip)]
@@ -162,7 +162,7 @@ impl Figures {
         }
     }
 
-    /// Before anything is written: what the file says.
+    /// The content of the file before anything is written.
     pub(super) fn now(published: &Published, first: Option<&Page>) -> Self {
         let owned: BTreeSet<_> = published.owners().map(|(stream, _)| stream).collect();
         let releasing: BTreeSet<_> = published.releasing.keys().map(|(stream, _)| stream).collect();

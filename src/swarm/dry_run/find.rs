@@ -15,8 +15,8 @@ pub fn is_listed(swarm: &Swarm, stream: &str) -> bool {
         || spec.streams.iter().flatten().any(|one| one.id == stream)
 }
 
-/// Reports whether the `ConfigMap`s do: that of `streamsFrom`, or that with the shares, in which a
-/// stream may stand that is not in the spec any more.
+/// Reports whether one of the `ConfigMap`s contains the stream: that of `streamsFrom`, or that with
+/// the shares, which may contain streams that are no longer in the spec.
 ///
 /// # Errors
 /// What the API server refused.

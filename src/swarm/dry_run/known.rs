@@ -12,7 +12,7 @@ pub enum Voice {
     Acknowledged(u64),
     /// It answers nothing, for this reason.
     Silent(Arc<str>),
-    /// Nobody told.
+    /// There is no report.
     Unknown,
 }
 

@@ -1,6 +1,5 @@
-//! The whole way on paper: what the operator would do, to the end. The passes are the operator's
-//! own (`observe::look`, `plan::plan`, `apply::apply`); only the cluster below them is one of
-//! paper.
+//! A simulation of all that the operator would do, to the end. The passes are the operator's own
+//! (`observe::look`, `plan::plan`, `apply::apply`); only the cluster below them is simulated.
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -50,14 +49,15 @@ const MOST_PASSES: usize = 5_000;
 /// The longest that it may take on this machine: a person waits for it.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// Above this many workers they are restarted all at once on paper, whatever `maxUnavailable` says:
-/// who has what in the end is the same, and it takes seconds.
+/// Above this many workers the simulation restarts all at once, whatever `maxUnavailable` is: the
+/// final owners are the same, and it takes seconds.
 const MANY: usize = 200;
 
 /// Longer than a free stream waits for others that go to the same worker.
 const GATHERED: Duration = Duration::from_secs(6);
 
-/// Longer than any cooldown that a spec may have: what was known before the first pass is older.
+/// Longer than any cooldown that a spec may have, so that everything known before the first pass is
+/// older.
 const BEFORE: Duration = Duration::from_hours(200);
 
 /// The state that the operator would observe.
@@ -81,7 +81,7 @@ pub struct Surroundings {
 /// by what the API server has of it.
 ///
 /// # Errors
-/// What the API server said, with the request that it refused.
+/// The API server's error, with the request that it refused.
 pub async fn observe(client: &Client, swarm: &mut Swarm) -> Result<Surroundings, Error> {
     let (namespace, name) = swarm.key();
     let api = Api::<DeserializeGuard<Swarm>>::namespaced(client.clone(), &namespace);
@@ -117,7 +117,7 @@ impl Surroundings {
         self.view.fitness.is_some()
     }
 
-    /// Takes from the nodes what it needs.
+    /// Keeps the facts about nodes that the simulation needs.
     pub fn look_at(&mut self, nodes: &NodeStore) {
         if let Some(key) = &self.view.fitness {
             self.unfit = observe::unfit(nodes, key);
@@ -161,14 +161,14 @@ async fn pass(
 /// Goes the whole way on paper. Reads and writes nothing.
 ///
 /// # Errors
-/// Never for what a spec says: that is in the answer.
+/// Never because of the spec: its errors are part of the answer.
 pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
     let began = Instant::now();
     let now = began + BEFORE;
     let memories = Memories::default();
     let key = swarm.key();
     if let Some(workload) = &around.view.workload {
-        // Autoscale has rested: nobody knows here when the number last changed.
+        // The cooldown of autoscale has passed: the time of the last change is unknown here.
         memories.change(&key, |memory| memory.replicas = Some((workload.replicas, began)));
     }
     let published = polls::published(swarm, &around.view, &memories.get(&key)).unwrap_or_default();
@@ -184,7 +184,7 @@ pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
         Ok(first) => run.conditions = first.plan.conditions.iter().map(Condition::from).collect(),
         Err(error) => run.conditions = vec![Condition::from(&error.verdict())],
     }
-    // What it would be if it were served.
+    // The result if the Swarm were served.
     let mut served = swarm.clone();
     served.spec.mode = Mode::Enforce;
     served.spec.paused = false;

@@ -45,7 +45,7 @@ struct State {
     published: Arc<Published>,
     /// By UID.
     processes: BTreeMap<Arc<str>, Process>,
-    /// Evicted pods, of which the next pass sees none: they come back on the same node.
+    /// Evicted pods, which the next pass does not see: they are recreated on the same node.
     evicted: BTreeMap<Arc<str>, PodFacts>,
     /// Objects and writes so far.
     serial: u64,
@@ -114,7 +114,8 @@ impl<'a> Paper<'a> {
         Done { files: *files, refreshes: refreshes.clone(), scaled: *scaled }
     }
 
-    /// Lets some time pass: pods end, come and become ready. Whether anything did.
+    /// Lets some time pass: pods end, are created and become ready. Returns whether anything
+    /// changed.
     pub(super) fn advance(&self, time: Duration) -> bool {
         let mut state = self.state();
         state.now += time;
@@ -162,7 +163,7 @@ impl State {
         }
     }
 
-    /// Pods that wait for a node, an image or their file come up.
+    /// Starts pods that wait for a node, an image or their file.
     fn start(&mut self, known: &Known) {
         let file = self.published.epoch;
         if self.view.share.is_none() {
@@ -180,7 +181,7 @@ impl State {
         }
     }
 
-    /// A `StatefulSet` has exactly its ordinals. One that was evicted a pass ago comes back.
+    /// A `StatefulSet` has exactly its ordinals. A pod evicted a pass ago is recreated.
     fn fill(&mut self, workload: &WorkloadFacts, known: &Known) {
         let WorkloadFacts { name, start, replicas, .. } = workload;
         let wanted: BTreeSet<Arc<str>> = (*start..start.saturating_add(*replicas))
@@ -195,7 +196,7 @@ impl State {
         let evicted = std::mem::take(&mut self.evicted);
         for name in wanted.difference(&there) {
             let node = match evicted.get(name) {
-                // No pass has seen yet that it is gone.
+                // No pass has seen its deletion yet.
                 Some(pod) if pod.terminating => {
                     let gone = PodFacts { terminating: false, ..pod.clone() };
                     self.evicted.insert(Arc::clone(name), gone);
@@ -250,7 +251,7 @@ impl State {
             started: up,
             mounts: mounts.map(|(_, map)| map.clone()).collect(),
             nudged: None,
-            // On paper nobody forges.
+            // The simulation has no forgery.
             signs: true,
         });
     }

@@ -12,7 +12,7 @@ pub(in crate::swarm) trait Explored {
     /// The state after it; `None` where it cannot happen.
     fn after(&self, state: &Self::State, happens: Self::Move) -> Option<Self::State>;
 
-    /// Tells states apart.
+    /// Distinguishes states.
     fn fingerprint(state: &Self::State) -> u64;
 
     /// Returns the error in a state, or in its consequences.
@@ -35,8 +35,8 @@ pub(in crate::swarm) struct Violation<S, M> {
     pub state: S,
 }
 
-/// Visits every state that can come after this one, the nearest first, up to the first violation or
-/// to `most` states.
+/// Visits every state that can follow this one, the nearest first, up to the first violation or to
+/// `most` states.
 pub(in crate::swarm) fn search<E: Explored>(
     explored: &mut E,
     beginning: E::State,

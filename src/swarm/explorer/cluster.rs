@@ -27,7 +27,8 @@ use crate::{
 /// An effect of a pass on a world.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
-    /// A worker was asked, and has stopped before that what its file does not list.
+    /// A worker was asked, and before its answer has stopped the streams that its file does not
+    /// list.
     Asked(usize),
     Wrote(Arc<File>),
     Pinned(u8),

@@ -145,7 +145,7 @@ impl World {
 
 /// A pod as the API server has it, read as the operator reads it.
 pub(super) fn facts(plot: &Plot, pod: &Pod) -> PodFacts {
-    // Reading the same again takes long.
+    // Cached, because parsing the same pod again takes long.
     let mut facts = FACTS.with_borrow_mut(|all| {
         all.entry(pod.known().packed()).or_insert_with(|| watches::read_pod(object(pod))).clone()
     });

@@ -13,22 +13,23 @@ use super::{
 pub(super) enum Move {
     /// The operator observes and decides.
     Look,
-    /// It does what it has decided, or is killed before one of its writes.
+    /// It executes its decision, or is killed before one of its writes.
     Finish(Option<usize>),
     /// It is killed.
     Killed,
-    /// Another process takes the lead; this one does what it had decided.
+    /// Another process becomes the leader; this one still executes its decision.
     Depose,
     Late,
-    /// The user wants something else.
+    /// The user changes the desired state.
     Wish(usize),
     /// A pod without a node gets one.
     Schedule(usize),
-    /// A kubelet delivers the next version of the file; starts a container; says that it runs.
+    /// A kubelet delivers the next version of the file, starts a container, or reports that it
+    /// runs.
     Deliver(usize),
     Start(usize),
     Report(usize),
-    /// A worker that nobody hears of stops what its file does not list.
+    /// A worker that nobody hears from stops what its file does not list.
     Stop(usize),
     /// A container ends, and its kubelet has to start it again.
     Crash(usize),
@@ -36,13 +37,13 @@ pub(super) enum Move {
     Delete(usize),
     End(usize),
     Vanish(usize),
-    /// The workload makes a pod.
+    /// The workload creates a pod.
     Come(usize),
     /// A node is cut off, comes back, or is dead and the user confirms it.
     Cut(usize),
     Heal(usize),
     Fence(usize),
-    /// The operator's watches bring what they are behind with: of a pod, of the file.
+    /// The operator's watches deliver late events: of a pod, of the file.
     Sync(usize),
     Hear,
     /// The workload's controller sees the new template.
@@ -259,7 +260,7 @@ impl<'a> Explorer<'a> {
         (world.observed, immutable.unwrap_or(newest))
     }
 
-    /// Takes a fault of this kind from what may still happen.
+    /// Uses up a fault of this kind among those that may still happen.
     fn hazard(&self, world: &mut World, hazard: Hazard) -> Option<()> {
         self.plot.hazards.contains(&hazard).then_some(())?;
         world.faults = world.faults.checked_sub(1)?;

@@ -48,7 +48,7 @@ pub(super) struct Remembered {
 #[derive(Debug)]
 pub(super) struct Decided {
     pub desired: Desired,
-    /// The wanted contents of the status.
+    /// The desired contents of the status.
     pub told: (i64, u64),
     pub hash: u64,
     /// Why Ready is False.
@@ -142,7 +142,7 @@ impl<'a> Operator<'a> {
         Some(Look { decided, asked: small.done().effects.into(), clock })
     }
 
-    /// It writes, and tells; or it is killed before one of its writes.
+    /// It writes and reports, or is killed before one of its writes.
     pub(super) fn finish(&self, world: &mut World, writes: Option<usize>) -> Option<()> {
         let decided = world.decided.clone()?;
         if let Some(writes) = writes {
@@ -164,7 +164,7 @@ impl<'a> Operator<'a> {
         Some(())
     }
 
-    /// One that does not lead any more does what it had decided.
+    /// A process that no longer leads still executes its decision.
     pub(super) fn finish_late(&self, world: &mut World) -> Option<()> {
         let decided = world.deposed.take()?;
         let heard = world.heard.clone();

@@ -16,8 +16,8 @@ pub(super) struct Wish {
 pub(super) struct Plot {
     /// Number of places for pods.
     pub workers: usize,
-    /// The workers are a Deployment's: a pod that comes has a name of its own, and one that is
-    /// being deleted is replaced at once.
+    /// The workers belong to a Deployment: a new pod has a new name, and a pod that is being
+    /// deleted is replaced at once.
     pub deployment: bool,
     pub wishes: Vec<Wish>,
     /// Maximum number of changes by the user, of faults, and of crashes of the operator.
@@ -28,9 +28,9 @@ pub(super) struct Plot {
     pub silent: Set,
     /// Workers whose pods get a node late, or never.
     pub pending: Set,
-    /// Workers that never get a pod: a quota, say.
+    /// Workers that never get a pod, for example because of a quota.
     pub absent: Set,
-    /// Workers read what is delivered while they run.
+    /// Workers read new files while they run.
     pub reloads: bool,
     /// The operator's watches may be late.
     pub cached: bool,
@@ -43,7 +43,7 @@ pub(super) struct Plot {
     pub may_wait: bool,
     /// The possible changes and faults.
     pub hazards: &'static [Hazard],
-    /// A rule as it was, to see that the search finds what was wrong with it.
+    /// A former rule, to show that the search finds its fault.
     pub old: Option<Old>,
 }
 
@@ -68,7 +68,7 @@ pub(super) enum Hazard {
     Losses,
     /// The `Swarm` is deleted, its file goes with it, and it is applied again.
     Reapplied,
-    /// Another process takes the lead while this one still does what it has decided.
+    /// Another process becomes the leader while this one still executes its decision.
     Deposed,
 }
 
@@ -115,7 +115,7 @@ impl Plot {
         let plot = self.with(|swarm| {
             swarm.spec.workload.kind = crate::api::swarm::WorkloadKind::Deployment;
         });
-        // A pod comes before the one that it replaces is gone.
+        // A pod is created before the one that it replaces is gone.
         Self { deployment: true, workers: 3, ..plot }
     }
 

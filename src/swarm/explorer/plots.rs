@@ -5,7 +5,7 @@ use super::{
 };
 use crate::api::Mode;
 
-/// Nothing goes wrong in at least this number of states: a search that comes nowhere finds nothing
+/// The minimum number of states without a fault: a search that reaches nothing finds nothing
 /// either.
 fn is_sound(plot: &Plot, states: usize) {
     let found = explore(plot);
@@ -33,13 +33,13 @@ fn w03_a_crashed_container_that_is_started_again_while_its_pod_is_deleted() {
 fn w02_silent_workers_and_a_history_that_is_lost() {
     let hazards = &[Hazard::Edits, Hazard::Losses, Hazard::Reapplied];
     for silent in [0b11, 0b01, 0] {
-        // A pod that came before the first look of a new process may have read anything.
+        // A pod created before the first pass of a new process may have read anything.
         let plot = Plot { silent, may_wait: silent != 0, ..plot("DeletePod") };
         is_sound(&Plot { faults: 1, crashes: 1, hazards, ..plot }, 1);
     }
 }
 
-/// Nobody but the user can tell what they run: they wait, and Ready says for whom.
+/// Only the user can confirm what they run: their streams wait, and Ready names the workers.
 #[test]
 fn w02_silent_workers_that_read_their_file_themselves() {
     let hazards = &[Hazard::Edits, Hazard::Losses, Hazard::Reapplied];
@@ -125,7 +125,7 @@ fn w16_the_files_lists_are_edited() {
         for hazards in [&[Hazard::Gifts], &[Hazard::Swaps]] {
             is_sound(&Plot { faults: 1, crashes: 1, hazards, ..plot(refresh) }, 1);
         }
-        // Not with a kill between the file and the status too: then nobody knows that the file is
+        // Not also with a kill between the file and the status: then it is unknown that the file is
         // an old one, and a version number is used a second time.
         is_sound(&Plot { faults: 1, hazards: &[Hazard::Backups], ..plot(refresh) }, 1);
     }
@@ -184,7 +184,7 @@ fn w17_silent_workers_and_people() {
     for (first, crashes) in [(2, 1), (1, 0), (1, 1)] {
         let mut plot = Plot { silent: 0b11, crashes, ..plot("DeletePod") };
         plot.wishes.sort_by_key(|wish| wish.replicas != first);
-        // A pod that came while the operator was down may have read anything.
+        // A pod created while the operator was down may have read anything.
         plot.may_wait = (first, crashes) == (1, 1);
         is_sound(&Plot { faults: 2, hazards, ..plot }, 1);
     }

@@ -24,8 +24,8 @@ impl fmt::Debug for Violation<World, Move> {
     }
 }
 
-/// Visits every state that can come after this one, or `most` of them. Returns also how many end
-/// with Ready=False.
+/// Visits every state that can follow this one, or `most` of them. Also returns the number of those
+/// that end with Ready=False.
 pub(super) fn search(explorer: &Explorer<'_>, beginning: World, most: usize) -> (Found, usize) {
     let mut search = Search { explorer, calm: HashSet::new(), complained: 0 };
     let found = breadth_first::search(&mut search, beginning, most);

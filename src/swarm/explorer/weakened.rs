@@ -1,4 +1,4 @@
-//! Rules as they were: the search finds what was wrong with them.
+//! Former rules: the search finds their faults.
 use super::{
     explore,
     plot::{Hazard, Old, Plot, plot},

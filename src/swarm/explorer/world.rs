@@ -60,7 +60,7 @@ pub(super) struct Pod {
     /// The version by which the immutable file that it mounts is called; 0: it mounts the mutable
     /// one.
     pub mounts: u8,
-    /// Nothing gets to its node or comes from there.
+    /// Nothing reaches its node or leaves it.
     pub cut: bool,
 }
 
@@ -104,11 +104,11 @@ pub(super) struct World {
     pub map: Option<Arc<File>>,
     /// The last file delivered by the operator's watch.
     pub heard: Option<Arc<File>>,
-    /// All versions of the file that there ever were, by anybody.
+    /// All versions of the file that ever existed, by any writer.
     pub history: Arc<Vec<Arc<File>>>,
-    /// The version that the status of the `Swarm` says, and a fingerprint of all of it.
+    /// The version in the status of the `Swarm`, and a fingerprint of the whole status.
     pub told: (i64, u64),
-    /// Why the last pass said Ready=False, if it did.
+    /// The reason for Ready=False in the last pass, if any.
     pub complaint: Option<Arc<str>>,
     /// Index of the plot's wish in the spec.
     pub wish: usize,
@@ -118,8 +118,8 @@ pub(super) struct World {
     /// True if the operator's watches may be late.
     pub cached: bool,
     pub cache: [Option<Pod>; WORKERS],
-    /// The immutable file that the template names, by its version, and the one that the workload's
-    /// controller has seen there.
+    /// The version of the immutable file that the template names, and of the one that the
+    /// workload's controller has seen there.
     pub template: u8,
     pub observed: u8,
     /// The operator's memory, and the decision that it has not carried out yet.
@@ -181,13 +181,13 @@ impl World {
         self.map = Some(Arc::clone(file));
     }
 
-    /// The version that the immutable file of this epoch holds.
+    /// The version in the immutable file of this epoch.
     pub(super) fn version_of(&self, epoch: u8) -> Option<u8> {
         let wanted = |file: &Arc<File>| !file.foreign && file.epoch == u64::from(epoch);
         u8::try_from(self.history.iter().rposition(wanted)?).ok()
     }
 
-    /// A worker runs what a version lists, beside what it ran.
+    /// A worker runs what a version lists, beside its former streams.
     pub(super) fn start(&mut self, w: usize, version: u8) {
         let others = self.pods.iter().enumerate().filter(|(other, _)| *other != w);
         let others = others.fold(0, |set, (_, pod)| set | pod.map_or(0, |pod| pod.run));

@@ -1,11 +1,11 @@
 //! A file that is divided among several `ConfigMap`s.
 //!
-//! Each *part* has the lists of the workers that [`part`] gives it, in the shape of the one file,
-//! with two lines more: which part it is, and of how many. Beside it stands what these workers
-//! release. Its version is that of the *head* with which it was last written, and no worker needs
-//! to read another part.
+//! Each *part* contains the lists of the workers that [`part`] assigns to it, in the format of an
+//! undivided file, with two more lines: its index, and the number of parts. The streams that these
+//! workers release are stored beside it. Its version is that of the *head* with which it was last
+//! written, and no worker needs to read another part.
 //!
-//! The head, the `ConfigMap` that would hold the one file, has nothing but a state:
+//! The head is the `ConfigMap` that would hold the undivided file, and contains only a state:
 //!
 //! ```yaml
 //! epoch: 14
@@ -14,12 +14,12 @@
 //! - 9
 //! ```
 //!
-//! It is written first, by compare-and-swap, so that each epoch is decided by one operator; then
-//! the parts that it says are of this epoch, each by its own compare-and-swap. So only who wrote
-//! the head of an epoch writes parts of it, and a part has one content at each version. A part that
-//! is older than its head says was decided and not written, or may still arrive from an operator
-//! that hangs: it is rewritten under the next head before anything relies on it, and late writes
-//! fail.
+//! The head is written first, by compare-and-swap, so that one operator decides each epoch; then
+//! the parts that the head assigns to this epoch, each by its own compare-and-swap. So only the
+//! writer of the head of an epoch writes parts of it, and a part has one content at each version. A
+//! part that is older than its head states was decided and not written, or may still arrive from an
+//! operator that hangs: it is rewritten under the next head before anything relies on it, and late
+//! writes fail.
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
@@ -148,8 +148,8 @@ pub fn render(published: &Published, part: u32, parts: u32) -> Files {
     render_part(published, Some((part, parts)))
 }
 
-/// Into how many parts a file has to be divided so that each, with this many bytes beside, is not
-/// longer than `most`; `None`: not into as many as there may be.
+/// Returns the number of parts into which a file must be divided so that each, with this many
+/// further bytes, has at most `most`; `None` if that takes more parts than allowed.
 #[must_use]
 pub fn needed(published: &Published, most: usize, from: u32) -> Option<u32> {
     (from.max(2)..=MOST).find(|parts| {

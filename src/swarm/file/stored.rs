@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// The fingerprint of what is written, to see another's edit.
+/// The fingerprint of the written content, to detect foreign edits.
 #[must_use]
 pub fn fingerprint(config: &str, state: &str) -> String {
     format!("{:016x}", hash::combine(hash::of(config), hash::of(state)))
@@ -55,7 +55,7 @@ impl Part {
     }
 }
 
-/// The parts as they stand there now.
+/// The parts as they are stored now.
 #[must_use]
 pub fn read(swarm: &Swarm, view: &WorkloadView, known: &[Option<Part>]) -> Vec<Option<Part>> {
     let key = &swarm.spec.config_map.key;

@@ -6,7 +6,7 @@
 const WORDS: [&str; 12] =
     ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "=", "<<"];
 
-/// Quotes such names of streams and workers. What is in quotes already stays as it is.
+/// Quotes such names of streams and workers. Quoted names stay as they are.
 pub(super) fn quoted(config: String) -> String {
     // A name of several lines could look like an entry. No pod has such a name.
     let odd = config.split('\n').any(|line| line.starts_with("  ?"));
@@ -21,8 +21,8 @@ pub(super) fn quoted(config: String) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A line of the file that is a stream (`    - ID`) or a worker (`  NAME:`): what stands before the
-/// name, the name, and what comes after it. Further lines of a longer text are indented further.
+/// A line of the file that is a stream (`    - ID`) or a worker (`  NAME:`): the text before the
+/// name, the name, and the text after it. Further lines of a longer text are indented further.
 fn parts(line: &str) -> Option<(&str, &str, &str)> {
     if let Some(name) = line.strip_prefix("    - ") {
         return Some((&line[..6], name, ""));
@@ -31,8 +31,8 @@ fn parts(line: &str) -> Option<(&str, &str, &str)> {
     Some((&line[..2], name.strip_suffix(':')?, ":"))
 }
 
-/// Reports whether some reader may take this for something else than text. More than need be are:
-/// numbers, dates and times have many forms, and quotes harm nobody.
+/// Reports whether some reader may parse this as something other than text. It includes more than
+/// necessary: numbers, dates and times have many forms, and quotes do no harm.
 fn is_other(name: &str) -> bool {
     if WORDS.iter().any(|word| name.eq_ignore_ascii_case(word)) {
         return true;

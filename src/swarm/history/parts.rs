@@ -1,5 +1,5 @@
-//! The same for a file that is divided (see [`crate::swarm::file::parts`]): its head and its parts
-//! are the record, if every part is of the version that the head says.
+//! The same for a divided file (see [`crate::swarm::file::parts`]): its head and its parts are the
+//! record, if every part has the version that the head states.
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Evidence, History, Repair, said};
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// All that stands there.
+/// Everything that is stored there.
 struct Record {
     /// The head as we wrote it, over as many parts.
     head: Option<Head>,
@@ -47,7 +47,7 @@ impl Record {
         self.parts.iter().enumerate().map(of).collect()
     }
 
-    /// The versions of parts as we wrote them that are older than the head says.
+    /// The versions of our own parts that are older than the head states.
     fn behind(&self) -> Vec<Epoch> {
         let Some(head) = &self.head else { return vec![] };
         let there = self.parts.iter().zip(&head.parts);
@@ -102,12 +102,12 @@ pub fn of(
     }
     let readable = record.readable();
     let behind = current.is_some() && record.behind().len() + count(&good) == good.len();
-    // Missing ones apart, what is not good and not behind is not ours.
+    // Apart from missing parts, one that is neither current nor behind is not ours.
     let there = record.parts.iter().flatten().count();
     let damaged =
         view.share.is_some() && current.is_none() || there > count(&good) + record.behind().len();
     let seen = record.seen().max(told);
-    // Who remembers less than there is was not the last to write.
+    // A process that remembers less than what is stored was not the last writer.
     let known = memory.published.as_deref().filter(|known| known.epoch >= seen).cloned();
     let edited = damaged.then(|| readable.clone());
     let highest = record.parts.iter().flatten().map(Part::version).max().unwrap_or(0).max(seen);

@@ -32,8 +32,8 @@ impl Decision<'_> {
         self.memory.secret.text().map(|key| (KEY_FILE.to_owned(), key.to_string()))
     }
 
-    /// The file unchanged, if the key for answers is missing beside it: written by an older
-    /// operator, or the key was removed.
+    /// Republishes the file unchanged if the key for answers is missing beside it: an older
+    /// operator wrote it, or the key was removed.
     pub(super) fn keyed(&self) -> Option<Publish> {
         let share = self.view.share.as_ref().filter(|_| self.history.repair.is_none())?;
         let missing = secret::standing(self.view).is_none();
@@ -208,7 +208,7 @@ impl Decision<'_> {
     }
 }
 
-/// Why a stream left its worker, as the metric says it.
+/// The reason why a stream left its worker, as a label of the metric.
 pub(in crate::swarm) fn word(cause: Cause) -> &'static str {
     match cause {
         Cause::Moved => "moved",

@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// The most workers of which the page says why they are waited for: each costs a look at all
-/// workers.
+/// Maximum number of workers for which the page gives the reason for waiting: each costs a pass
+/// over all workers.
 const WAITING: usize = 100;
 
 impl Decision<'_> {
@@ -130,7 +130,7 @@ impl Decision<'_> {
         let lost = self.workers.wanted().filter(|worker| worker.is_lost);
         Snapshot {
             decided: true,
-            // The version in the status is trusted to have existed: nobody else writes it.
+            // The version in the status is trusted: only this operator writes it.
             epoch: if self.writes() { current.epoch } else { self.history.published.epoch },
             counts,
             stranded: lost.filter_map(|w| Some(current.shares.get(&w.name)?.streams.len())).sum(),
@@ -151,7 +151,7 @@ impl Decision<'_> {
         first.map(|one| (one.clone(), self.why(&one.worker, Some(one.why)))).collect()
     }
 
-    /// Streams that two pods say they run.
+    /// Streams that two pods report as running.
     fn duplicates(&self) -> Vec<Arc<str>> {
         let mut seen = BTreeSet::new();
         let mut twice = BTreeSet::new();
@@ -168,7 +168,7 @@ impl Decision<'_> {
         twice.into_iter().map(Arc::from).collect()
     }
 
-    /// A worker that says it has read its list, and runs another.
+    /// A worker that reports having read its list, and runs another one.
     pub(super) fn disobedient(&self) -> Option<Arc<str>> {
         let worker = self.workers.wanted().find(|worker| {
             let Some(share) = self.history.published.shares.get(&worker.name) else { return false };
@@ -216,7 +216,7 @@ impl Decision<'_> {
             .collect()
     }
 
-    /// Streams that have been with nobody for too long, or with a worker that nobody hears of.
+    /// Streams that for too long have had no worker, or a worker that does not report.
     pub(super) fn orphaned(
         &self,
         step: &Step,

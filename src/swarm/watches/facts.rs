@@ -8,11 +8,10 @@ use super::objects::{Container, Fitness, MapObject, PodSpec, WorkerPod, Workload
 use crate::api::GROUP;
 
 /// The annotation that `HotReload` writes: the version of the file that the pod should read. Any
-/// change of a pod makes the kubelet bring its volumes up to date at once instead of within a
-/// minute.
+/// change of a pod makes the kubelet sync its volumes at once instead of within a minute.
 pub const NUDGE: &str = "traffic.example.com/swarm-epoch";
 
-/// The annotation of a pod that says whether its worker signs what it answers, `signed` or `plain`,
+/// The annotation of a pod that states whether its worker signs its answers, `signed` or `plain`,
 /// where that does not follow from its containers.
 pub const ACKNOWLEDGEMENTS: &str = "traffic.example.com/acknowledgements";
 
@@ -104,12 +103,12 @@ pub struct PodFacts {
     pub ready: bool,
     /// True if it is being deleted.
     pub terminating: bool,
-    /// True if it never runs anything again: its phase is final and every container is seen to have
-    /// terminated; or it is being deleted and never got a node.
+    /// True if it never runs anything again: its phase is final and every container has terminated,
+    /// or it is being deleted and never got a node.
     pub stopped: bool,
     /// True if its phase is final: nothing of it is started again.
     pub ended: bool,
-    /// True if any of its containers was ever seen to run.
+    /// True if any of its containers was ever observed running.
     pub started: bool,
     /// The `ConfigMap`s it mounts.
     pub mounts: Vec<Box<str>>,
@@ -180,9 +179,8 @@ fn is_ended(pod: &WorkerPod) -> bool {
     matches!(pod.status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }
 
-/// A container that may be started again frees nothing, nor does one that nobody reports about.
-/// That the pod is being deleted is no proof: its kubelet may be starting a container again that
-/// has crashed.
+/// A container that may be started again frees nothing, nor does one without a status. Deletion of
+/// the pod is no proof: its kubelet may be restarting a crashed container.
 fn is_stopped(pod: &WorkerPod) -> bool {
     let terminating = pod.metadata.deletion_timestamp.is_some();
     if terminating && pod.spec.node_name.is_none() {
@@ -219,8 +217,8 @@ pub struct MapFacts {
     pub data: Arc<BTreeMap<String, String>>,
 }
 
-/// The annotation of a `ConfigMap` that says to which `Swarm` it belongs: with it, one that was
-/// there before is taken over.
+/// The annotation that assigns a `ConfigMap` to a `Swarm`: with it, an existing `ConfigMap` is
+/// taken over.
 pub const GIVEN: &str = "traffic.example.com/swarm";
 
 /// The annotation with the fingerprint of our content: another content was written by someone else.

@@ -31,7 +31,7 @@ use crate::{
 /// An event about an object with a name.
 type Named<V> = Event<Reduced<String, V>>;
 
-/// Something that a watch has brought.
+/// An event of a watch.
 enum Brought {
     Swarms,
     Workload(Watched, Named<WorkloadFacts>),
@@ -52,7 +52,7 @@ struct Follower {
 }
 
 impl WorkloadCache {
-    /// Follows what the `Swarm`s depend on for ever.
+    /// Follows everything that the `Swarm`s depend on; never ends.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let (swarms, writer) = reflector::store();
         let api = Api::<DeserializeGuard<Swarm>>::all(client.clone());
@@ -76,7 +76,7 @@ impl Follower {
                 let mut state = self.cache.state();
                 state.workloads.entry(watched.clone()).or_default().apply(event);
                 drop(state);
-                // Its selector says which pods are needed.
+                // Its selector determines the pods to watch.
                 self.need();
                 watched
             }
@@ -100,7 +100,7 @@ impl Follower {
         self.cache.changed(&watched);
     }
 
-    /// Watches what is needed, and nothing else.
+    /// Watches the required objects, and nothing else.
     fn need(&mut self) {
         let swarms = self.swarms.state();
         let swarms: Vec<_> = swarms.iter().filter_map(|swarm| swarm.0.as_ref().ok()).collect();

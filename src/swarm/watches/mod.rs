@@ -92,7 +92,7 @@ pub struct WorkloadCache(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     changes: Changes<Key>,
-    /// Counts what was learned: to wait for it.
+    /// Counts the received events, so that callers can wait for them.
     learned: signal::Sender<u64>,
 }
 
@@ -142,13 +142,13 @@ impl WorkloadCache {
         self.0.learned.subscribe()
     }
 
-    /// The `Swarm`s whose surroundings changed, for ever.
+    /// Returns the `Swarm`s whose surroundings changed; never ends.
     pub fn changes(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
         self.0.changes.stream()
     }
 
-    /// Takes the answer to a write of ours to a `ConfigMap` with shares, so that the next pass
-    /// sees it though the watch may not have brought it yet.
+    /// Takes the answer to a write of ours to a `ConfigMap` with shares, so that the next pass sees
+    /// it before the watch delivers it.
     pub fn wrote(&self, swarm: &Swarm, metadata: &ObjectMeta, data: Arc<BTreeMap<String, String>>) {
         let name = metadata.name.as_deref().unwrap_or_default();
         let watched = Watched::Map(swarm.key().0, name.to_owned());

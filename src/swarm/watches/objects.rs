@@ -191,7 +191,7 @@ pub(super) struct MapObject {
     pub data: BTreeMap<String, String>,
 }
 
-/// Of a `TrafficWatch` only what it calls its node label.
+/// Keeps only the name of the node label of a `TrafficWatch`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Fitness {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The same facts without a watch: one list for each thing that a `Swarm` names.
+//! The same facts without a watch: one list for each object that a `Swarm` names.
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::{Api, Client, Resource, api::ListParams, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
@@ -11,11 +11,12 @@ use super::{
 };
 use crate::{api::Swarm, api::swarm::WorkloadKind, controller::Error};
 
-/// Reads what a `Swarm` depends on, as [`WorkloadCache::view`](super::WorkloadCache::view) has it
-/// from the watches. It lists by name, as they do: an account with their rights may do this.
+/// Reads everything that a `Swarm` depends on, as
+/// [`WorkloadCache::view`](super::WorkloadCache::view) has it from the watches. Lists by name, as
+/// they do, so that an account with their rights may do this.
 ///
 /// # Errors
-/// What the API server said, with the request that it refused.
+/// The API server's error, with the request that it refused.
 pub(in crate::swarm) async fn read(client: &Client, swarm: &Swarm) -> Result<WorkloadView, Error> {
     let names = Names::of(swarm);
     let workload = match &names.workload {

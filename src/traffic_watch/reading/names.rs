@@ -37,7 +37,7 @@ impl Devices {
     }
 }
 
-/// A series of no node, by what it is called.
+/// The name of a series that belongs to no node.
 pub(super) fn unmapped(measure: Measure, name: &str) -> Subject {
     // By the measure that every exporter has.
     if matches!(measure, Measure::Age | Measure::Own) {
@@ -56,7 +56,7 @@ pub enum Subject {
     Short(usize, Measure, Box<str>),
     /// Number of scrapes in the window.
     Scrapes,
-    /// A job that nobody believes.
+    /// A job that is not trusted.
     OtherJob(Box<str>),
     /// No node that is known; what the series calls it.
     Unmapped(String),
@@ -73,7 +73,8 @@ pub struct Names<'a> {
     pub labels: &'a [String],
 }
 
-/// Returns the measure of a series of a node; `None` if it is of no node, or was not asked for.
+/// Returns the measure of a series of a node; `None` if the series belongs to no node, or was not
+/// queried.
 pub(super) fn measure(question: &Question, labels: &Labels<'_>) -> Option<Measure> {
     match question {
         Question::Own(_) if labels.get(OWN_AGE.0) == Some(OWN_AGE.1) => Some(Measure::OwnAge),

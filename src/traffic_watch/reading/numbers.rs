@@ -30,7 +30,7 @@ pub enum Value {
     Absent,
     /// This one; `device` where the series names one.
     One(f64, Option<Arc<str>>),
-    /// Two series claim to be it, or it is no number at all.
+    /// Two series claim the place, or the value is not a number.
     Unusable,
 }
 

@@ -17,7 +17,7 @@ use crate::{
     prometheus::{QueryError, exporters::untrusted_nodes},
 };
 
-/// Why the Deployment that is still wanted cannot be: the reason, and what the API server said.
+/// The reason why the desired Deployment cannot be applied, and the API server's message.
 pub(in super::super) fn refused(
     child: Option<&Child>,
     memory: &Memory,

@@ -20,8 +20,8 @@ use crate::{
     controller::{Notice, Verdict},
 };
 
-/// The number of nodes that get an event of their own when many change in one judgment: more would
-/// be read by nobody, and each is a write.
+/// The number of nodes that get an event of their own when many change in one judgment: nobody
+/// would read more, and each is a write.
 const EVENTS_OF_A_KIND: usize = 10;
 
 /// The events of the nodes that changed: one per node, and for those beyond the first few of a kind
@@ -91,7 +91,7 @@ fn measured(criterion: &Criterion, sample: &Sample) -> String {
     }
 }
 
-/// The event of a node whose evidence stayed away for as long as the spec allows.
+/// Returns the event of a node that was without evidence for as long as the spec allows.
 fn expired(j: &Judgment<'_>, node: usize) -> Notice {
     let name = &j.seen.nodes[node].name;
     let (after, action) = j.settings.on_unknown;
@@ -114,8 +114,8 @@ fn expired(j: &Judgment<'_>, node: usize) -> Notice {
     }
 }
 
-/// The event of a node that is not judged as it was. When all nodes are without evidence, one event
-/// about the measurement says it for all.
+/// Returns the event of a node that is no longer judged. When all nodes are without evidence, one
+/// event about the measurement covers all.
 fn entered(j: &Judgment<'_>, node: usize, transition: &Transition) -> Option<Notice> {
     let facts = &j.seen.nodes[node];
     let (reason, note) = match transition.to {

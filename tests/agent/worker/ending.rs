@@ -8,13 +8,13 @@ use super::stage::{SLOW, Worker, command, is_there};
 use crate::stage::{Directory, eventually, free_port};
 
 #[test]
-fn told_to_end_it_stops_its_streams_first() {
+fn on_a_signal_it_stops_its_streams_first() {
     for signal in ["TERM", "INT"] {
         let mut worker = Worker::running(&[], SLOW);
         worker.give(1, &["a", "b"]);
         let ids = [worker.wait_for(&["begin", "a"]), worker.wait_for(&["begin", "b"])];
         worker.signal(signal);
-        // It still answers, and says what still runs.
+        // It still answers, and reports what still runs.
         let said = eventually("it answers", || worker.version());
         assert_eq!(said.version, 1);
         assert_eq!(worker.ended(), Some(0), "{}", worker.log());
@@ -32,10 +32,10 @@ fn it_ends_in_time_whatever_its_streams_do() {
     // One of them is being stopped already.
     worker.give(2, &["b"]);
     worker.page_with("the file", |page| page.sum("swarm_worker_file_version", &[]) == 2);
-    let told = Instant::now();
+    let signaled = Instant::now();
     worker.signal("TERM");
     assert_eq!(worker.ended(), Some(0), "{}", worker.log());
-    assert!(told.elapsed() < Duration::from_secs(3), "{:?}", told.elapsed());
+    assert!(signaled.elapsed() < Duration::from_secs(3), "{:?}", signaled.elapsed());
     assert!(worker.journal().iter().all(|line| !is_there(&line[1])));
 }
 

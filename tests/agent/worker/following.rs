@@ -2,8 +2,8 @@
 use super::stage::{Worker, file};
 use crate::stage::{Page, eventually, get};
 
-/// Counted looks of a kind.
-fn looks(page: &Page, result: &str) -> i64 {
+/// Returns the number of file checks with this result.
+fn checks(page: &Page, result: &str) -> i64 {
     page.sum("swarm_worker_file_looks_total", &[("result", result)])
 }
 
@@ -29,7 +29,7 @@ fn the_originals_file_is_followed_and_its_pages_are_there() {
     assert!(get(worker.port, "/other", "").unwrap().0.starts_with("http/1.1 404"));
 }
 
-/// No entry is an empty share, and the worker follows it; the original's worker could not.
+/// A missing entry is an empty share, which the worker follows; the original's worker could not.
 #[test]
 fn without_an_entry_the_share_is_empty() {
     let worker = Worker::start(&[]);
@@ -50,7 +50,7 @@ fn without_an_entry_the_share_is_empty() {
 #[test]
 fn nothing_goes_backwards() {
     let worker = Worker::start(&[]);
-    let stale = |more: i64| worker.page_with("it is seen", |page| looks(page, "stale") >= more);
+    let stale = |more: i64| worker.page_with("it is seen", |page| checks(page, "stale") >= more);
     worker.give(7, &["a"]);
     worker.reached(7);
     worker.give(6, &["b"]);
@@ -68,7 +68,7 @@ fn nothing_goes_backwards() {
     assert_eq!(worker.reached(8).jobs, ["b"]);
 }
 
-/// The original diffed each file against the first that it had read.
+/// The original compared each file with the first that it had read.
 #[test]
 fn each_file_is_compared_with_the_one_before() {
     let worker = Worker::running(&[], super::stage::SLOW);
@@ -82,22 +82,22 @@ fn each_file_is_compared_with_the_one_before() {
 }
 
 #[test]
-fn a_broken_or_missing_file_changes_nothing_and_is_told_once() {
+fn a_broken_or_missing_file_changes_nothing_and_is_reported_once() {
     let worker = Worker::start(&[]);
-    worker.page_with("no file", |page| looks(page, "error") == 1);
+    worker.page_with("no file", |page| checks(page, "error") == 1);
     let good = file(3, &[("w0", 3, &["a"])]);
     worker.publish(&good);
     worker.reached(3);
     worker.publish("workloads: {w0: {jobs: [a, b\nversion: 4");
-    worker.page_with("a broken file", |page| looks(page, "error") == 2);
+    worker.page_with("a broken file", |page| checks(page, "error") == 2);
     std::fs::remove_file(worker.directory().path("config.yml")).unwrap();
-    worker.page_with("no file again", |page| looks(page, "error") == 3);
+    worker.page_with("no file again", |page| checks(page, "error") == 3);
     let said = worker.version().unwrap();
     assert_eq!((said.jobs, said.version), (vec!["a".to_owned()], 3));
     worker.publish(&good);
-    let unchanged = looks(&worker.page(), "unchanged");
-    worker.page_with("the same again", |page| looks(page, "unchanged") > unchanged + 1);
-    assert_eq!(looks(&worker.page(), "error"), 3);
+    let unchanged = checks(&worker.page(), "unchanged");
+    worker.page_with("the same again", |page| checks(page, "unchanged") > unchanged + 1);
+    assert_eq!(checks(&worker.page(), "error"), 3);
     worker.give(4, &["b"]);
     assert_eq!(worker.reached(4).jobs, ["b"]);
     assert_eq!(worker.log().matches("is not usable").count(), 1, "{}", worker.log());

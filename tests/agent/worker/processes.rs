@@ -1,4 +1,4 @@
-//! A process for each stream: never two of one stream, and none of a stream that is reported as
+//! A process for each stream: never two for one stream, and none for a stream that is reported as
 //! stopped.
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
@@ -12,7 +12,7 @@ fn revoked_streams_are_gone_before_new_ones_start_and_before_the_version_is_repo
     worker.reached(1);
     let (a, b) = (worker.wait_for(&["begin", "a"]), worker.wait_for(&["begin", "b"]));
     worker.give(2, &["b", "c"]);
-    // Half a second long the old version and what still runs.
+    // For half a second it reports the old version and the streams that still run.
     let mut during = 0;
     let said = eventually("the next version", || {
         let running = is_there(&a);
@@ -34,7 +34,7 @@ fn revoked_streams_are_gone_before_new_ones_start_and_before_the_version_is_repo
         journal.iter().position(|line| line[0] == word && line[1] == stream).unwrap()
     };
     assert!(at("end", "a") < at("begin", "c"), "{journal:?}");
-    // What stays was not touched, though the whole list has another version.
+    // The remaining stream was not touched, though the list as a whole has another version.
     assert_eq!((worker.count(&["begin", "b"]), worker.count(&["end", "b"])), (1, 0));
     assert!(is_there(&b));
     let page = worker.page();
@@ -56,7 +56,7 @@ fn a_stream_knows_itself_its_worker_and_its_token() {
     eventually("the journal", || (worker.journal() == [expected]).then_some(()));
 }
 
-/// Each process looks whether the one before is gone, with all that it started.
+/// Each process checks that its predecessor is gone, with everything that it started.
 const CAREFUL: &str = r#"
     for id in $(cat "$HERE/$STREAM" 2>/dev/null); do
         kill -0 $id 2>/dev/null && echo "two $STREAM $$" >> "$HERE/journal"
@@ -74,7 +74,7 @@ fn there_are_never_two_generations_of_a_stream() {
     let mut version = 0;
     let mut last = 0;
     for round in 0..3 {
-        // Given, taken and given again while it is still being stopped.
+        // Given, taken and given again while it is still stopping.
         for streams in [&["a", "b"][..], &["b"], &["a"], &[], &["b", "a"]] {
             version += 1;
             worker.give(version, streams);
@@ -113,7 +113,7 @@ fn a_stream_that_is_given_back_while_it_ends_is_ended_and_started_again() {
         worker.page_with("the file is seen", sees);
     }
     assert_eq!(worker.reached(3).jobs, ["a"]);
-    // Its version is reached when the next one was started, and the first is gone before.
+    // Its version is reached when the new process has started, and the old one is gone before that.
     assert_eq!(worker.page().sum("swarm_worker_starts_total", &[]), 2);
     assert!(!is_there(&first));
     worker.wait_for(&["begin", "a", "3"]);
@@ -124,7 +124,7 @@ fn a_process_that_is_killed_runs_again_alone_and_with_its_token() {
     let worker = Worker::running(&["--stop-timeout", "200ms"], CAREFUL);
     worker.give(5, &["a"]);
     let first = worker.wait_for(&["begin", "a", "5"]);
-    // A newer file that gives it the same stream does not change what it was given with.
+    // A newer file with the same stream does not change the token that it started with.
     worker.give(6, &["a"]);
     worker.reached(6);
     assert!(Command::new("kill").args(["-KILL", &first]).status().unwrap().success());
@@ -137,16 +137,16 @@ fn a_process_that_is_killed_runs_again_alone_and_with_its_token() {
     assert_eq!(worker.version().unwrap().jobs, ["a"]);
 }
 
-/// A stream has ended only when all that it started has ended, even if its first process has
+/// A stream has ended only when everything that it started has ended, even if its first process has
 /// exited.
 #[test]
 fn what_does_not_end_by_itself_is_killed_before_the_version_is_reported() {
     for script in [
-        // The process itself does not listen.
+        // The process itself ignores the signal.
         r#"trap "" TERM; echo "child $$" >> "$HERE/journal"; while :; do sleep 0.1; done"#,
-        // It ends at once; what it started does not.
+        // The process ends at once; its child does not.
         r#"sh -c 'trap "" TERM; echo "child $$" >> "$HERE/journal"; while :; do sleep 0.1; done' & wait"#,
-        // What it started has left its group and is nobody's child.
+        // The process' child has left its group and is an orphan.
         r#"(setsid sh -c 'trap "" TERM; echo "child $$" >> "$HERE/journal"; exec sleep 100' &)
            exec sleep 100"#,
     ] {
@@ -162,8 +162,8 @@ fn what_does_not_end_by_itself_is_killed_before_the_version_is_reported() {
     }
 }
 
-/// Otherwise a program that is missing in one image stops the whole Swarm: the streams that this
-/// worker has to give up stay without a worker.
+/// Otherwise a program that is missing in one image would stop the whole Swarm: no other worker
+/// would get the streams that this worker has to give up.
 #[test]
 fn a_command_that_cannot_be_started_is_tried_again_and_does_not_hold_up_the_version() {
     let missing = crate::stage::Directory::new();
@@ -184,10 +184,10 @@ fn a_command_that_cannot_be_started_is_tried_again_and_does_not_hold_up_the_vers
     assert!(worker.reached(2).jobs.is_empty());
 }
 
-/// As the first process of a container it is the parent of all whose parents are gone.
+/// As the first process of a container it adopts all orphans.
 #[test]
 fn nobody_stays_a_zombie() {
-    // Its parent is gone, and we are its parent then.
+    // Its parent is gone, and we adopt it then.
     let script = r#"
         (setsid sh -c 'sleep 0.3; echo "done $(cut -d " " -f 4 /proc/$$/stat)" >> "$HERE/journal"' &)
         exec sleep 100"#;
@@ -196,7 +196,7 @@ fn nobody_stays_a_zombie() {
     eventually("both have ended", || (worker.count(&["done"]) == 2).then_some(()));
     let parent = worker.id().to_string();
     assert_eq!(worker.count(&["done", &parent]), 2, "{:?}", worker.journal());
-    eventually("nobody is left", || {
+    eventually("no process is left", || {
         let zombies = fs::read_dir("/proc").unwrap().filter(|entry| {
             let stat = entry.as_ref().unwrap().path().join("stat");
             let stat = fs::read_to_string(stat).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::stage::{Mood, Sink, Worker, command, file};
+use super::stage::{Behavior, Sink, Worker, command, file};
 use crate::stage::{Directory, eventually, free_port};
 
 fn reporting(sink: &Sink) -> Worker {
@@ -29,10 +29,10 @@ fn intervals_follow_each_other_from_start_to_end() {
     worker.publish(&file(15, &[("w0", 15, &["b"])]));
     worker.reached(15);
     let gone = now();
-    // Two more, of what stays.
+    // Two more reports about the remaining stream.
     let many = sink.reports().len();
     eventually("reports", || (sink.reports().len() > many + 2).then_some(()));
-    let told = now();
+    let signaled = now();
     worker.signal("TERM");
     assert_eq!(worker.ended(), Some(0));
     let ended = now();
@@ -44,26 +44,26 @@ fn intervals_follow_each_other_from_start_to_end() {
     // One tenure, though the list changed meanwhile.
     let [(_, 12, from, to)] = runs["b"][..] else { panic!("{runs:?}") };
     assert!((before..=started).contains(&from));
-    assert!((told..=ended).contains(&to), "{told} {to} {ended}: the last report");
+    assert!((signaled..=ended).contains(&to), "{signaled} {to} {ended}: the last report");
 }
 
 #[test]
-fn what_ran_while_nobody_took_reports_is_told_later() {
-    for mood in [Mood::Failing, Mood::Silent] {
+fn what_ran_while_no_sink_took_reports_is_reported_later() {
+    for behavior in [Behavior::Failing, Behavior::Silent] {
         let sink = Sink::start();
         let worker = reporting(&sink);
         worker.give(1, &["a", "b"]);
         eventually("reports", || (sink.reports().len() > 2).then_some(()));
-        sink.mood(mood);
+        sink.behave(behavior);
         worker.give(2, &["b"]);
-        // It does not matter that the report is refused: the stream does not run.
+        // A refused report does not matter: the stream is not running.
         worker.reached(2);
         worker.give(3, &["a", "b"]);
         worker.reached(3);
         let failures = [("result", "failure")];
         worker.page_with("a failure", |page| page.sum("swarm_worker_reports_total", &failures) > 0);
         let many = sink.reports().len();
-        sink.mood(Mood::Good);
+        sink.behave(Behavior::Good);
         eventually("reports", || (sink.reports().len() > many + 2).then_some(()));
         let runs = sink.runs();
         // No interval is missing or reported twice: a ran twice, b all the time.
@@ -78,19 +78,20 @@ fn what_ran_while_nobody_took_reports_is_told_later() {
 #[test]
 fn a_sink_that_is_silent_does_not_hold_up_the_end() {
     let sink = Sink::start();
-    sink.mood(Mood::Silent);
+    sink.behave(Behavior::Silent);
     let flags = ["--report", &sink.url(), "--stop-timeout", "500ms"];
     let mut worker = Worker::start(&flags);
     worker.give(1, &["a"]);
     worker.reached(1);
-    let told = Instant::now();
+    let signaled = Instant::now();
     worker.signal("TERM");
     assert_eq!(worker.ended(), Some(0), "{}", worker.log());
-    assert!(told.elapsed() < Duration::from_secs(3), "{:?}", told.elapsed());
+    assert!(signaled.elapsed() < Duration::from_secs(3), "{:?}", signaled.elapsed());
     assert!(worker.log().contains("the last report is not taken"), "{}", worker.log());
 }
 
-/// The whole protocol, played by the test: taken from one, acknowledged, given to the other.
+/// The whole protocol, executed by the test: taken from one worker, acknowledged, given to the
+/// other.
 #[test]
 fn a_stream_that_is_handed_over_never_runs_twice() {
     let sink = Sink::start();
@@ -123,7 +124,7 @@ fn a_stream_that_is_handed_over_never_runs_twice() {
         let version = publish([&[], &[]]);
         all_reach(version);
     }
-    eventually("everything is told", || {
+    eventually("everything is reported", || {
         let mut runs = sink.runs();
         (runs.len() == 3 && runs.values().all(|runs| runs.len() == 4)).then_some(())?;
         for (stream, runs) in &mut runs {

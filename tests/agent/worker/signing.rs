@@ -20,7 +20,7 @@ struct Said {
     mac: Option<String>,
 }
 
-/// Starts a worker or sidecar of the name `w0` in a pod of this UID.
+/// Starts a worker or sidecar named `w0` in a pod with this UID.
 fn start(subcommand: &str, flags: &[&str], uid: &str, key: Option<&str>) -> Worker {
     let (port, directory) = (free_port(), Directory::new());
     if let Some(key) = key {
@@ -69,13 +69,13 @@ fn s12_a_worker_signs_for_its_own_pod_and_for_no_other() {
     assert_eq!(operator(&worker, "pod-2", &key), Ok(answer.clone()));
     let error = operator(&worker, "pod-1", &key).unwrap_err();
     assert!(error.ends_with("the answer is of another pod of that name"), "{error}");
-    // The kubelet brings another key.
+    // The kubelet delivers another key.
     let newer = new_key().unwrap();
     let error = operator(&worker, "pod-2", &newer).unwrap_err();
     assert!(error.contains("another key than acknowledge.key"), "{error}");
     fs::write(worker.directory().path(KEY_FILE), &newer).unwrap();
     assert_eq!(operator(&worker, "pod-2", &newer), Ok(answer));
-    // A client that requests no signature gets the same answer as always.
+    // A client that requests no signature gets the same answer as before.
     let (_, body) = get(worker.port, "/internal/version", "").unwrap();
     assert_eq!(body, r#"{"jobs":["a","b"],"version":3,"worker":"w0"}"#);
 }

@@ -1,4 +1,4 @@
-//! Workers to start, files to give them, streams that keep a journal, and a sink for reports.
+//! Workers to start, files for them, streams that keep a journal, and a sink for reports.
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -27,7 +27,7 @@ pub struct Said {
     pub worker: String,
 }
 
-/// A command that is not started yet.
+/// Returns a command without starting it.
 pub fn command(subcommand: &str, port: u16, directory: &Path) -> Command {
     let mut command = program();
     command
@@ -41,7 +41,7 @@ pub fn command(subcommand: &str, port: u16, directory: &Path) -> Command {
     command
 }
 
-/// A running worker, called `w0` unless said otherwise; its streams end with it.
+/// A running worker, called `w0` by default; its streams end with it.
 pub struct Worker {
     pub port: u16,
     program: Program,
@@ -62,12 +62,12 @@ impl DerefMut for Worker {
 }
 
 impl Worker {
-    /// Starts a worker with these flags, in a directory of its own and without a file yet.
+    /// Starts a worker with these flags, in its own directory and without a file yet.
     pub fn start(flags: &[&str]) -> Self {
         let directory = Directory::new();
         let port = free_port();
         let mut command = command("worker", port, &directory.path(""));
-        // Where streams keep their journal.
+        // The directory for the journal of the streams.
         command.env("HOSTNAME", "w0").env("HERE", directory.path("")).args(flags);
         Self::of(&mut command, port, directory)
     }
@@ -89,7 +89,7 @@ impl Worker {
         Self::start(&[flags, &["--", "sh", "-c", script]].concat())
     }
 
-    /// Gives it this share.
+    /// Publishes a file with this share.
     pub fn give(&self, version: u64, streams: &[&str]) {
         self.publish(&file(version, &[("w0", version, streams)]));
     }
@@ -123,13 +123,13 @@ impl Worker {
         eventually(what, || Some(self.page()).filter(&enough))
     }
 
-    /// The lines that its streams wrote, split into words.
+    /// Returns the lines that its streams wrote, split into words.
     pub fn journal(&self) -> Vec<Vec<String>> {
         let text = fs::read_to_string(self.directory().path("journal")).unwrap_or_default();
         text.lines().map(|line| line.split(' ').map(str::to_owned).collect()).collect()
     }
 
-    /// The last word of the last line that begins with these words: a process id.
+    /// Returns the last word of the last line that begins with these words: a process id.
     pub fn last(&self, words: &[&str]) -> Option<String> {
         self.journal().into_iter().rfind(|line| line.starts_with(&owned(words)))?.pop()
     }
@@ -145,7 +145,7 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// A test that failed leaves no streams behind.
+    /// Ends all streams, even after a failed test.
     fn drop(&mut self) {
         let id = self.program.id().to_string();
         let _ = Command::new("kill").args(["-TERM", &id]).stderr(Stdio::null()).status();
@@ -168,7 +168,7 @@ pub fn is_there(id: &str) -> bool {
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().starts_with(" Z"))
 }
 
-/// The file: workers with their own versions and their streams.
+/// Returns a file: workers with their own versions and their streams.
 pub fn file(version: u64, shares: &[(&str, u64, &[&str])]) -> String {
     let mut text = "workloads:\n".to_owned();
     for (worker, epoch, streams) in shares {
@@ -206,21 +206,21 @@ pub struct Interval {
 
 /// Ways in which a sink answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mood {
+pub enum Behavior {
     Good,
-    /// Answers with an error and takes nothing.
+    /// Answers with an error and keeps nothing.
     Failing,
     /// Does not answer.
     Silent,
 }
 
 struct State {
-    mood: Mood,
+    behavior: Behavior,
     requests: usize,
     reports: Vec<Report>,
 }
 
-/// Takes reports, and counts requests.
+/// Accepts reports, and counts requests.
 pub struct Sink {
     pub port: u16,
     state: Arc<Mutex<State>>,
@@ -230,7 +230,7 @@ impl Sink {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let state = State { mood: Mood::Good, requests: 0, reports: Vec::new() };
+        let state = State { behavior: Behavior::Good, requests: 0, reports: Vec::new() };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
@@ -240,14 +240,14 @@ impl Sink {
                 let Some(body) = body(&mut stream) else { continue };
                 let mut state = shared.lock().unwrap();
                 state.requests += 1;
-                let status = match state.mood {
-                    Mood::Good if body.is_empty() => "200 OK",
-                    Mood::Good => {
+                let status = match state.behavior {
+                    Behavior::Good if body.is_empty() => "200 OK",
+                    Behavior::Good => {
                         state.reports.push(serde_json::from_slice(&body).expect("a report"));
                         "204 No Content"
                     }
-                    Mood::Failing => "503 Service Unavailable",
-                    Mood::Silent => {
+                    Behavior::Failing => "503 Service Unavailable",
+                    Behavior::Silent => {
                         kept.push(stream);
                         continue;
                     }
@@ -264,11 +264,11 @@ impl Sink {
         format!("http://127.0.0.1:{}/reports", self.port)
     }
 
-    pub fn mood(&self, mood: Mood) {
-        self.state.lock().unwrap().mood = mood;
+    pub fn behave(&self, behavior: Behavior) {
+        self.state.lock().unwrap().behavior = behavior;
     }
 
-    /// Returns the number of requests so far, whatever the answers were.
+    /// Returns the number of requests so far, whatever their answers were.
     pub fn requests(&self) -> usize {
         self.state.lock().unwrap().requests
     }

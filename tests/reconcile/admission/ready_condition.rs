@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[test]
-fn what_only_the_operator_can_see_is_told_in_the_ready_condition() {
+fn what_only_the_operator_can_see_is_reported_in_the_ready_condition() {
     run(async |bench| {
         three_nodes(&bench).await;
         let mut mismatch = deployment();
@@ -54,7 +54,7 @@ fn what_only_the_operator_can_see_is_told_in_the_ready_condition() {
         // No other object is affected, and a refused Deployment stops no judgment.
         bench.until_label("node-1", KEY, Some("false")).await;
         bench.until_label("node-1", "misspelled.traffic.example.com/unfit", Some("false")).await;
-        // A mended spec is served at once.
+        // A corrected spec is served at once.
         let patch = Patch::Merge(json!({"spec": {"deployment": deployment()}}));
         let api = bench.watches("default");
         api.patch("misspelled", &PatchParams::default(), &patch).await.unwrap();

@@ -1,4 +1,4 @@
-//! `spec.deployment`: only for who may create Deployments in the namespace.
+//! `spec.deployment`: only for authors who may create Deployments in the namespace.
 use serde_json::json;
 
 use super::{Author, WATCH, kinds, refused, rule};
@@ -12,15 +12,15 @@ fn s09_who_may_create_no_deployment_has_none_created() {
         let right = "spec.deployment: user 'clerk' has no right to create deployments.apps in \
             namespace team-a; grant it with: kubectl create rolebinding 'create-deployments:clerk' \
             -n team-a --clusterrole=traffic-operator-create-deployments --user='clerk'";
-        refused(clerk.offer(WATCH, with.clone()).await, &[right]);
-        clerk.offer(WATCH, json!({})).await.expect("without");
+        refused(clerk.try_create(WATCH, with.clone()).await, &[right]);
+        clerk.try_create(WATCH, json!({})).await.expect("without");
         let observe = json!({"deployment": deployment(), "mode": "Observe"});
         clerk.create(WATCH, "seen", observe).await.expect("Observe");
         refused(clerk.change("seen", json!({"mode": "Enforce"})).await, &[right]);
 
         let jane = Author::tenant(&bench, "jane-deployments").await;
         jane.create(WATCH, "web", with.clone()).await.expect("edit may create Deployments");
-        // Others' Deployments are not the clerk's to change, nor to have pods evicted of.
+        // The clerk may neither change Deployments of others nor have their pods evicted.
         let image = json!({"deployment": {"template": {"spec": {
             "serviceAccountName": "admin", "containers": [{"name": "c", "image": "other"}]}}}});
         for spec in [image, json!({"eviction": {"after": "0s"}}), json!({"placement": "Preferred"})]
@@ -38,8 +38,8 @@ fn s09_the_right_to_create_deployments_is_enough() {
     run(async |bench| {
         let create = rule("apps", "deployments", &["create"]);
         let maker = Author::with_rules(&bench, "maker", &[kinds(), create.clone()]).await;
-        maker.has(&bench, &create).await;
+        maker.until_granted(&bench, &create).await;
         let spec = json!({"deployment": deployment(), "eviction": {"after": "1m"}});
-        maker.offer(WATCH, spec).await.expect("the right to create");
+        maker.try_create(WATCH, spec).await.expect("the right to create");
     });
 }

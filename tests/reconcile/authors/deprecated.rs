@@ -1,4 +1,4 @@
-//! Former forms of fields are accepted, and the API server warns of them.
+//! Deprecated forms of fields are accepted, with a warning of the API server.
 use serde_json::{Value, json};
 
 use super::{Author, Kind, PROBER, SET, SWARM};
@@ -19,7 +19,7 @@ fn former_forms_are_accepted_with_a_warning_and_present_ones_without() {
             (PROBER, json!({"neighbours": numbers()}), json!({"neighbors": numbers()}), spelling),
         ];
         for (kind, former, present, text) in cases {
-            // Policies take a moment to be in force.
+            // Policies take a moment to come into force.
             let warned = async || {
                 let warnings = author.warnings(kind, &former).await;
                 warnings.iter().any(|warning| warning.contains(text)).then_some(())

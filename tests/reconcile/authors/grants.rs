@@ -1,4 +1,4 @@
-//! A refusal names the command that grants what is missing, and the command does.
+//! A refusal names the command that grants the missing right, and the command works.
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::{
     traffic_watch::judging::deployment,
 };
 
-/// A shell would end a word here, and the name of a binding may have neither of the others.
+/// Characters that end a word in a shell, or that the name of a binding may not have.
 const ODD: &str = "o'neil/100%";
 
 #[test]
@@ -36,7 +36,7 @@ async fn granted(bench: &Bench, user: &str) {
         // One command for both objects.
         (PROBER, json!({"monitoring": null})),
         (PROBER, json!({"mode": "DaemonSet"})),
-        // Before the right to nodes, which is one to queries of the whole cluster.
+        // Before the right to nodes, which includes queries of the whole cluster.
         (SET, json!({"transition": {"query": "x"}})),
         (WATCH, json!({"taint": "NoSchedule"})),
     ] {
@@ -47,14 +47,14 @@ async fn granted(bench: &Bench, user: &str) {
         (WATCH, json!({"maxUnfit": "100%", "minFit": 0, "label": "platform"})),
         (SWARM, json!({"weights": {"query": "x"}})),
     ] {
-        author.offer(kind, spec).await.expect("granted before");
+        author.try_create(kind, spec).await.expect("granted before");
     }
 }
 
-/// Runs what the refusal says, as the administrator.
+/// Runs the command of a refusal as the administrator.
 async fn grant(bench: &Bench, author: &Author, kind: Kind, spec: Value) -> usize {
     let refusal = async || {
-        let message = author.offer(kind, spec.clone()).await.err()?;
+        let message = author.try_create(kind, spec.clone()).await.err()?;
         message.contains("grant it with: ").then_some(message)
     };
     let message = eventually("a refusal with a command", refusal).await;
@@ -70,7 +70,7 @@ async fn grant(bench: &Bench, author: &Author, kind: Kind, spec: Value) -> usize
     });
     let output = output.await.expect("thread").expect("sh");
     assert!(output.status.success(), "{command}\n{}", String::from_utf8_lossy(&output.stderr));
-    let allowed = async || author.offer(kind, spec.clone()).await.ok();
+    let allowed = async || author.try_create(kind, spec.clone()).await.ok();
     eventually(&format!("{command} to help"), allowed).await;
     1
 }

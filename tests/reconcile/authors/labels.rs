@@ -1,4 +1,4 @@
-//! Keys of node labels: a namespace has its own, and no tenant waits for a platform's.
+//! Keys of node labels: a namespace has its own, and no tenant blocks a label of the platform.
 use serde_json::json;
 
 use super::{Author, LABEL, TENANT, WATCH, bind, cluster_role, kinds, object, refused, rule};
@@ -15,15 +15,17 @@ fn s13_a_tenant_claims_only_labels_of_the_namespace() {
                  grant it with: kubectl create rolebinding 'node-labels:jane-labels' -n team-a \
                  --clusterrole=traffic-operator-node-labels --user='jane-labels'"
             );
-            refused(jane.offer(WATCH, json!({"label": label})).await, &[&text]);
-            jane.offer(WATCH, json!({"label": label, "mode": "Observe"})).await.expect("Observe");
+            refused(jane.try_create(WATCH, json!({"label": label})).await, &[&text]);
+            jane.try_create(WATCH, json!({"label": label, "mode": "Observe"}))
+                .await
+                .expect("Observe");
         }
         for label in [LABEL, TENANT, "a.b.team-a"] {
-            jane.offer(WATCH, json!({"label": label})).await.unwrap_or_else(|e| panic!("{e}"));
+            jane.try_create(WATCH, json!({"label": label})).await.unwrap_or_else(|e| panic!("{e}"));
         }
-        // The name stands in for a label that is not there.
+        // The name stands in for a missing label.
         refused(
-            jane.offer(WATCH, json!({"label": null})).await,
+            jane.try_create(WATCH, json!({"label": null})).await,
             &["spec.label: offered is no label"],
         );
         for name in ["team-a", "web.team-a"] {
@@ -44,32 +46,35 @@ fn s13_a_tenant_claims_only_labels_of_the_namespace() {
 fn s13_who_may_patch_nodes_or_has_the_label_by_name_takes_any() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-labels").await;
-        root.offer(WATCH, json!({"label": "platform"})).await.expect("an administrator");
+        root.try_create(WATCH, json!({"label": "platform"})).await.expect("an administrator");
         // The right to one label, in this namespace.
         let gold = json!({"apiGroups": ["traffic.example.com"], "resources": ["nodelabels"],
             "resourceNames": ["gold"], "verbs": ["use"]});
         let golden = Author::with_rules(&bench, "golden", &[kinds(), gold.clone()]).await;
-        golden.has(&bench, &gold).await;
-        golden.offer(WATCH, json!({"label": "gold"})).await.expect("its label");
-        refused(golden.offer(WATCH, json!({"label": "silver"})).await, &["spec.label: silver"]);
-        // It says nothing of taints.
+        golden.until_granted(&bench, &gold).await;
+        golden.try_create(WATCH, json!({"label": "gold"})).await.expect("its label");
+        refused(
+            golden.try_create(WATCH, json!({"label": "silver"})).await,
+            &["spec.label: silver"],
+        );
+        // That right does not extend to taints.
         let taint = json!({"label": "gold", "taint": "NoSchedule"});
-        refused(golden.offer(WATCH, taint).await, &["spec.taint: "]);
-        // Who may patch nodes needs no other right to label them.
+        refused(golden.try_create(WATCH, taint).await, &["spec.taint: "]);
+        // Users who may patch nodes need no other right to label them.
         let patcher = Author::with_rules(&bench, "patcher", &[kinds()]).await;
         cluster_role(&bench, "patcher", &[rule("", "nodes", &["patch"])]).await;
         // A binding of a namespace gives no right to nodes.
         bind(&bench, "patcher-here", "patcher", json!({"kind": "ClusterRole", "name": "patcher"}))
             .await;
-        patcher.has(&bench, &rule("", "nodes", &["patch"])).await;
-        refused(patcher.offer(WATCH, json!({"label": "platform"})).await, &["spec.label: "]);
+        patcher.until_granted(&bench, &rule("", "nodes", &["patch"])).await;
+        refused(patcher.try_create(WATCH, json!({"label": "platform"})).await, &["spec.label: "]);
         super::bind_everywhere(&bench, "patcher", "patcher", "patcher").await;
-        let allowed = async || patcher.offer(WATCH, json!({"label": "platform"})).await.ok();
+        let allowed = async || patcher.try_create(WATCH, json!({"label": "platform"})).await.ok();
         crate::bench::eventually("the right to patch nodes", allowed).await;
     });
 }
 
-/// A label that an administrator has claimed stays claimed when a tenant edits the rest.
+/// A label that an administrator has claimed stays claimed when a tenant edits other fields.
 #[test]
 fn s13_a_label_that_is_there_already_may_stay_and_is_not_given_to_another_object() {
     run(async |bench| {
@@ -81,14 +86,15 @@ fn s13_a_label_that_is_there_already_may_stay_and_is_not_given_to_another_object
         refused(jane.create(WATCH, "heir", json!({"label": "platform"})).await, &["spec.label: "]);
         jane.change("web", json!({"mode": "Observe"})).await.expect("nothing is written");
         refused(jane.change("web", json!({"mode": "Enforce"})).await, &["spec.label: platform"]);
-        // The samples name no namespace: they are an administrator's, or get a label.
+        // The samples name no namespace: only an administrator may create them, unless they get a
+        // label.
         let sample = include_str!("../../../deploy/samples/trafficwatch.yaml");
         let sample: serde_json::Value = serde_yaml::from_str(sample).expect("YAML");
         let spec = &sample["spec"];
         let mut own = object(WATCH, "sample", spec)["spec"].clone();
-        jane.offer(WATCH, own.clone()).await.expect("with a label");
+        jane.try_create(WATCH, own.clone()).await.expect("with a label");
         own["label"] = serde_json::Value::Null;
-        refused(jane.offer(WATCH, own.clone()).await, &["spec.label: offered is no label"]);
-        root.offer(WATCH, own).await.expect("an administrator");
+        refused(jane.try_create(WATCH, own.clone()).await, &["spec.label: offered is no label"]);
+        root.try_create(WATCH, own).await.expect("an administrator");
     });
 }

@@ -1,4 +1,4 @@
-//! Taints, and marks on more than half of the nodes: only for who may patch nodes.
+//! Taints, and marks on more than half of the nodes: only for authors who may patch nodes.
 use serde_json::json;
 
 use super::{Author, WATCH, refused};
@@ -14,7 +14,7 @@ fn s01_a_tenant_neither_taints_nor_marks_more_than_half_of_the_nodes() {
             (json!({"taint": "PreferNoSchedule"}), "spec.taint: keeps everybody's pods off nodes"),
             (json!({"maxUnfit": "51%"}), "spec.maxUnfit: 51% may be more than half"),
             (json!({"maxUnfit": "100%", "minFit": "50%"}), many),
-            // 2 of 3 nodes, say; how many there are is not known at admission.
+            // 2 of 3 nodes, for example; their number is not known at admission.
             (json!({"maxUnfit": 2}), "spec.maxUnfit: 2 may be more than half"),
             (json!({"maxUnfit": 2, "minFit": 5}), many),
             (json!({"maxUnfit": 2, "minFit": "49%"}), many),
@@ -24,35 +24,35 @@ fn s01_a_tenant_neither_taints_nor_marks_more_than_half_of_the_nodes() {
             let right = "user 'jane-limits' has no right to patch nodes; grant it with: \
                 kubectl create clusterrolebinding 'patch-nodes:jane-limits' \
                 --clusterrole=traffic-operator-patch-nodes --user='jane-limits'";
-            let answer = jane.offer(WATCH, spec.clone()).await;
+            let answer = jane.try_create(WATCH, spec.clone()).await;
             refused(answer, &[text, right]);
             // Observe writes nothing.
             let mut observe = spec;
             observe["mode"] = "Observe".into();
-            jane.offer(WATCH, observe).await.expect("Observe");
+            jane.try_create(WATCH, observe).await.expect("Observe");
         }
         for spec in [
             json!({}),
             json!({"maxUnfit": "50%"}),
             json!({"maxUnfit": "0%"}),
             json!({"maxUnfit": 0}),
-            // With 50 % one node may be marked as well, however few there are.
+            // With 50 % one node may be marked as well, even in the smallest cluster.
             json!({"maxUnfit": 1}),
             json!({"maxUnfit": 7, "minFit": "50%"}),
             json!({"maxUnfit": 7, "minFit": "100%"}),
             json!({"minFit": 1}),
             json!({"minFit": "1%"}),
-            // Which nodes are judged concerns nobody else: labels alone keep no pod away that does
-            // not ask for them.
+            // The choice of the judged nodes affects nobody else: labels alone keep away only pods
+            // that ask for it.
             json!({"nodeSelector": {"matchLabels": {"pool": "a"}}}),
             json!({"nodeSelector": {}}),
             json!({"maxBandwidthPercent": "0.0001", "consecutive": {"unfit": 1}}),
         ] {
-            jane.offer(WATCH, spec.clone()).await.unwrap_or_else(|e| panic!("{spec}: {e}"));
+            jane.try_create(WATCH, spec.clone()).await.unwrap_or_else(|e| panic!("{spec}: {e}"));
         }
         let root = Author::administrator(&bench, "root-limits").await;
         let all = json!({"taint": "NoSchedule", "maxUnfit": "100%", "minFit": 0});
-        root.offer(WATCH, all).await.expect("an administrator");
+        root.try_create(WATCH, all).await.expect("an administrator");
     });
 }
 
@@ -100,7 +100,7 @@ fn s01_what_decides_which_nodes_are_tainted_is_the_administrators() {
         ] {
             refused(jane.change("web", spec).await, &[&format!("spec.{field}: "), "patch nodes"]);
         }
-        // Fields that affect nothing but the tenant's own.
+        // Fields that affect only the tenant's own objects.
         for spec in [
             json!({"interval": "5s"}),
             json!({"paused": true}),
@@ -125,7 +125,7 @@ fn s01_what_decides_which_nodes_are_tainted_is_the_administrators() {
     });
 }
 
-/// A limit that is there already may stay, and is not raised further.
+/// An existing limit may stay, but may not be raised further.
 #[test]
 fn s01_limits_of_an_administrator_stay_and_only_he_changes_them() {
     run(async |bench| {
@@ -137,7 +137,7 @@ fn s01_limits_of_an_administrator_stay_and_only_he_changes_them() {
         refused(jane.change("web", json!({"maxUnfit": "90%"})).await, &["spec.maxUnfit: 90%"]);
         jane.change("web", json!({"maxUnfit": "30%", "minFit": 1})).await.expect("less");
         refused(jane.change("web", json!({"minFit": 0})).await, &["spec.minFit: "]);
-        // A number that half of the nodes bound, and the bound taken away.
+        // A number that minFit bounds to half of the nodes, and then without that bound.
         jane.change("web", json!({"maxUnfit": 9, "minFit": "50%"})).await.expect("bounded");
         refused(jane.change("web", json!({"minFit": 1})).await, &["spec.maxUnfit: 9"]);
     });

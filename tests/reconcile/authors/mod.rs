@@ -1,5 +1,5 @@
-//! An object gives its author no right that the author does not have: the API server's answers to
-//! tenants, to administrators and to a pipeline.
+//! An object gives its author no right that the author lacks: the API server's answers to tenants,
+//! to administrators and to a pipeline.
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::{
     Api, Client,
@@ -29,7 +29,7 @@ mod whole;
 /// The namespace of the tenants.
 pub const TENANT: &str = "team-a";
 
-/// A label key of that namespace's own.
+/// A label key that belongs to that namespace.
 pub const LABEL: &str = "web.team-a";
 
 /// One of our kinds.
@@ -62,12 +62,12 @@ pub struct Author {
     pub user: String,
 }
 
-/// A rule of a role.
+/// Returns a rule of a role.
 pub fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
 }
 
-/// Everything about our namespaced kinds.
+/// Returns a rule with all rights to our namespaced kinds.
 pub fn kinds() -> Value {
     json!({"apiGroups": [GROUP, PROBES], "resources": ["trafficwatches", "swarms", "networkprobers"],
         "verbs": ["*"]})
@@ -80,7 +80,7 @@ impl Author {
         let author = Self::with_rules(bench, user, &[kinds()]).await;
         bind(bench, &format!("edit-{user}"), user, edit).await;
         let deployments = rule("apps", "deployments", &["create"]);
-        author.has(bench, &deployments).await;
+        author.until_granted(bench, &deployments).await;
         author
     }
 
@@ -90,22 +90,22 @@ impl Author {
         let author = Self::of(bench, user).await;
         role(bench, user, rules).await;
         bind(bench, user, user, json!({"kind": "Role", "name": user})).await;
-        // A write that needs only the kind, and one that needs more: rights and policies take a
-        // moment to be in force.
+        // A write that needs only the right to the kind, and one that needs more: rights and
+        // policies take a moment to come into force.
         let observe = json!({"mode": "Observe"});
-        let allowed = async || author.offer(WATCH, observe.clone()).await.ok();
+        let allowed = async || author.try_create(WATCH, observe.clone()).await.ok();
         eventually("the rights of the author", allowed).await;
-        let refused = async || author.offer(WATCH, json!({"taint": "NoSchedule"})).await.err();
+        let refused = async || author.try_create(WATCH, json!({"taint": "NoSchedule"})).await.err();
         eventually("the policies", refused).await;
         author
     }
 
-    /// A user with all rights, by RBAC and not by group.
+    /// A user with all rights, granted by RBAC and not by a group.
     pub async fn administrator(bench: &Bench, user: &str) -> Self {
         bench.namespace(TENANT, json!({})).await;
         let author = Self::of(bench, user).await;
         bind_everywhere(bench, user, user, "cluster-admin").await;
-        let allowed = async || author.offer(WATCH, json!({"mode": "Observe"})).await.ok();
+        let allowed = async || author.try_create(WATCH, json!({"mode": "Observe"})).await.ok();
         eventually("the rights of the administrator", allowed).await;
         author
     }
@@ -115,7 +115,7 @@ impl Author {
     }
 
     /// Waits until the API server grants a right of this author in the namespace.
-    pub async fn has(&self, bench: &Bench, rule: &Value) {
+    pub async fn until_granted(&self, bench: &Bench, rule: &Value) {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
                 "user": self.user, "resourceAttributes": {
@@ -146,8 +146,9 @@ impl Author {
         }
     }
 
-    /// Tries a creation with this in the spec as a dry run; returns the API server's refusal.
-    pub async fn offer(&self, kind: Kind, spec: Value) -> Result<(), String> {
+    /// Tries to create an object with these fields of the spec, as a dry run; returns the API
+    /// server's refusal.
+    pub async fn try_create(&self, kind: Kind, spec: Value) -> Result<(), String> {
         self.post(kind, "offered", spec, "&dryRun=All").await
     }
 
@@ -156,11 +157,11 @@ impl Author {
     }
 
     async fn post(&self, kind: Kind, name: &str, spec: Value, more: &str) -> Result<(), String> {
-        said(self.client.request::<Value>(creation(kind, name, &spec, more)).await)
+        outcome(self.client.request::<Value>(creation(kind, name, &spec, more)).await)
     }
 
-    /// Returns the warnings of the API server about a creation with this in the spec, as a dry run
-    /// that it accepts.
+    /// Returns the API server's warnings about creating an object with these fields of the spec, as
+    /// a dry run that it accepts.
     pub async fn warnings(&self, kind: Kind, spec: &Value) -> Vec<String> {
         let request = creation(kind, "offered", spec, "&dryRun=All").map(Body::from);
         let answer = self.client.send(request).await.expect("an answer");
@@ -172,7 +173,7 @@ impl Author {
     /// A merge patch.
     pub async fn patch(&self, kind: Kind, name: &str, patch: Value) -> Result<(), String> {
         let patch = Patch::Merge(patch);
-        said(self.api(kind).patch(name, &PatchParams::default(), &patch).await)
+        outcome(self.api(kind).patch(name, &PatchParams::default(), &patch).await)
     }
 
     /// A merge patch of the spec.
@@ -184,15 +185,15 @@ impl Author {
     pub async fn apply(&self, kind: Kind, name: &str, spec: Value) -> Result<(), String> {
         let params = PatchParams::apply(&self.user.replace(':', "-")).force();
         let object = object(kind, name, &spec);
-        said(self.api(kind).patch(name, &params, &Patch::Apply(object)).await)
+        outcome(self.api(kind).patch(name, &params, &Patch::Apply(object)).await)
     }
 
     pub async fn delete(&self, kind: Kind, name: &str) -> Result<(), String> {
-        said(self.api(kind).delete(name, &DeleteParams::default()).await)
+        outcome(self.api(kind).delete(name, &DeleteParams::default()).await)
     }
 }
 
-/// A request to create an object, which refuses unknown fields.
+/// A request to create an object, which rejects unknown fields.
 fn creation(kind: Kind, name: &str, spec: &Value, more: &str) -> http::Request<Vec<u8>> {
     let within = if kind.namespaced { format!("/namespaces/{TENANT}") } else { String::new() };
     let path = format!("/apis/{}/v1alpha1{within}/{}", kind.group, kind.plural);
@@ -201,7 +202,7 @@ fn creation(kind: Kind, name: &str, spec: &Value, more: &str) -> http::Request<V
     request.body(serde_json::to_vec(&object(kind, name, spec)).expect("JSON")).expect("request")
 }
 
-/// An object with the least that its kind needs, the namespace's own label, and this.
+/// An object with the minimum that its kind needs, the namespace's own label, and these fields.
 pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     let least = match kind.name {
         "TrafficWatch" => {
@@ -225,7 +226,7 @@ pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     object
 }
 
-fn said<T>(answer: kube::Result<T>) -> Result<(), String> {
+fn outcome<T>(answer: kube::Result<T>) -> Result<(), String> {
     match answer {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) => Err(status.message),

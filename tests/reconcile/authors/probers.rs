@@ -23,12 +23,12 @@ fn s04_who_may_create_no_monitor_has_none_created() {
             command,
         ];
         let (monitor_on, rule_on) = (json!({"podMonitor": true}), json!({"prometheusRule": true}));
-        // Both are on by default. Policies take a moment to be in force.
+        // Both are on by default. Policies take a moment to come into force.
         let asked = json!({"monitoring": null});
-        let refusal = async || clerk.offer(PROBER, asked.clone()).await.err();
+        let refusal = async || clerk.try_create(PROBER, asked.clone()).await.err();
         eventually("the policy", refusal).await;
-        refused(clerk.offer(PROBER, json!({"monitoring": monitor_on})).await, &scraped);
-        refused(clerk.offer(PROBER, json!({"monitoring": rule_on})).await, &recorded);
+        refused(clerk.try_create(PROBER, json!({"monitoring": monitor_on})).await, &scraped);
+        refused(clerk.try_create(PROBER, json!({"monitoring": rule_on})).await, &recorded);
         clerk.create(PROBER, "quiet", json!({})).await.expect("neither");
         let on = json!({"spec": {"monitoring": {"podMonitor": true}}});
         refused(clerk.patch(PROBER, "quiet", on).await, &scraped);
@@ -38,8 +38,8 @@ fn s04_who_may_create_no_monitor_has_none_created() {
         let rules = rule("monitoring.coreos.com", "prometheusrules", &["create"]);
         let all = [kinds(), create.clone(), rules.clone()];
         let maker = Author::with_rules(&bench, "maker-probers", &all).await;
-        maker.has(&bench, &create).await;
-        maker.has(&bench, &rules).await;
+        maker.until_granted(&bench, &create).await;
+        maker.until_granted(&bench, &rules).await;
         maker
             .create(PROBER, "web", json!({"monitoring": null}))
             .await
@@ -67,16 +67,16 @@ fn s09_who_may_create_no_daemon_set_has_none_created() {
             'create-daemonsets:clerk-daemons' -n team-a \
             --clusterrole=traffic-operator-create-daemonsets --user='clerk-daemons'";
         let everywhere = json!({"mode": "DaemonSet"});
-        let refusal = async || clerk.offer(PROBER, everywhere.clone()).await.err();
+        let refusal = async || clerk.try_create(PROBER, everywhere.clone()).await.err();
         eventually("the policy", refusal).await;
-        refused(clerk.offer(PROBER, everywhere.clone()).await, &[right]);
+        refused(clerk.try_create(PROBER, everywhere.clone()).await, &[right]);
         clerk.create(PROBER, "sidecars", json!({})).await.expect("sidecars");
         let change = json!({"spec": everywhere});
         refused(clerk.patch(PROBER, "sidecars", change).await, &[right]);
 
         let create = rule("apps", "daemonsets", &["create"]);
         let maker = Author::with_rules(&bench, "maker-daemons", &[kinds(), create.clone()]).await;
-        maker.has(&bench, &create).await;
+        maker.until_granted(&bench, &create).await;
         maker.create(PROBER, "nodes", everywhere).await.expect("the right is enough");
         // The clerk may not choose which image runs on each node.
         let image = json!({"spec": {"agentImage": "registry.example/other:1"}});

@@ -45,23 +45,23 @@ fn s07_a_tenant_asks_prometheus_nothing_of_its_own() {
             ),
         ] {
             let right = right("jane-queries", endpoint);
-            refused(jane.offer(kind, spec.clone()).await, &[field, &right]);
-            // Observe asks as well.
+            refused(jane.try_create(kind, spec.clone()).await, &[field, &right]);
+            // Observe queries as well.
             let mut observe = spec;
             observe["mode"] = "Observe".into();
-            refused(jane.offer(kind, observe).await, &[field, &right]);
+            refused(jane.try_create(kind, observe).await, &[field, &right]);
         }
         // The built-in measurement is no secret, at any endpoint; nor are weights in a list.
-        jane.offer(WATCH, json!({"prometheus": "thanos"})).await.expect("the built-in query");
-        jane.offer(WATCH, json!({"criteria": []})).await.expect("no query");
-        jane.offer(SWARM, json!({})).await.expect("no weights");
+        jane.try_create(WATCH, json!({"prometheus": "thanos"})).await.expect("the built-in query");
+        jane.try_create(WATCH, json!({"criteria": []})).await.expect("no query");
+        jane.try_create(SWARM, json!({})).await.expect("no weights");
         let root = Author::administrator(&bench, "root-queries").await;
         for (kind, spec) in [
             (WATCH, json!({"query": "x", "window": null, "criteria": criteria(&["y"])})),
             (SWARM, json!({"weights": {"query": "x", "prometheus": "thanos"}})),
             (SET, json!({"transition": {"query": "x", "prometheus": "thanos"}})),
         ] {
-            root.offer(kind, spec).await.unwrap_or_else(|e| panic!("{}: {e}", kind.name));
+            root.try_create(kind, spec).await.unwrap_or_else(|e| panic!("{}: {e}", kind.name));
         }
     });
 }
@@ -71,12 +71,12 @@ fn s07_who_may_use_an_endpoint_asks_it_and_no_other() {
     run(async |bench| {
         let thanos = endpoint("thanos");
         let ann = Author::with_rules(&bench, "ann", &[kinds(), thanos.clone()]).await;
-        ann.has(&bench, &thanos).await;
+        ann.until_granted(&bench, &thanos).await;
         asks(&ann, "thanos", "default").await;
-        // The same by a binding of the whole cluster.
+        // The same through a binding for the whole cluster.
         let bob = Author::with_rules(&bench, "bob", &[kinds()]).await;
         everywhere(&bench, "bob-queries", "bob", endpoint("default")).await;
-        bob.has(&bench, &endpoint("default")).await;
+        bob.until_granted(&bench, &endpoint("default")).await;
         asks(&bob, "default", "thanos").await;
     });
 }
@@ -90,8 +90,8 @@ async fn asks(author: &Author, mine: &str, other: &str) {
     let watch = |endpoint: &str| json!({"criteria": criteria(&["x"]), "prometheus": endpoint});
     let swarm = |endpoint: &str| json!({"weights": {"query": "x", "prometheus": endpoint}});
     for (kind, of) in [(WATCH, &watch as &dyn Fn(&str) -> Value), (SWARM, &swarm)] {
-        author.offer(kind, of(mine)).await.unwrap_or_else(|e| panic!("{}: {e}", kind.name));
-        refused(author.offer(kind, of(other)).await, &[&right(&author.user, other)]);
+        author.try_create(kind, of(mine)).await.unwrap_or_else(|e| panic!("{}: {e}", kind.name));
+        refused(author.try_create(kind, of(other)).await, &[&right(&author.user, other)]);
     }
 }
 
@@ -101,15 +101,17 @@ fn s07_route_reflector_sets_ask_with_a_right_of_the_cluster() {
         let net = Author::of(&bench, "net").await;
         let sets = rule("traffic.example.com", "routereflectorsets", &["*"]);
         everywhere(&bench, "net-sets", "net", sets).await;
-        let allowed = async || net.offer(SET, json!({})).await.ok();
+        let allowed = async || net.try_create(SET, json!({})).await.ok();
         eventually("the rights of the author", allowed).await;
         let own = json!({"transition": {"query": "x", "prometheus": "thanos"}});
         let right = "spec.transition.query: user 'net' has no right to use \
             prometheusendpoints.traffic.example.com thanos, which own PromQL needs; grant \
             it with: kubectl create clusterrolebinding 'own-queries:net' \
             --clusterrole=traffic-operator-own-queries --user='net'";
-        refused(net.offer(SET, own.clone()).await, &[right]);
-        net.offer(SET, json!({"transition": {"prometheus": "thanos"}})).await.expect("built in");
+        refused(net.try_create(SET, own.clone()).await, &[right]);
+        net.try_create(SET, json!({"transition": {"prometheus": "thanos"}}))
+            .await
+            .expect("built in");
         // Only changes are checked.
         let root = Author::administrator(&bench, "root-sets").await;
         root.create(SET, "main", with_mode(own.clone())).await.expect("main");
@@ -128,7 +130,7 @@ fn s07_route_reflector_sets_ask_with_a_right_of_the_cluster() {
     });
 }
 
-/// Nothing runs for it here.
+/// No operator reconciles it here.
 fn with_mode(mut spec: Value) -> Value {
     spec["mode"] = "Observe".into();
     spec
@@ -167,7 +169,7 @@ fn s07_queries_that_are_there_already_may_stay_or_go() {
         jane.change("web", json!({"criteria": criteria(&["b"])})).await.expect("less");
         refused(jane.change("web", json!({"criteria": criteria(&["c"])})).await, &[&right]);
         jane.change("web", json!({"query": null, "criteria": null})).await.expect("none");
-        // A Swarm likewise.
+        // The same for a Swarm.
         let weights = json!({"weights": {"query": "a"}, "mode": "Observe"});
         let swarm: Kind = SWARM;
         root.create(swarm, "streams", weights).await.expect("streams");

@@ -1,4 +1,4 @@
-//! The API server checks the expressions of policies against the schemas of what they judge.
+//! The API server checks the expressions of policies against the schemas of the kinds they judge.
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::{
     Api, ResourceExt,
@@ -13,7 +13,7 @@ use crate::{
     shipped::policies,
 };
 
-/// The warnings of the API server about a policy, once it has looked.
+/// Returns the API server's warnings about a policy, once it has checked the policy.
 async fn warnings(bench: &Bench, name: &str) -> Vec<String> {
     let api = Api::<ValidatingAdmissionPolicy>::all(bench.client.clone());
     let looked = async || {
@@ -36,7 +36,7 @@ fn shipped() -> Vec<Value> {
 #[test]
 fn s01_the_expressions_of_every_policy_have_the_types_of_what_they_judge() {
     run(async |bench| {
-        // Their schemas are checked against as well.
+        // Some policies judge Calico's kinds, whose schemas are checked as well.
         calico::install(&bench.client, Group::V1).await.expect("install");
         let api = Api::<ValidatingAdmissionPolicy>::all(bench.client.clone());
         let shipped = shipped();
@@ -46,7 +46,7 @@ fn s01_the_expressions_of_every_policy_have_the_types_of_what_they_judge() {
             assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
             let found = warnings(&bench, name).await;
             assert!(found.is_empty(), "{name}: {found:#?}");
-            // Variables are looked at only where they stand in a validation.
+            // The API server checks variables only where a validation uses them.
             let variables = policy["spec"]["variables"].as_array().cloned().unwrap_or_default();
             let every = variables.iter().map(|variable| {
                 let expression = variable["expression"].as_str().expect("expression");

@@ -7,7 +7,7 @@ use crate::{bench::run, traffic_watch::judging::deployment};
 
 const FLUX: &str = "system:serviceaccount:flux:flux";
 
-/// Everything that needs a right of its own.
+/// Every field that needs a right of its own.
 fn everything() -> Value {
     json!({
         "label": "platform", "taint": "PreferNoSchedule", "maxUnfit": "100%", "minFit": 0,
@@ -22,7 +22,7 @@ fn s01_a_gitops_account_re_applies_what_an_administrator_made_and_changes_none_o
         let root = Author::administrator(&bench, "root-gitops").await;
         let create = rule("apps", "deployments", &["create"]);
         let flux = Author::with_rules(&bench, FLUX, &[kinds(), create.clone()]).await;
-        flux.has(&bench, &create).await;
+        flux.until_granted(&bench, &create).await;
         let first = refused(flux.apply(WATCH, "web", everything()).await, &["patch nodes"]);
         assert!(first.contains(&format!("--user='{FLUX}'")), "{first}");
         root.apply(WATCH, "web", everything()).await.expect("an administrator");
@@ -41,7 +41,7 @@ fn s01_a_gitops_account_re_applies_what_an_administrator_made_and_changes_none_o
         let mut whole = everything();
         whole["taint"] = "NoSchedule".into();
         refused(flux.apply(WATCH, "web", whole).await, &["spec.taint: ", "patch nodes"]);
-        // A change that it may make itself.
+        // A change that the account may make itself.
         let replicas = json!({"deployment": {"replicas": 3}});
         flux.change("web", replicas).await.expect("its own right");
         flux.change("web", json!({"taint": null})).await.expect("less");
@@ -56,7 +56,7 @@ fn s01_finalizers_and_status_pass_whoever_writes_them() {
         let root = Author::administrator(&bench, "root-finalizers").await;
         let clerk = Author::with_rules(&bench, "clerk-finalizers", &[kinds()]).await;
         root.create(WATCH, "web", everything()).await.expect("web");
-        // The operator's own account may neither ask nor taint by an object.
+        // The operator's own account may neither query nor taint through an object.
         let operator = Author { client: bench.as_operator().await, user: "operator".into() };
         let finalizers = |of: Value| json!({"metadata": {"finalizers": of}});
         let ours = finalizers(json!(["traffic.example.com/node-labels"]));
@@ -64,13 +64,13 @@ fn s01_finalizers_and_status_pass_whoever_writes_them() {
         let status = Patch::Merge(json!({"status": {"ready": true}}));
         let api = operator.api(WATCH);
         api.patch_status("web", &PatchParams::default(), &status).await.expect("the status");
-        // It is removed while the object is being deleted, too.
+        // The finalizer is also removed while the object is being deleted.
         clerk.delete(WATCH, "web").await.expect("delete");
         let there = clerk.api(WATCH).get("web").await.expect("waits for the finalizer");
         assert!(there.metadata.deletion_timestamp.is_some());
         operator.patch(WATCH, "web", finalizers(Value::Null)).await.expect("its finalizer");
         assert!(clerk.api(WATCH).get_opt("web").await.expect("get").is_none());
-        // A user with the kind may remove the finalizer of an object.
+        // Users who may edit the kind may remove an object's finalizer.
         root.create(WATCH, "web", everything()).await.expect("web");
         clerk.patch(WATCH, "web", finalizers(json!(["example.com/a"]))).await.expect("add");
         clerk.patch(WATCH, "web", finalizers(Value::Null)).await.expect("remove");
@@ -83,7 +83,7 @@ fn s01_the_largest_object_is_judged_within_the_limits_of_cost() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-cost").await;
         let jane = Author::tenant(&bench, "jane-cost").await;
-        // Equal but for the end, so that comparing has to go there.
+        // Equal up to the end, so that a comparison has to read all of it.
         let query = |i: usize| format!("{}{i:04}", "x".repeat(16_380));
         let criteria: Vec<_> = (0..10)
             .map(|i| json!({"name": format!("c-{i}"), "query": query(i), "max": 1}))

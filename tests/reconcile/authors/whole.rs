@@ -37,7 +37,7 @@ fn s01_a_tenant_judges_nodes_under_a_label_of_its_own_and_then_all_is_quiet() {
         let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
         assert!(taints.iter().all(|taint| taint.key != key), "{taints:?}");
 
-        // Right after a refresh of the status there is none for a minute.
+        // Right after a refresh of the status there is no other one for a minute.
         let before = Timestamp::now();
         let refreshed = async || {
             let writes = bench.writes_since(before);
@@ -57,7 +57,7 @@ fn s01_a_tenant_judges_nodes_under_a_label_of_its_own_and_then_all_is_quiet() {
         let writes = bench.writes_since(since);
         assert!(writes.is_empty(), "{writes:?}");
 
-        // The operator tried nothing of the refused objects.
+        // The operator tried no write for the refused objects.
         let log = operator.log();
         assert!(!log.contains("is forbidden"), "{log}");
         jane.delete(WATCH, "web").await.expect("delete");

@@ -5,8 +5,8 @@ use kube::Client;
 
 use super::Bench;
 
-/// The name under which the operator writes; one process does all under it, unless a test says
-/// otherwise.
+/// The account under which the operator writes; one process does everything under it, unless a test
+/// decides otherwise.
 pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
 
 /// The name under which the webhook alone reads.
@@ -22,7 +22,7 @@ impl Bench {
         self.plane.kubeconfig_for(account, &GROUPS).expect("kubeconfig")
     }
 
-    /// A client with the rights of the operator, for a test's own requests under its name.
+    /// A client with the rights of the operator, for a test's own requests under its account.
     pub async fn as_operator(&self) -> Client {
         Client::try_from(self.operators_config().await).expect("client")
     }
@@ -32,7 +32,7 @@ impl Bench {
         let mut config = self.operators_config().await;
         let agent = traffic_operator::USER_AGENT.parse().expect("header");
         config.headers.push((http::header::USER_AGENT, agent));
-        // As the operator's own client: a server that cannot answer fails at once.
+        // Like the operator's own client, it fails at once if a server cannot answer.
         config.default_retry = false;
         Client::try_from(config).expect("client")
     }

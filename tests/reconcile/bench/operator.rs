@@ -35,12 +35,11 @@ impl Operator {
             .env("KUBECONFIG", kubeconfig)
             // A variable, so that a controller can say where the webhook's process is.
             .env("TRAFFIC_OPERATOR_WEBHOOK_URL", format!("https://{webhook}"))
-            // Everything in plain HTTP at one address; scraping.rs tries what is deployed.
+            // All of it over plain HTTP at one address; scraping.rs covers the deployed form.
             .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
             .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", probes.to_string())
             .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", page.to_string())
-            // As in the image, which holds the program and nothing else: no certificates to be
-            // found.
+            // As in the image, which holds only the program: no certificates can be found.
             .env("SSL_CERT_FILE", "/dev/null")
             .env("SSL_CERT_DIR", "/nonexistent")
             .env_remove("POD_NAMESPACE")

@@ -1,4 +1,4 @@
-//! The webhook and the controller as two processes under two accounts, as they are deployed.
+//! The webhook and the controller as two processes under two accounts, as deployed.
 use std::net::TcpStream;
 
 use k8s_openapi::{
@@ -28,13 +28,13 @@ use crate::bench::{
 /// The pod whose image agents get.
 const POD: &str = "webhook-pod";
 
-/// Starts the process that answers.
+/// Starts the webhook's process.
 fn webhook(bench: &Bench) -> Operator {
     let args = ["--component=webhook", "--identity", POD];
     Operator::start_at(free_address(), bench.kubeconfig_of(WEBHOOK_ACCOUNT), &args)
 }
 
-/// Starts the process that writes, and tells the API server the other one's address.
+/// Starts the controller's process, and gives the API server the webhook's address.
 fn controller(bench: &Bench, webhook: &Operator) -> Operator {
     let args = [
         "--component=controller",
@@ -77,7 +77,7 @@ fn writes(bench: &Bench, since: Timestamp) -> Vec<AuditEvent> {
     of_webhook.filter(|e| e.is_write() && !e.resource.contains("reviews.")).collect()
 }
 
-/// The list of one pod's agent: the list itself, and the same again as 304.
+/// Gets the list of one pod's agent: the list itself, and then a 304.
 async fn served(bench: &Bench, webhook: &Operator, pod: &k8s_openapi::api::core::v1::Pod) {
     let agent = Agent::of(bench, webhook, pod).await;
     let first = agent.until(&["b"]).await;
@@ -103,7 +103,8 @@ fn s15_the_webhook_serves_under_an_account_that_writes_nothing() {
         let controller = controller(&bench, &webhook);
         controller.ready().await;
         webhook.ready().await;
-        // The one leads and answers nobody, the other one answers and leads nobody.
+        // The controller leads and answers no requests; the webhook answers requests and does not
+        // lead.
         assert!(!listens(&controller.webhook) && !listens(&controller.pinglists));
         assert!(listens(&webhook.webhook) && listens(&webhook.pinglists));
         eventually("the controller to lead", async || {
@@ -120,7 +121,7 @@ fn s15_the_webhook_serves_under_an_account_that_writes_nothing() {
         let injected = ["result=\"injected\""];
         assert!(webhook.metric("traffic_operator_injector_requests_total", &injected).await > 0.0);
 
-        // Another authority comes through to both sides, without a restart.
+        // A new authority reaches both sides without a restart.
         let bundle = async || {
             let secret = secrets(&bench).get_opt(WEBHOOK).await.expect("get")?;
             Some(secret.data?.remove("ca.crt")?.0)
@@ -140,7 +141,7 @@ fn s15_the_webhook_serves_under_an_account_that_writes_nothing() {
         served(&bench, &webhook, &pod).await;
         assert!(webhook.metric(expiry, &["leaf"]).await > 0.0);
 
-        // Without the controller the webhook goes on.
+        // Without the controller the webhook continues.
         controller.terminate().await;
         let pod = bench.running_pod("c", "10.1.0.3").await;
         assert!(agent(&pod).is_some());
@@ -152,7 +153,7 @@ fn s15_the_webhook_serves_under_an_account_that_writes_nothing() {
     });
 }
 
-/// The webhook is away: pods are created as ever, and what only the controller does goes on.
+/// The webhook is away: pods are still created, and the controller's own work continues.
 #[test]
 fn s15_without_the_webhook_pods_are_created_and_the_controller_goes_on() {
     run(async |bench| {
@@ -166,17 +167,17 @@ fn s15_without_the_webhook_pods_are_created_and_the_controller_goes_on() {
         bench.running_pod("a", "10.1.0.1").await;
         assert_eq!(first.terminate().await, Some(0));
         let pod = bench.pod("default", "b", json!({})).await;
-        assert!(agent(&pod).is_none(), "injected by nobody");
+        assert!(agent(&pod).is_none(), "no webhook injects an agent");
         let missed = json!([{"reason": "CreatedBefore", "count": 1}]);
         let expected = [("/selected", json!(2)), ("/injected", json!(1)), ("/notInjected", missed)];
         bench.until_prober("np", &expected).await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         assert_eq!(controller.terminate().await, Some(0));
         bench.pods(NAMESPACE).delete(POD, &DeleteParams::default()).await.expect("delete");
     });
 }
 
-/// Everything that RBAC grants an account in a namespace.
+/// Returns everything that RBAC grants an account in a namespace.
 async fn rules(client: &Client, namespace: &str) -> SubjectRulesReviewStatus {
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.into()) };
     let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
@@ -206,7 +207,7 @@ fn s15_the_webhooks_account_is_refused_every_write() {
             let ours = rules.iter().any(|rule| {
                 rule.resources.iter().flatten().any(|resource| resource == "networkprobers")
             });
-            assert!(ours, "not its rules: {rules:?}");
+            assert!(ours, "the rules of another account: {rules:?}");
             for rule in rules {
                 let reads = rule.verbs.iter().all(|verb| READS.contains(&verb.as_str()));
                 let mut resources = rule.resources.iter().flatten();
@@ -265,7 +266,7 @@ fn s15_the_webhooks_account_is_refused_every_write() {
                 assert!(refused, "{plural}: {answer:?}");
             }
         }
-        // Of the Secrets it sees its own.
+        // Of the Secrets it can read only its own.
         let all = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
         assert!(all.list(&kube::api::ListParams::default()).await.is_err());
         let own = kube::api::ListParams::default().fields(&format!("metadata.name={WEBHOOK}"));
@@ -273,7 +274,7 @@ fn s15_the_webhooks_account_is_refused_every_write() {
     });
 }
 
-/// The client itself sends no write: the fence is the Lease's, which a webhook never holds.
+/// The client itself sends no write: writes require the Lease, which a webhook never holds.
 #[test]
 fn s15_a_webhook_under_the_controllers_account_neither_leads_nor_writes() {
     run(async |bench| {
@@ -293,7 +294,7 @@ fn s15_a_webhook_under_the_controllers_account_neither_leads_nor_writes() {
         eventually("the webhook to know the NetworkProbers", synced).await;
         bench.prober("np", selector()).await;
         bench.pod("default", "a", json!({})).await;
-        // A leader would have taken the Lease before it was ready.
+        // A leader would have acquired the Lease before it was ready.
         assert!(leases.get_opt("traffic-operator").await.expect("get").is_none());
         assert!(secrets(&bench).get_opt(WEBHOOK).await.expect("get").is_none());
         assert_eq!(webhook.terminate().await, Some(0));

@@ -87,7 +87,7 @@ fn bug_14_mistakes_are_refused_with_a_reason() {
     });
 }
 
-/// A valid spec is accepted, each form of a port included.
+/// Accepts a valid spec, with each form of a port.
 #[test]
 fn every_form_of_a_right_spec_is_accepted() {
     run(async |bench| {

@@ -1,4 +1,4 @@
-//! The objects that a NetworkProber owns, and the life of its certificates.
+//! The objects that a NetworkProber owns, and the lifecycle of its certificates.
 use k8s_openapi::{
     api::{apps::v1::DaemonSet, core::v1::Secret},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -19,7 +19,7 @@ fn monitoring(bench: &Bench, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(bench.client.clone(), "default", &ApiResource::from_gvk(&kind))
 }
 
-/// Definitions as the prometheus-operator brings them, as far as we use them.
+/// Installs prometheus-operator's definitions, as far as we use them.
 async fn install_monitoring(bench: &Bench, with_histograms: bool) {
     let definitions = Api::<CustomResourceDefinition>::all(bench.client.clone());
     for (kind, plural) in [("PodMonitor", "podmonitors"), ("PrometheusRule", "prometheusrules")] {
@@ -60,7 +60,7 @@ async fn uninstall_monitoring(bench: &Bench) {
     let definitions = Api::<CustomResourceDefinition>::all(bench.client.clone());
     for plural in ["podmonitors", "prometheusrules"] {
         let name = format!("{plural}.monitoring.coreos.com");
-        // It may not be there.
+        // It may be missing.
         let _ = definitions.delete(&name, &DeleteParams::default()).await;
         let gone = async || definitions.get_opt(&name).await.ok()?.is_none().then_some(());
         eventually("the definition to go", gone).await;
@@ -74,7 +74,7 @@ fn prometheus_is_told_by_objects_that_are_owned() {
         let _operator = bench.ready_operator().await;
         let spec = json!({"monitoring": {"interval": "15s", "labels": {"release": "prometheus"}}});
         bench.prober("np", with(selector(), &spec)).await;
-        bench.until_told("np", "Monitored", "True", "Applied").await;
+        bench.until_condition("np", "Monitored", "True", "Applied").await;
         let monitor = monitoring(&bench, "PodMonitor").get("np").await.expect("PodMonitor");
         assert_eq!(monitor.labels()["release"], "prometheus");
         assert_eq!(monitor.owner_references()[0].kind, "NetworkProber");
@@ -91,7 +91,7 @@ fn prometheus_is_told_by_objects_that_are_owned() {
             text.contains("netprober:node_loss:ratio1m") && text.contains("default/np"),
             "{text}"
         );
-        // A change by another client is reverted at the next look.
+        // A change by another client is reverted in the next pass.
         let spoil = Patch::Merge(json!({"spec": {"selector": {"matchLabels": {"app": "x"}}}}));
         monitoring(&bench, "PodMonitor")
             .patch("np", &PatchParams::default(), &spoil)
@@ -119,21 +119,20 @@ fn prometheus_is_told_by_objects_that_are_owned() {
     });
 }
 
-/// An older prometheus-operator does not know all fields: the remaining ones are written all the
-/// same.
+/// An older prometheus-operator does not know all fields: the known ones are written all the same.
 #[test]
 fn an_older_definition_gets_what_it_knows() {
     run(async |bench| {
         install_monitoring(&bench, false).await;
         let _operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
-        bench.until_told("np", "Monitored", "True", "Applied").await;
+        bench.until_condition("np", "Monitored", "True", "Applied").await;
         let there = async || monitoring(&bench, "PodMonitor").get_opt("np").await.ok().flatten();
         let monitor = eventually("the PodMonitor", there).await;
         assert!(monitor.data["spec"].get("scrapeClassicHistograms").is_none());
         assert!(monitor.data["spec"].get("bodySizeLimit").is_none());
         assert_eq!(monitor.data["spec"]["sampleLimit"], 20_000);
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         uninstall_monitoring(&bench).await;
     });
 }
@@ -144,8 +143,8 @@ fn without_the_prometheus_operator_everything_else_is_served() {
         uninstall_monitoring(&bench).await;
         let _operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
-        let message = bench.until_told("np", "Monitored", "False", "KindAbsent").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
+        let message = bench.until_condition("np", "Monitored", "False", "KindAbsent").await;
         assert!(message.contains("install the prometheus-operator"), "{message}");
     });
 }
@@ -162,7 +161,7 @@ fn in_mode_daemon_set_nodes_have_agents_and_pods_none() {
         let template =
             serde_json::to_value(&set.spec.as_ref().expect("spec").template).expect("template");
         assert_eq!(template["metadata"]["labels"]["app"], "agents");
-        // The selector cannot be changed; what the author may change is not in it.
+        // The selector is immutable, so it excludes everything that the author may change.
         let own =
             set.spec.as_ref().map(|spec| spec.selector.match_labels.clone().unwrap_or_default());
         assert_eq!(
@@ -183,9 +182,9 @@ fn in_mode_daemon_set_nodes_have_agents_and_pods_none() {
         assert_eq!(container["resources"]["requests"], json!({"cpu": "10m", "memory": "16Mi"}));
         assert_eq!(template["spec"]["tolerations"], json!([{"operator": "Exists"}]));
         assert!(bench.entry("default", "np").await.is_none());
-        let ready = bench.until_told("np", "Ready", "True", "Serving").await;
+        let ready = bench.until_condition("np", "Ready", "True", "Serving").await;
         assert!(ready.starts_with("nodes have an agent"), "{ready}");
-        // Back to sidecars: the DaemonSet goes, the webhook comes.
+        // Back to sidecars: the DaemonSet is deleted, and the webhook is created.
         bench.change("np", json!({"mode": "Sidecar"})).await;
         let changed = async || {
             let set = sets.get_opt("np").await.ok()?;
@@ -229,7 +228,7 @@ fn a_quiet_cluster_costs_no_write() {
         bench.until_prober("np", &[("/injected", json!(1)), ("/pods", json!(["a"]))]).await;
         let passes =
             async || operator.metric("traffic_operator_reconcile_total", &["networkprober"]).await;
-        // Our own last write wakes us once more.
+        // Our own last write triggers one more pass.
         let settled = async || {
             let (before, since) = (passes().await, Timestamp::now());
             tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
@@ -238,7 +237,7 @@ fn a_quiet_cluster_costs_no_write() {
         };
         eventually("a quiet moment", settled).await;
         let (since, before) = (Timestamp::now(), passes().await);
-        // The object is looked at by its period; a touch makes it look at once.
+        // A pass runs once a period; an edit triggers one at once.
         let touch = Patch::Merge(json!({"metadata": {"annotations": {"touched": "yes"}}}));
         bench.probers("default").patch("np", &PatchParams::default(), &touch).await.expect("touch");
         eventually("another pass", async || (passes().await > before).then_some(())).await;
@@ -278,7 +277,7 @@ fn the_authority_outlives_the_operator_and_a_spoilt_secret_is_made_anew() {
     });
 }
 
-/// An image that cannot be pulled must not stop one pod after the other.
+/// An image that cannot be pulled must not block one pod after the other.
 #[test]
 fn n03_agents_that_cannot_start_are_given_to_nobody_else() {
     run(async |bench| {
@@ -292,21 +291,21 @@ fn n03_agents_that_cannot_start_are_given_to_nobody_else() {
             "name": "net-prober", "image": "", "imageID": "", "ready": false, "restartCount": 0,
             "state": {"waiting": {"reason": reason}}}]})
         };
-        bench.says("default", "a", waiting("ImagePullBackOff")).await;
-        let message = bench.until_told("np", "Ready", "False", "AgentFailing").await;
+        bench.set_pod_status("default", "a", waiting("ImagePullBackOff")).await;
+        let message = bench.until_condition("np", "Ready", "False", "AgentFailing").await;
         assert!(message.contains("ImagePullBackOff"), "{message}");
         let word = "ImagePullBackOff";
-        let told = [
+        let reported = [
             ("/failing", json!(1)),
             ("/failingReasons", json!([{"reason": word, "count": 1}])),
             ("/paused", json!([{"namespace": "default", "reason": word}])),
         ];
-        bench.until_prober("np", &told).await;
+        bench.until_prober("np", &reported).await;
         let pods = ["name=\"np\"", "failing"];
         assert!(operator.metric("traffic_operator_networkprober_pods", &pods).await > 0.5);
         let paused = "traffic_operator_networkprober_paused_namespaces";
         assert!(operator.metric(paused, &["name=\"np\""]).await > 0.5);
-        // Other namespaces get agents as before: the failure in this one does not affect them.
+        // Other namespaces still get agents: the failure in this one does not affect them.
         bench.change("np", json!({"namespaceSelector": {}})).await;
         let consent = json!({"annotations": {"probes.bigmikes.io/allow": "default/np"}});
         bench.namespace("elsewhere", consent).await;
@@ -316,13 +315,13 @@ fn n03_agents_that_cannot_start_are_given_to_nobody_else() {
         let skipped =
             operator.metric("traffic_operator_injector_requests_total", &["AgentFailing"]).await;
         assert!(skipped >= 1.0, "{skipped}");
-        bench.says("default", "a", super::running("10.1.0.1")).await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.set_pod_status("default", "a", super::running("10.1.0.1")).await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         bench.intercepted("default").await;
     });
 }
 
-/// The metrics of an object say what its status says, and go with it.
+/// The metrics of an object agree with its status, and are removed with it.
 #[test]
 fn metrics_follow_the_object() {
     run(async |bench| {

@@ -65,7 +65,7 @@ fn s15_each_prober_has_one_entry_and_writes_no_other() {
         edit(&bench, foreign()).await;
         let since = Timestamp::now();
         bench.prober("one", selector()).await;
-        bench.until_told("one", "Ready", "True", "Serving").await;
+        bench.until_condition("one", "Ready", "True", "Serving").await;
         let (foreign, one, two) = (
             "somebody.example.com",
             "one.default.probes.bigmikes.io",
@@ -73,10 +73,10 @@ fn s15_each_prober_has_one_entry_and_writes_no_other() {
         );
         until_names(&bench, &[foreign, one]).await;
         bench.prober("two", selector()).await;
-        bench.until_told("two", "Ready", "True", "Serving").await;
+        bench.until_condition("two", "Ready", "True", "Serving").await;
         until_names(&bench, &[foreign, one, two]).await;
         bench.intercepted("default").await;
-        // No other object of the kind, and one write for each.
+        // There is no other object of the kind, and each prober made one write.
         let all = bench.webhooks().list(&ListParams::default()).await.expect("list");
         let all: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
         assert_eq!(all.iter().filter(|name| name.starts_with(OBJECT)).count(), 1, "{all:?}");
@@ -130,7 +130,7 @@ fn s15_what_went_while_the_operator_was_away_has_no_entry_afterwards() {
         .await;
         operator.terminate().await;
         let probers = bench.probers("default");
-        // One waits for its finalizer, and one has it taken away.
+        // One waits for its finalizer, and one has its finalizer removed.
         probers.delete("deleted", &DeleteParams::default()).await.expect("delete");
         let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         probers.patch("forced", &PatchParams::default(), &strip).await.expect("strip");
@@ -153,18 +153,18 @@ fn s15_deploying_again_takes_no_entry_away() {
         let _operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
         bench.intercepted("default").await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         let version = async || {
             let object = bench.webhooks().get(OBJECT).await.expect("the object");
             object.metadata.generation
         };
         let (before, entry) = (version().await, bench.entry("default", "np").await);
         assert!(entry.is_some());
-        // As `make deploy` does it, as others do, and once more.
+        // As `make deploy` does, as other tools do, and once more.
         for arguments in [&APPLY[..], &["apply"], &APPLY] {
             kubectl(&bench, arguments).await;
             assert_eq!(bench.entry("default", "np").await, entry, "{arguments:?}");
-            assert_eq!(version().await, before, "{arguments:?}: somebody wrote it anew");
+            assert_eq!(version().await, before, "{arguments:?}: it was written again");
         }
         // A replacement of the object removes all entries, and the operator restores them.
         kubectl(&bench, &["replace"]).await;
@@ -181,16 +181,16 @@ fn s15_without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_b
         bench.intercepted("default").await;
         bench.pod("default", "a", json!({})).await;
         bench.webhooks().delete(OBJECT, &DeleteParams::default()).await.expect("delete");
-        let text = bench.until_told("np", "Ready", "False", "WebhookMissing").await;
+        let text = bench.until_condition("np", "Ready", "False", "WebhookMissing").await;
         assert!(text.contains("kubectl apply --server-side -f deploy/base/webhook.yaml"), "{text}");
-        // Agents that are there are counted and have their certificates.
+        // Existing agents are counted and keep their certificates.
         bench.runs("default", "a", "10.1.0.1").await;
         bench.until_prober("np", &[("/injected", json!(1)), ("/pods", json!(["a"]))]).await;
         bench.maps("default").delete("np", &DeleteParams::default()).await.expect("delete");
         eventually("its ConfigMap", async || bench.maps("default").get_opt("np").await.ok()?).await;
-        // One that goes now waits for nothing.
+        // One that is deleted now waits for nothing.
         bench.prober("goes", json!({"podSelector": {"matchLabels": {"app": "other"}}})).await;
-        bench.until_told("goes", "Ready", "False", "WebhookMissing").await;
+        bench.until_condition("goes", "Ready", "False", "WebhookMissing").await;
         bench.probers("default").delete("goes", &DeleteParams::default()).await.expect("delete");
         eventually("the object to go", async || {
             bench.probers("default").get_opt("goes").await.ok()?.is_none().then_some(())
@@ -198,12 +198,12 @@ fn s15_without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_b
         .await;
         assert!(bench.webhooks().get_opt(OBJECT).await.expect("get").is_none());
         kubectl(&bench, &APPLY).await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         bench.intercepted("default").await;
     });
 }
 
-/// The account has rights to this object alone, and can neither make nor delete it.
+/// The account has rights to this object alone, and can neither create nor delete it.
 #[test]
 fn s15_the_account_has_no_rights_to_any_other_object() {
     run(async |bench| {
@@ -228,7 +228,8 @@ fn s15_the_account_has_no_rights_to_any_other_object() {
         forbidden(all.list(&ListParams::default()).await.map(drop), "list");
         forbidden(all.list(&named("other")).await.map(drop), "list another");
         assert_eq!(all.list(&named(OBJECT)).await.expect("its own").items.len(), 1);
-        // To apply what is not there takes the right to create, which a name cannot restrict.
+        // Applying a missing object takes the right to create, which cannot be restricted to a
+        // name.
         bench.webhooks().delete(OBJECT, &delete).await.expect("delete");
         let object = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind.kind,

@@ -15,7 +15,7 @@ use crate::bench::{Bench, Operator, run};
 /// Number of pods to create, twenty a second.
 const PODS: u32 = 200;
 
-/// The path that an agent asks.
+/// The path that an agent requests.
 const LIST: &str = "/pinglist?prober=default/np";
 
 fn address(url: &str) -> SocketAddr {
@@ -25,7 +25,7 @@ fn address(url: &str) -> SocketAddr {
 #[test]
 fn s03_pods_get_agents_and_agents_lists_while_both_ports_are_flooded() {
     run(async |bench| {
-        // Kubernetes collects pods whose node it does not know.
+        // Kubernetes deletes pods whose node does not exist.
         bench.node("node-1").await;
         let operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
@@ -58,7 +58,7 @@ fn s03_pods_get_agents_and_agents_lists_while_both_ports_are_flooded() {
         println!("{done} attacks; the slowest pod took {} ms", slowest.as_millis());
         // The number depends on the machine.
         assert!(done > 100, "{done} attacks");
-        told(&operator).await;
+        assert_counted(&operator).await;
     });
 }
 
@@ -80,8 +80,8 @@ async fn create(bench: &Bench, known: &Agent) -> Duration {
     slowest
 }
 
-/// Asserts that the flood reached the operator, and that it counts refused requests.
-async fn told(operator: &Operator) {
+/// Asserts that the flood reached the operator, and that the operator counts refused requests.
+async fn assert_counted(operator: &Operator) {
     let name = "traffic_operator_networkprober_pinglist_requests_total";
     let refused = operator.metric(name, &["code=\"401\""]).await;
     assert!(refused > 0.0, "no token was refused");

@@ -23,7 +23,7 @@ impl Bench {
     }
 }
 
-/// It would wait for the agent to end before it starts the application.
+/// Such a kubelet would wait for the agent to end before it starts the application.
 #[test]
 fn n09_a_kubelet_before_native_sidecars_gets_an_ordinary_container() {
     run(async |bench| {
@@ -35,7 +35,7 @@ fn n09_a_kubelet_before_native_sidecars_gets_an_ordinary_container() {
         let _operator = bench.ready_operator().await;
         bench.try_prober("n09-kubelets", "np", selector()).await.expect("NetworkProber");
         bench.until_native(false).await;
-        // The last one is upgraded; then an old one comes back, and goes.
+        // The last one is upgraded; then an old one appears, and is deleted.
         bench.kubelet("node-2", "v1.29.0").await;
         bench.until_native(true).await;
         bench.kubelet("node-1", "v1.27.3").await;

@@ -1,4 +1,4 @@
-//! Pinglists: which agent gets which list, how soon, and which gets none.
+//! Pinglists: the list of each agent, its delay, and who gets none.
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -113,7 +113,7 @@ fn an_agent_gets_its_own_list_and_hears_of_a_change_at_once() {
         let etag = first.etag.expect("etag");
         let same = agent.ask("default/np", 1, Some(&etag)).await;
         assert_eq!((same.status, same.etag.as_deref()), (StatusCode::NOT_MODIFIED, Some(&*etag)));
-        // A waiting agent gets the change.
+        // A waiting agent receives the change.
         let waiting = agent.ask("default/np", 40, Some(&etag));
         let change = async {
             let waits = async || {
@@ -170,7 +170,7 @@ fn nobody_gets_a_list_that_is_not_its_own() {
     });
 }
 
-/// Followers answer too: an agent may come to any replica.
+/// Followers answer too: an agent may reach any replica.
 #[test]
 fn every_replica_answers_agents_and_the_api_server() {
     run(async |bench| {
@@ -190,7 +190,7 @@ fn every_replica_answers_agents_and_the_api_server() {
     });
 }
 
-/// The list follows the zones, and names those of both ends.
+/// The list follows the zones, and names the zones of both ends.
 #[test]
 fn node_and_zone_of_both_ends_are_told() {
     run(async |bench| {
@@ -211,7 +211,7 @@ fn node_and_zone_of_both_ends_are_told() {
         let pod = bench.running_pod("a", "10.1.0.1").await;
         bench.pod("default", "b", json!({})).await;
         bench.bind("default", "b", "node-2").await;
-        bench.says("default", "b", super::running("10.1.0.2")).await;
+        bench.set_pod_status("default", "b", super::running("10.1.0.2")).await;
         let list = Agent::of(&bench, &operator, &pod).await.until(&["b"]).await.list;
         assert_eq!(list["self"]["zone"], "east");
         let peer = &list["peers"][0];
@@ -219,8 +219,8 @@ fn node_and_zone_of_both_ends_are_told() {
     });
 }
 
-/// An application that is not ready, a node that has fallen silent, a pod that cannot terminate:
-/// these must be measured. A pod that is replaced must not.
+/// An unready application, a silent node, a pod that cannot terminate: these must be measured. A
+/// replaced pod must not.
 #[test]
 fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
     run(async |bench| {
@@ -235,20 +235,20 @@ fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
         for (name, node, ip) in [("b", "node-2", "10.1.0.2"), ("c", "node-1", "10.1.0.3")] {
             bench.pod("default", name, grace.clone()).await;
             bench.bind("default", name, node).await;
-            bench.says("default", name, super::running(ip)).await;
+            bench.set_pod_status("default", name, super::running(ip)).await;
         }
         let agent = Agent::of(&bench, &operator, &pod).await;
         agent.until(&["b", "c"]).await;
-        // The network of its node is bad: the application reports it first, the node controller
+        // The network of its node is bad: the application reports that first, the node controller
         // next.
         let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
-        bench.says("default", "b", unready).await;
+        bench.set_pod_status("default", "b", unready).await;
         bench.set_ready("node-2", false).await;
         // Once the list shows a later pod, the operator has seen the status of the earlier ones.
         bench.running_pod("e", "10.1.0.5").await;
         agent.until(&["b", "c", "e"]).await;
-        // Both are deleted, the one by an eviction that its kubelet never hears of. Once the list
-        // shows the second deletion, it has seen the first.
+        // Both are deleted, one of them by an eviction that its kubelet never receives. Once the
+        // list shows the second deletion, the operator has seen the first.
         for name in ["b", "c"] {
             bench.pods("default").delete(name, &DeleteParams::default()).await.expect("delete");
         }

@@ -1,5 +1,5 @@
-//! NetworkProber: the objects that it writes, the pods that it admits, and the lists that agents
-//! get. Pods have no kubelet here: the tests set their status.
+//! NetworkProber: the objects that it writes, the pods that it admits, and the lists for agents.
+//! Pods have no kubelet here: the tests set their status.
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration,
     core::v1::{ConfigMap, Namespace, Pod},
@@ -30,13 +30,13 @@ pub fn selector() -> Value {
     json!({"podSelector": {"matchLabels": {"app": "net-prober"}}})
 }
 
-/// `value` with `change` in it.
+/// Returns `value` with `change` merged into it.
 pub fn with(mut value: Value, change: &Value) -> Value {
     json_patch::merge(&mut value, change);
     value
 }
 
-/// The container of the agent, wherever it is.
+/// Returns the agent's container, wherever it is.
 pub fn agent(pod: &Pod) -> Option<&k8s_openapi::api::core::v1::Container> {
     let spec = pod.spec.as_ref()?;
     let all = spec.init_containers.iter().flatten().chain(&spec.containers);
@@ -60,7 +60,7 @@ impl Bench {
         Api::all(self.client.clone())
     }
 
-    /// The entry of a NetworkProber in the one object of webhooks.
+    /// Returns the entry of a NetworkProber in the one webhook object.
     pub async fn entry(&self, namespace: &str, name: &str) -> Option<Value> {
         let object = self.webhooks().get_opt("traffic-operator").await.expect("get")?;
         let name = format!("{name}.{namespace}.probes.bigmikes.io");
@@ -68,7 +68,7 @@ impl Bench {
         Some(serde_json::to_value(entry).expect("entry"))
     }
 
-    /// Makes the object of webhooks as the installation brings it: without entries.
+    /// Creates the webhook object as the installation does: without entries.
     pub async fn empty_webhooks(&self) {
         let object: Value = serde_yaml::from_str(&crate::shipped::webhook()).expect("YAML");
         let (apply, merge) = (PatchParams::apply("test").force(), PatchParams::default());
@@ -104,7 +104,7 @@ impl Bench {
             "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
             "metadata": {"name": name, "namespace": namespace}, "spec": spec,
         });
-        // As kubectl does it: what the definition does not know is refused.
+        // As kubectl does: fields that the definition does not know are refused.
         let path = format!(
             "/apis/probes.bigmikes.io/v1alpha1/namespaces/{namespace}/networkprobers\
              ?fieldManager=test&fieldValidation=Strict"
@@ -148,7 +148,7 @@ impl Bench {
         self.try_pod(namespace, name, &change, false).await.expect("create Pod")
     }
 
-    /// Waits until the API server asks the operator about new pods of a namespace.
+    /// Waits until the API server calls the webhook for new pods of a namespace.
     pub async fn intercepted(&self, namespace: &str) {
         let asked = async || {
             let pod = self.try_pod(namespace, "asked", &json!({}), true).await.ok()?;
@@ -160,7 +160,7 @@ impl Bench {
     /// Sets the status of a running pod, as a kubelet does.
     pub async fn runs(&self, namespace: &str, name: &str, ip: &str) {
         self.bind(namespace, name, "node-1").await;
-        self.says(namespace, name, running(ip)).await;
+        self.set_pod_status(namespace, name, running(ip)).await;
     }
 
     /// Puts a pod on a node, as the scheduler does.
@@ -175,7 +175,7 @@ impl Bench {
         self.client.request::<Value>(request).await.expect("bind");
     }
 
-    pub async fn says(&self, namespace: &str, name: &str, status: Value) {
+    pub async fn set_pod_status(&self, namespace: &str, name: &str, status: Value) {
         let patch = Patch::Merge(json!({"status": status}));
         let params = PatchParams::default();
         self.pods(namespace).patch_status(name, &params, &patch).await.expect("status of a pod");
@@ -195,7 +195,13 @@ impl Bench {
     }
 
     /// Waits until a condition has a status and reason; returns its message.
-    pub async fn until_told(&self, name: &str, type_: &str, status: &str, reason: &str) -> String {
+    pub async fn until_condition(
+        &self,
+        name: &str,
+        type_: &str,
+        status: &str,
+        reason: &str,
+    ) -> String {
         let what = format!("{name}: {type_}={status} {reason}");
         let all = async || self.prober_status("default", name).await;
         let holds = async || message(&all().await, type_, status, reason);
@@ -250,7 +256,7 @@ impl Bench {
         let empty = async || {
             let left = everywhere.list(&all).await.is_ok_and(|list| list.items.is_empty());
             let pods = Api::<Pod>::all(self.client.clone()).list(&all).await.ok()?;
-            // The owner of a pod may be terminating, and create it once more.
+            // The owner of a pod may be terminating, and create the pod once more.
             for pod in &pods {
                 let api = self.pods(&pod.namespace().unwrap_or_default());
                 let _ = api.delete(&pod.name_any(), &now).await;
@@ -260,7 +266,7 @@ impl Bench {
         eventually("no NetworkProber and no pod", empty).await;
     }
 
-    /// The operator, ready.
+    /// Starts the operator and waits until it is ready.
     pub async fn ready_operator(&self) -> Operator {
         let operator = self.operator();
         operator.ready().await;

@@ -14,7 +14,7 @@ impl Bench {
         let namespace = serde_json::from_value(object).expect("Namespace");
         let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
         namespaces.create(&PostParams::default(), &namespace).await.expect("create Namespace");
-        // The test does not wait for the controller that creates it.
+        // The test does not wait for the controller that creates the account.
         let account = serde_json::from_value(json!({"metadata": {"name": "default"}}));
         let accounts = Api::<ServiceAccount>::namespaced(client.clone(), name);
         let _ = accounts.create(&PostParams::default(), &account.expect("account")).await;
@@ -37,14 +37,14 @@ fn n07_a_pod_that_is_made_with_its_namespace_has_an_agent() {
             let name = format!("n07-new-{number}");
             assert!(bench.made_at_once(&name, probed.clone()).await, "{name} has no agent");
         }
-        // A namespace's refusal holds from its creation, too.
+        // A namespace's opt-out also holds from its creation.
         let out = with(probed, &json!({"annotations": {"probes.bigmikes.io/inject": "false"}}));
         assert!(!bench.made_at_once("n07-out", out).await, "it opted out");
         assert!(!bench.made_at_once("n07-other", json!({})).await, "it is not selected");
         let labeled = json!({"labels": {"probed": "yes"}});
         bench.namespace("kube-system", labeled).await;
         let pod = bench.try_pod("kube-system", "system", &json!({}), true).await;
-        assert!(agent(&pod.expect("pod")).is_none(), "it is the system's");
+        assert!(agent(&pod.expect("pod")).is_none(), "it belongs to the system");
         eventually("its status", async || {
             let status = bench.prober_status("traffic-operator-system", "np").await;
             (status["injected"] == 10).then_some(())

@@ -1,4 +1,4 @@
-//! Each defect of the original operator, by its number in the list of them.
+//! Each defect of the original operator, by its number in the list of defects.
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api, ResourceExt,
@@ -33,10 +33,10 @@ fn the_original_sample_gets_what_it_got() {
         let container = agent(&pod).expect("the agent");
         assert_eq!(container.image.as_deref(), Some("bigmikes/kube-net-prober:test-version-v8"));
         assert_eq!(container.restart_policy.as_deref(), Some("Always"), "a native sidecar");
-        assert_eq!(container.args, None, "its image knows what to do");
+        assert_eq!(container.args, None, "its image needs no arguments");
         let mounts = container.volume_mounts.iter().flatten();
         let token = mounts.filter(|mount| mount.name != "net-prober-vol");
-        assert_eq!(token.count(), 0, "the token of the pod's account is none of its business");
+        assert_eq!(token.count(), 0, "it has no access to the token of the pod's account");
         let ports: Vec<_> = container.ports.iter().flatten().collect();
         let ports: Vec<_> = ports.iter().map(|p| (p.name.as_deref(), p.container_port)).collect();
         assert_eq!(ports, [(Some("np-ping"), 9090), (Some("np-prometheus"), 1222)]);
@@ -49,8 +49,8 @@ fn the_original_sample_gets_what_it_got() {
         let expected =
             [("/selected", json!(2)), ("/injected", json!(2)), ("/pods", json!(["a", "b"]))];
         bench.until_prober("networkprober-sample", &expected).await;
-        bench.until_told("networkprober-sample", "Ready", "True", "Serving").await;
-        bench.until_told("networkprober-sample", "Covered", "True", "AllInjected").await;
+        bench.until_condition("networkprober-sample", "Ready", "True", "Serving").await;
+        bench.until_condition("networkprober-sample", "Covered", "True", "AllInjected").await;
     });
 }
 
@@ -69,8 +69,8 @@ fn bug_01_pods_of_other_namespaces_are_left_alone() {
         let generation = json!(2);
         let unseen = [("/observedGeneration", generation), ("/selected", json!(0))];
         bench.until_prober("np", &unseen).await;
-        let told = bench.until_told("np", "Covered", "Unknown", "NoPods").await;
-        assert!(told.contains("probes.bigmikes.io/allow"), "{told}");
+        let reported = bench.until_condition("np", "Covered", "Unknown", "NoPods").await;
+        assert!(reported.contains("probes.bigmikes.io/allow"), "{reported}");
         let pod = bench.pod("elsewhere", "b", json!({})).await;
         assert!(agent(&pod).is_none());
     });
@@ -98,7 +98,7 @@ fn bug_03_without_the_operator_pods_are_created_in_every_namespace() {
             let pod = bench.pod(namespace, "alone", json!({})).await;
             assert!(agent(&pod).is_none(), "{namespace}");
         }
-        // They are not forgotten when it is back.
+        // These pods are counted once the operator is back.
         let _operator = bench.ready_operator().await;
         let missed = json!([{"reason": "CreatedBefore", "count": 2}]);
         bench.until_prober("np", &[("/notInjected", missed)]).await;
@@ -118,11 +118,11 @@ fn bug_04_match_expressions_count_and_nothing_selects_everything_by_mistake() {
         bench.pod("default", "a", json!({})).await;
         bench.until_prober("other", &[("/selected", json!(1))]).await;
         bench.until_prober("np", &[("/selected", json!(0))]).await;
-        bench.until_told("np", "Covered", "Unknown", "NoPods").await;
+        bench.until_condition("np", "Covered", "Unknown", "NoPods").await;
     });
 }
 
-/// 5: a pod that was gone before the operator had looked at it ended the operator.
+/// 5: a pod that was gone before the operator had seen it ended the operator.
 #[test]
 fn bug_05_pods_that_come_and_go_at_once_end_nothing() {
     run(async |bench| {
@@ -140,7 +140,8 @@ fn bug_05_pods_that_come_and_go_at_once_end_nothing() {
     });
 }
 
-/// 15: of several that match, one injected and all listed the pod, each with its own port.
+/// 15: of several that match, one injected the agent and all listed the pod, each with its own
+/// port.
 #[test]
 fn bug_15_of_two_the_older_has_the_pod_and_the_other_says_so() {
     run(async |bench| {
@@ -155,7 +156,7 @@ fn bug_15_of_two_the_older_has_the_pod_and_the_other_says_so() {
         .await;
         bench.prober("aa-younger", with(original(), &json!({"httpPort": "9292"}))).await;
         bench.intercepted("default").await;
-        bench.until_told("aa-younger", "Ready", "True", "Serving").await;
+        bench.until_condition("aa-younger", "Ready", "True", "Serving").await;
         let asked = async || bench.entry("default", "aa-younger").await;
         eventually("the webhook of the younger", asked).await;
         let pod = bench.pod("default", "a", json!({})).await;
@@ -165,10 +166,10 @@ fn bug_15_of_two_the_older_has_the_pod_and_the_other_says_so() {
         assert_eq!(agents.count(), 1);
         bench.runs("default", "a", "10.1.0.1").await;
         bench.until_listed("default", "zz-older", &["a 10.1.0.1:9090"]).await;
-        let told = json!([{"reason": "OtherProber", "count": 1}]);
-        bench.until_prober("aa-younger", &[("/notInjected", told)]).await;
+        let reported = json!([{"reason": "OtherProber", "count": 1}]);
+        bench.until_prober("aa-younger", &[("/notInjected", reported)]).await;
         bench.until_listed("default", "aa-younger", &[]).await;
-        let message = bench.until_told("aa-younger", "Covered", "False", "NotInjected").await;
+        let message = bench.until_condition("aa-younger", "Covered", "False", "NotInjected").await;
         assert!(message.contains("1 OtherProber"), "{message}");
     });
 }
@@ -190,7 +191,7 @@ fn bug_16_restricted_namespaces_and_quotas_take_the_pod_and_jobs_can_end() {
             bench.client.clone(),
             "restricted",
         );
-        // It may be there from a run before.
+        // It may be left from an earlier run.
         let _ = quotas.create(&PostParams::default(), &quota).await;
         bench.prober("np", with(selector(), &json!({"namespaceSelector": {}}))).await;
         let clean = json!({"spec": {
@@ -211,7 +212,7 @@ fn bug_16_restricted_namespaces_and_quotas_take_the_pod_and_jobs_can_end() {
         };
         let pod = eventually("a pod with the agent", admitted).await;
         let container = agent(&pod).expect("agent");
-        assert_eq!(container.restart_policy.as_deref(), Some("Always"), "it ends with the others");
+        assert_eq!(container.restart_policy.as_deref(), Some("Always"), "a native sidecar");
         let resources = container.resources.as_ref().expect("resources");
         assert_eq!(resources.requests, resources.limits, "the pod stays Guaranteed");
         let class = pod.status.as_ref().and_then(|status| status.qos_class.as_deref());
@@ -219,7 +220,7 @@ fn bug_16_restricted_namespaces_and_quotas_take_the_pod_and_jobs_can_end() {
     });
 }
 
-/// 17: pods that were there before were silently without an agent.
+/// 17: existing pods silently had no agent.
 #[test]
 fn bug_17_pods_that_were_there_before_are_counted() {
     run(async |bench| {
@@ -237,13 +238,13 @@ fn bug_17_pods_that_were_there_before_are_counted() {
         let reasons = json!([{"reason": "CreatedBefore", "count": 1}, {"reason": "HostNetwork", "count": 1},
             {"reason": "OptedOut", "count": 1}]);
         bench.until_prober("np", &[("/notInjected", reasons), ("/injected", json!(0))]).await;
-        let message = bench.until_told("np", "Covered", "False", "NotInjected").await;
+        let message = bench.until_condition("np", "Covered", "False", "NotInjected").await;
         assert!(message.contains("kubectl rollout restart"), "{message}");
     });
 }
 
-/// Without an image in the spec and in the flags, agents get that of the operator's own pod: one
-/// GET in its own namespace.
+/// Without an image in the spec and in the flags, agents get the image of the operator's own pod:
+/// one GET in its own namespace.
 #[test]
 fn agents_have_the_image_of_the_operators_own_pod() {
     run(async |bench| {
@@ -270,7 +271,7 @@ fn agents_have_the_image_of_the_operators_own_pod() {
     });
 }
 
-/// The sample is read as a NetworkProber, not only as text.
+/// The sample parses as a NetworkProber, and is not only text.
 #[test]
 fn the_sample_is_the_original_one() {
     let sample: NetworkProber = serde_yaml::from_str(SAMPLE).expect("sample");

@@ -10,7 +10,7 @@ use super::{agent, selector, with};
 use crate::bench::{Bench, eventually, run};
 
 impl Bench {
-    /// Makes a quota, and waits until it is enforced.
+    /// Creates a quota, and waits until it is enforced.
     async fn quota(&self, namespace: &str, name: &str, hard: Value) {
         let quota = json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name},
@@ -36,7 +36,7 @@ impl Bench {
         api.create(&PostParams::default(), &range).await.expect("LimitRange");
     }
 
-    /// Waits until a pod of these resources gets an agent, or none.
+    /// Waits until a pod with these resources gets an agent, or gets none.
     async fn until_injected(&self, namespace: &str, resources: &Value, injected: bool) {
         let change = resourced(resources);
         let asked = async || {
@@ -67,7 +67,7 @@ fn n09_a_quota_that_demands_limits_refuses_no_pod_for_its_agent() {
         });
         bench.quota("n09-demands", "all", all).await;
         let _operator = bench.ready_operator().await;
-        // An author without requests for the agent: everything that a quota demands is missing.
+        // An author who sets no requests for the agent: everything that a quota demands is missing.
         let spec =
             with(selector(), &json!({"injection": {"resources": {"requests": {}, "limits": {}}}}));
         bench.try_prober("n09-demands", "np", spec).await.expect("NetworkProber");
@@ -123,10 +123,10 @@ fn n09_pods_that_would_be_refused_with_an_agent_are_created_without_and_it_is_sa
         probers.patch("np", &params, &Patch::Merge(patch)).await.expect("patch");
         bench.until_injected(namespace, &resources, true).await;
         assert!(agent(&bench.pod(namespace, "second", resourced(&resources)).await).is_some());
-        // A quota with room for the pod and none for its agent; and one with room for neither.
+        // A quota with room for the pod but not for its agent; and one with room for neither.
         let small = json!({"requests": {"cpu": "50m"}});
         bench.until_injected("n09-full", &small, true).await;
         let pod = bench.pod("n09-full", "plain", resourced(&resources)).await;
-        assert!(agent(&pod).is_none(), "105m hold its 100m and no agent");
+        assert!(agent(&pod).is_none(), "105m are enough for its 100m, and not for an agent");
     });
 }

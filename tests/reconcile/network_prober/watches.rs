@@ -1,4 +1,4 @@
-//! Pods that the operator watches: those of namespaces that consent, within a budget.
+//! Pods that the operator watches: those in consenting namespaces, within a budget.
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, stream};
@@ -15,7 +15,7 @@ use crate::bench::{ACCOUNT, Bench, Operator, eventually, eventually_or, run};
 /// Namespaces that do not consent.
 const SILENT: usize = 500;
 
-/// Number of concurrent requests of a test.
+/// Maximum number of concurrent requests of a test.
 const AT_A_TIME: usize = 20;
 
 /// The annotation with which a namespace consents to probers.
@@ -25,7 +25,7 @@ fn silent(test: &str, number: usize) -> String {
     format!("s02-{test}-{number}")
 }
 
-/// Selects the namespaces of one test: those of others may consent to every prober.
+/// Selects the namespaces of one test: namespaces of others may consent to every prober.
 fn everywhere(test: &str) -> Value {
     json!({"namespaceSelector": {"matchLabels": {"test": test}}})
 }
@@ -41,13 +41,13 @@ impl Bench {
             let metadata = json!({"name": silent(test, number), "labels": {"test": test}});
             let object = json!({"metadata": metadata});
             let namespace = serde_json::from_value(object).expect("Namespace");
-            // It may be left from a run that failed.
+            // It may be left from a failed run.
             let _ = api.create(&PostParams::default(), &namespace).await;
         };
         stream::iter(0..count).for_each_concurrent(AT_A_TIME, make).await;
     }
 
-    /// Removes them at once: other tests look at all namespaces.
+    /// Removes them at once: other tests select all namespaces.
     async fn remove_silent(&self, test: &str, count: usize) {
         let api = self.namespaces();
         let remove = async |number: usize| {
@@ -132,7 +132,7 @@ fn s02_pods_are_watched_only_where_the_namespace_consents() {
         let own: BTreeSet<_> = ["s02-team".to_owned()].into();
         assert_eq!(bench.asked_for_pods(began), own, "{SILENT} namespaces do not consent");
 
-        // One that consents is watched as soon as it does.
+        // A namespace is watched as soon as it consents.
         let shop = silent("silent", 7);
         let account = async || bench.try_pod(&shop, "there", &json!({}), false).await.ok();
         eventually("the service account of the namespace", account).await;
@@ -142,7 +142,7 @@ fn s02_pods_are_watched_only_where_the_namespace_consents() {
         let both: BTreeSet<_> = own.iter().cloned().chain([shop.clone()]).collect();
         assert_eq!(bench.asked_for_pods(began), both);
 
-        // A second one that selects the same pods opens no further watch.
+        // A second prober that selects the same pods opens no further watch.
         bench.try_prober("s02-team", "same", everywhere.clone()).await.expect("NetworkProber");
         bench.until_ready_is(("s02-team", "same"), "Serving").await;
         until_open(&operator, 2.0).await;
@@ -153,7 +153,7 @@ fn s02_pods_are_watched_only_where_the_namespace_consents() {
         until_open(&operator, 1.0).await;
         assert_eq!(bench.asked_for_pods(began), both);
 
-        // An administrator's prober covers everything, by one watch.
+        // An administrator's prober covers all namespaces with one watch.
         let admins = ("traffic-operator-system", "all");
         bench.try_prober(admins.0, admins.1, everywhere).await.expect("NetworkProber");
         bench.until_selected(admins, 2).await;
@@ -165,7 +165,7 @@ fn s02_pods_are_watched_only_where_the_namespace_consents() {
 
 #[test]
 fn s02_over_budget_a_prober_loses_only_itself() {
-    // The budget of a namespace's authors; with the prober's own namespace it is one too many.
+    // The budget of a namespace's authors: the prober's own namespace exceeds it by one.
     const CONSENTING: usize = 100;
     run(async |bench| {
         bench.make_silent("budget", CONSENTING).await;
@@ -190,7 +190,7 @@ fn s02_over_budget_a_prober_loses_only_itself() {
         bench.try_prober("s02-other", "np", selector()).await.expect("NetworkProber");
         bench.until_selected(("s02-other", "np"), 1).await;
         until_open(&operator, 2.0).await;
-        // With fewer namespaces it is within the budget.
+        // With fewer namespaces the prober is within the budget.
         for number in 0..2 {
             bench.consent(&silent("budget", number), None).await;
         }

@@ -1,4 +1,4 @@
-//! The operator's objects carry its label and name their owner; it may not write others.
+//! The operator's objects carry its label and name their owner; the operator may write no others.
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::{Api, api::DeleteParams};
 use serde_json::{Value, json};
@@ -36,8 +36,8 @@ fn s08_deployments_without_their_trafficwatch_are_not_written() {
 async fn of_deployments(bench: &Bench) {
     let all = Pair::of(bench, "apps/v1/Deployment/deployments", Some("default")).await;
     let spec = json!({"spec": judging::deployment()});
-    all.given("guarded", &spec).await;
-    all.guarded("guarded", &json!({"spec": {"replicas": 5}})).await;
+    all.recreate("guarded", &spec).await;
+    all.until_guarded("guarded", &json!({"spec": {"replicas": 5}})).await;
     let owned = |by: Value| json!({"metadata": {"ownerReferences": [by]}});
     let watch = owner(bench, "TrafficWatch", "guarded").await;
     let ours = owned(watch.clone());
@@ -54,22 +54,22 @@ async fn of_deployments(bench: &Bench) {
         labeled(&json!({"metadata": {"ownerReferences": stranger()}})),
     ] {
         let body = with(spec.clone(), &marks);
-        all.gone("guarded").await;
+        all.remove("guarded").await;
         refused(all.create("guarded", &body).await, &marks, write);
     }
     all.create("guarded", &with(spec.clone(), &labeled(&ours))).await.expect("its own");
     // Taking over an existing object is refused, too.
-    all.given("guarded", &spec).await;
+    all.recreate("guarded", &spec).await;
     let take = with(labeled(&ours), &json!({"spec": {"replicas": 5}}));
     let change = "may change only Deployments that the TrafficWatch of their name owns";
     refused(all.patch("guarded", &take).await, &take, change);
     // It may change its own; a label that another client has removed is restored.
-    all.given("guarded", &with(spec, &ours)).await;
+    all.recreate("guarded", &with(spec, &ours)).await;
     all.patch("guarded", &take).await.expect("its own");
     let away = labeled(&json!({"metadata": {"ownerReferences": [
             {"$patch": "delete", "uid": watch["uid"]}]}}));
     refused(all.patch("guarded", &away).await, &away, write);
-    all.gone("guarded").await;
+    all.remove("guarded").await;
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn s08_configmaps_of_others_are_not_written() {
     run(async |bench| {
         let all = Pair::of(&bench, "/v1/ConfigMap/configmaps", Some("default")).await;
         let data = json!({"data": {"a": "b"}});
-        all.given("guarded", &data).await;
-        all.guarded("guarded", &json!({"data": {"a": "c"}})).await;
+        all.recreate("guarded", &data).await;
+        all.until_guarded("guarded", &json!({"data": {"a": "c"}})).await;
         let of_a_swarm = labeled(&json!({"metadata": {
             "labels": {"traffic.example.com/swarm-uid": "u"},
             "ownerReferences": [owner(&bench, "Swarm", "streams").await],
@@ -101,21 +101,21 @@ fn s08_configmaps_of_others_are_not_written() {
             refused(all.patch("guarded", &patch).await, &patch, change);
             refused(all.delete("guarded").await, &marks, change);
         }
-        // Its own, and one that its owner has given to a Swarm.
+        // Its own ConfigMap, and one that its owner has given to a Swarm.
         let given = json!({"metadata": {"annotations": {"traffic.example.com/swarm": "streams"}}});
         for (marks, then) in [
             (of_a_prober(), of_a_prober()),
             (of_a_swarm.clone(), of_a_swarm.clone()),
             (given, of_a_swarm),
         ] {
-            all.given("guarded", &with(data.clone(), &marks)).await;
+            all.recreate("guarded", &with(data.clone(), &marks)).await;
             let patch = with(then, &json!({"data": {"a": "c"}}));
             all.patch("guarded", &patch).await.unwrap_or_else(|e| panic!("{marks}: {e}"));
             all.delete("guarded").await.unwrap_or_else(|e| panic!("{marks}: {e}"));
             let away = json!({"metadata": {"labels": {MANAGED: null}}});
             refused(all.patch("guarded", &away).await, &away, write);
         }
-        all.gone("guarded").await;
+        all.remove("guarded").await;
     });
 }
 
@@ -138,14 +138,14 @@ fn s08_daemon_sets_without_their_prober_or_with_rights_on_a_node_are_not_written
     run(async |bench| {
         let all = Pair::of(&bench, "apps/v1/DaemonSet/daemonsets", Some("default")).await;
         let owner = owner(&bench, "NetworkProber", "guarded").await;
-        all.given("guarded", &daemon_set(&owner)).await;
-        all.guarded("guarded", &json!({"spec": {"minReadySeconds": 5}})).await;
+        all.recreate("guarded", &daemon_set(&owner)).await;
+        all.until_guarded("guarded", &json!({"spec": {"minReadySeconds": 5}})).await;
         let ours = with(of_a_prober(), &daemon_set(&owner));
         let take = with(of_a_prober(), &json!({"spec": {"minReadySeconds": 5}}));
         let mark = "with its label and the name of the NetworkProber";
         refused(all.patch("guarded", &take).await, &take, mark);
         refused(all.delete("guarded").await, &take, mark);
-        all.gone("guarded").await;
+        all.remove("guarded").await;
         all.create("guarded", &ours).await.expect("its own");
         refused(all.create("guarded", &daemon_set(&owner)).await, &take, mark);
         let unowned = with(ours.clone(), &json!({"metadata": {"ownerReferences": null}}));
@@ -178,18 +178,18 @@ fn s08_daemon_sets_without_their_prober_or_with_rights_on_a_node_are_not_written
             let body = with(ours.clone(), &json!({"spec": {"template": {"spec": pod}}}));
             refused(all.create("guarded", &body).await, &pod, "whose pods have no rights");
         }
-        all.given("guarded", &ours).await;
+        all.recreate("guarded", &ours).await;
         all.patch("guarded", &take).await.expect("its own");
         all.delete("guarded").await.expect("its own");
         // Additions by other clients do not keep the operator from its own fields.
         let host = json!({"spec": {"template": {"spec": {"hostNetwork": true,
             "volumes": [{"name": "v", "hostPath": {"path": "/a"}}]}}}});
-        all.given("guarded", &with(ours, &host)).await;
+        all.recreate("guarded", &with(ours, &host)).await;
         all.patch("guarded", &take).await.expect("its own");
         let more = json!({"spec": {"template": {"spec": {
             "volumes": [{"name": "v", "hostPath": {"path": "/"}}]}}}});
         refused(all.patch("guarded", &more).await, &more, "whose pods have no rights");
-        all.gone("guarded").await;
+        all.remove("guarded").await;
     });
 }
 
@@ -201,7 +201,7 @@ fn s08_webhooks_of_others_are_not_written_and_its_own_see_only_creations_of_pods
         let rules = [rule(GROUP, "mutatingwebhookconfigurations", &["create", "patch", "delete"])];
         authors::cluster_role(&bench, NAME, &rules).await;
         authors::bind_everywhere(&bench, NAME, ACCOUNT, NAME).await;
-        Author::of(&bench, ACCOUNT).await.has(&bench, &rules[0]).await;
+        Author::of(&bench, ACCOUNT).await.until_granted(&bench, &rules[0]).await;
         of_webhooks(&bench).await;
         let bindings = Api::<ClusterRoleBinding>::all(bench.client.clone());
         bindings.delete(NAME, &DeleteParams::default()).await.expect("delete the binding");
@@ -234,16 +234,16 @@ async fn of_webhooks(bench: &Bench) {
         "objectSelector": {"matchLabels": {"no": "pod"}},
         "clientConfig": {"service": null, "url": "https://example.com/"}}));
     let entry = |change: Value| json!({"webhooks": [webhook(&change)]});
-    all.given(object, &json!({"webhooks": [foreign]})).await;
-    all.guarded(object, &json!({"metadata": {"labels": {"a": "b"}}})).await;
-    // Only this object, and neither made nor deleted.
-    all.given("guarded", &json!({"webhooks": []})).await;
+    all.recreate(object, &json!({"webhooks": [foreign]})).await;
+    all.until_guarded(object, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    // Only this object, which the operator neither creates nor deletes.
+    all.recreate("guarded", &json!({"webhooks": []})).await;
     let only = "only the MutatingWebhookConfiguration traffic-operator";
     refused(all.patch("guarded", &entry(json!({}))).await, &json!("another"), only);
     refused(all.create("new", &entry(json!({}))).await, &json!("create"), only);
     refused(all.delete(object).await, &json!("delete"), only);
-    all.gone("guarded").await;
-    // Of it only its own entries, and nothing of the metadata.
+    all.remove("guarded").await;
+    // Only its own entries in it, and nothing of the metadata.
     let own = "only its own webhooks, whose names end in";
     for patch in [
         json!({"metadata": {"labels": {"a": "b"}}}),
@@ -291,8 +291,8 @@ async fn of_webhooks(bench: &Bench) {
     ] {
         refused(all.patch(object, &entry(change.clone())).await, &change, text);
     }
-    // It may remove its own, even beside entries of others.
-    all.given(object, &json!({"webhooks": [foreign, webhook(&json!({}))]})).await;
+    // The operator may remove its own, even beside entries of others.
+    all.recreate(object, &json!({"webhooks": [foreign, webhook(&json!({}))]})).await;
     let remove = json!({"webhooks": [{"name": "a.b.probes.bigmikes.io", "$patch": "delete"}]});
     all.patch(object, &remove).await.expect("its own");
 }
@@ -319,8 +319,8 @@ fn s15_the_policy_lets_a_full_object_through() {
         let bytes = json!(full).to_string().len();
         assert!((950_000..1_050_000).contains(&bytes), "{bytes}");
         let object = "traffic-operator";
-        all.given(object, &json!({"webhooks": full})).await;
-        all.guarded(object, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+        all.recreate(object, &json!({"webhooks": full})).await;
+        all.until_guarded(object, &json!({"metadata": {"labels": {"a": "b"}}})).await;
         let one = json!({"webhooks": [large(50, 721)]});
         all.patch(object, &one).await.expect("one entry of many");
         bench.empty_webhooks().await;
@@ -337,7 +337,7 @@ fn s08_of_secrets_the_account_writes_its_own_and_asks_for_no_token() {
         eventually("the policy to be in force", refusal).await;
         refused(all.create("other", &json!({})).await, &json!({}), text);
         let own = "traffic-operator-webhook";
-        all.gone(own).await;
+        all.remove(own).await;
         let token = json!({"type": "kubernetes.io/service-account-token", "metadata": {
             "annotations": {"kubernetes.io/service-account.name": "default"}}});
         refused(all.create(own, &token).await, &token, text);

@@ -1,4 +1,4 @@
-//! Our own kinds belong to their authors: the operator's account writes its finalizer and the
+//! Our own kinds belong to their authors: the operator's account writes only its finalizer and the
 //! status.
 use serde_json::{Value, json};
 
@@ -49,8 +49,8 @@ async fn of_our_kinds(bench: &Bench) {
         let foreign = "example.com/held";
         let mut object = finalizers(&[foreign]);
         object["spec"] = spec;
-        objects.given("guarded", &object).await;
-        objects.guarded("guarded", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+        objects.recreate("guarded", &object).await;
+        objects.until_guarded("guarded", &json!({"metadata": {"labels": {"a": "b"}}})).await;
         let nothing = "may change nothing of its own kinds but its finalizer";
         for patch in [
             json!({"spec": change}),
@@ -65,6 +65,6 @@ async fn of_our_kinds(bench: &Bench) {
         }
         objects.patch("guarded", &finalizers(&[foreign, finalizer])).await.expect(finalizer);
         objects.patch("guarded", &Value::Object(serde_json::Map::new())).await.expect("nothing");
-        objects.gone("guarded").await;
+        objects.remove("guarded").await;
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{Pair, refused, stranger, without_the_guard_of_owners};
 use crate::bench::{Bench, run};
 
-/// Metadata that the operator's account may not change on any object of others.
+/// Metadata that the operator's account may not change on any foreign object.
 fn metadata() -> Vec<Value> {
     [json!({"finalizers": ["example.com/held"]}), json!({"ownerReferences": stranger()})]
         .map(|metadata| json!({"metadata": metadata}))
@@ -20,8 +20,8 @@ fn s08_of_a_node_everything_else_stays_as_it_was() {
 
 async fn of_a_node(bench: &Bench) {
     let nodes = Pair::of(bench, "/v1/Node/nodes", None).await;
-    nodes.given("node-1", &json!({"metadata": {"labels": {"a": "b"}}})).await;
-    nodes.guarded("node-1", &json!({"spec": {"unschedulable": true}})).await;
+    nodes.recreate("node-1", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    nodes.until_guarded("node-1", &json!({"spec": {"unschedulable": true}})).await;
     let spec = [
         json!({"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}),
         json!({"providerID": "cloud://elsewhere"}),
@@ -32,14 +32,14 @@ async fn of_a_node(bench: &Bench) {
     for patch in patches {
         refused(nodes.patch("node-1", &patch).await, &patch, "may change nothing of a node");
     }
-    // Existing entries of both stay, and it may write its own beside them.
+    // Existing entries of both stay, and the operator may write its own beside them.
     let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
-    nodes.given("node-1", &held).await;
+    nodes.recreate("node-1", &held).await;
     let none = json!({"metadata": {"finalizers": null}});
     refused(nodes.patch("node-1", &none).await, &none, "may change nothing of a node");
     let own = json!({"metadata": {"labels": {"web.traffic.example.com/unfit": "true"}}});
     nodes.patch("node-1", &own).await.expect("its own");
-    nodes.gone("node-1").await;
+    nodes.remove("node-1").await;
 }
 
 #[test]
@@ -53,8 +53,8 @@ async fn of_a_pod(bench: &Bench) {
     let pods = Pair::of(bench, "/v1/Pod/pods", Some("default")).await;
     let pod = json!({"spec": {"automountServiceAccountToken": false,
             "containers": [{"name": "c", "image": "i"}], "nodeSelector": {"no": "where"}}});
-    pods.given("guarded", &pod).await;
-    pods.guarded("guarded", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    pods.recreate("guarded", &pod).await;
+    pods.until_guarded("guarded", &json!({"metadata": {"labels": {"a": "b"}}})).await;
     let more = [
         json!({"metadata": {"labels": {"a": "b"}}}),
         json!({"spec": {"containers": [{"name": "c", "image": "other"}]}}),
@@ -65,7 +65,7 @@ async fn of_a_pod(bench: &Bench) {
     }
     let own = json!({"metadata": {"annotations": {"traffic.example.com/swarm-epoch": "7"}}});
     pods.patch("guarded", &own).await.expect("its own");
-    pods.gone("guarded").await;
+    pods.remove("guarded").await;
 }
 
 #[test]
@@ -86,9 +86,9 @@ async fn of_a_stateful_set(bench: &Bench) {
                 {"name": "secret", "secret": {"secretName": "s"}}],
         }},
     }});
-    sets.given("guarded", &set).await;
+    sets.recreate("guarded", &set).await;
     let template = |spec: Value| json!({"spec": {"template": {"spec": spec}}});
-    sets.guarded("guarded", &json!({"spec": {"minReadySeconds": 9}})).await;
+    sets.until_guarded("guarded", &json!({"spec": {"minReadySeconds": 9}})).await;
     let nothing = "may change nothing of a StatefulSet";
     let spec = [
         json!({"replicas": 9}),
@@ -139,5 +139,5 @@ async fn of_a_stateful_set(bench: &Bench) {
     }
     let own = template(json!({"volumes": [{"name": "config", "configMap": {"name": "m-7"}}]}));
     sets.patch("guarded", &own).await.expect("its own");
-    sets.gone("guarded").await;
+    sets.remove("guarded").await;
 }

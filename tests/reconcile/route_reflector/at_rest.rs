@@ -11,7 +11,7 @@ use crate::bench::{Bench, eventually, run};
 /// Longer than several passes.
 const QUIET: Duration = Duration::from_secs(15);
 
-/// Writes of its own status count too.
+/// Counts writes of its own status, too.
 #[test]
 fn a_set_at_rest_writes_nothing_but_one_refresh_of_its_status_a_minute() {
     run(async |bench| {
@@ -21,7 +21,7 @@ fn a_set_at_rest_writes_nothing_but_one_refresh_of_its_status_a_minute() {
         stage.set("main", two(json!({}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
         let since = Timestamp::now();
-        // The length of the watch is what is tested.
+        // A fixed time, because the absence of writes is the test.
         tokio::time::sleep(QUIET).await;
         let writes = stage.bench.writes_since(since);
         let own = writes.iter().filter(|w| w.subresource == "status").count();
@@ -29,7 +29,7 @@ fn a_set_at_rest_writes_nothing_but_one_refresh_of_its_status_a_minute() {
     });
 }
 
-/// Returns the operator's requests to find Calico until now: a write of the test marks the end.
+/// Returns the operator's requests to find Calico since then; a write by the test marks the end.
 async fn discoveries(bench: &Bench, since: Timestamp, mark: &str) -> Vec<String> {
     bench.node(mark).await;
     let is_mark = |e: &AuditEvent| e.verb == "create" && e.resource == "nodes";
@@ -46,7 +46,7 @@ async fn discoveries(bench: &Bench, since: Timestamp, mark: &str) -> Vec<String>
     ours.map(|event| event.uri).filter(|uri| asks(uri)).collect()
 }
 
-/// The operator looked for it every five seconds, by two requests, in clusters without sets and
+/// The operator looked for it every five seconds, with two requests, in clusters without sets and
 /// without Calico.
 #[test]
 fn r18_calico_is_not_looked_for_without_a_set_and_once_a_minute_where_there_is_none() {

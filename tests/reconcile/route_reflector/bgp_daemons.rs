@@ -1,6 +1,6 @@
-//! A BIRD on every node, as Calico would configure it: how many sessions each has, what Prometheus
-//! says of that, and whether anybody ever missed a route. All of it by the lab's model of confd and
-//! BIRD, which was held against real BIRD and shares nothing with the operator's own.
+//! A BIRD on every node, as Calico would configure it: the number of its sessions, the metrics of
+//! Prometheus about them, and every missed route. All of it by the lab's model of confd and BIRD,
+//! which was verified against real BIRD and shares no code with the operator's own.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -22,26 +22,26 @@ use tokio::task::AbortHandle;
 
 use super::datastore::kind;
 
-/// The time between two looks at nodes and peers.
+/// The interval of reading nodes and peers.
 const LOOK: Duration = Duration::from_millis(150);
 
 /// The time that a session takes to be established.
 const ESTABLISHING: Duration = Duration::from_secs(1);
 
-/// For how long a reflector must have been one before another may go, or the mesh: the five seconds
-/// that a sample is younger than a step, with what looking takes.
+/// The time for which a reflector must have served before another one, or the mesh, may be removed:
+/// the five seconds by which a sample is younger than a step, with the time that reading takes.
 const BEFORE_BREAK: Duration = Duration::from_millis(4500);
 
-/// The faults that the test asks for.
+/// The faults that a test injects.
 #[derive(Clone, Debug, Default)]
 pub struct Controls {
-    /// Nodes whose BIRD is dead: it has no series, and nobody has a session with it.
+    /// Nodes with a dead BIRD: it has no series, and no sessions.
     pub dead: BTreeSet<String>,
-    /// Number of sessions that a node lacks.
+    /// The number of sessions that a node lacks.
     pub lacking: BTreeMap<String, u32>,
     /// The time of the last scrape of everything, in seconds since 1970; `None` for now.
     pub scraped: Option<f64>,
-    /// Routes may be missing: the test sees to that itself.
+    /// Missing routes are no complaint: the test causes them.
     pub careless: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct Scene {
     unread: Vec<String>,
 }
 
-/// A scene, and what follows from it.
+/// A scene, and its consequences.
 struct Seen {
     scene: Scene,
     /// The sessions that have two ends.
@@ -97,7 +97,7 @@ impl Birds {
         })
     }
 
-    /// Configured by what `look` finds; `None` if it could not.
+    /// Configured by the result of `look`; `None` if it failed.
     pub fn seeing<F>(look: impl Fn() -> F + Send + 'static) -> Self
     where
         F: Future<Output = Option<Scene>> + Send,
@@ -139,7 +139,7 @@ impl Birds {
         self.inner.lock().expect("lock").established()
     }
 
-    /// Number of sessions of each node when all of them are up.
+    /// Returns the number of sessions of each node when all of them are established.
     pub fn sessions(&self) -> BTreeMap<String, u32> {
         let inner = self.inner.lock().expect("lock");
         let Some((_, seen)) = inner.scenes.last() else { return BTreeMap::new() };
@@ -147,8 +147,8 @@ impl Birds {
         seen.names(&[].into()).into_iter().map(|(node, names)| (node, count(names))).collect()
     }
 
-    /// Events that must not happen: a node missed a route, or lost a reflector before the next one
-    /// had had the time to be there.
+    /// Returns the violations: a node missed a route, or lost a reflector before the next one could
+    /// have been established.
     pub fn complaints(&self) -> Vec<String> {
         self.inner.lock().expect("lock").complaints.clone()
     }
@@ -191,7 +191,7 @@ impl Seen {
     fn new(scene: Scene) -> Self {
         let sessions = two_ended(&sessions(&scene.world));
         let down = scene.down.iter().map(String::as_str).collect();
-        // By RFC 4456 no fewer routes are missing than by BIRD's rule.
+        // By RFC 4456 at least as many routes are missing as by BIRD's rule.
         let missing = missing(&sessions, &down, Rule::Rfc);
         let mut complaints = scene.unread.clone();
         if let Some((who, whose)) = missing.first() {
@@ -222,7 +222,7 @@ impl Inner {
         if !self.controls.careless {
             self.judge(&seen);
         }
-        // What is older than this is asked for by nobody; the newest of it still holds.
+        // No query reaches further back than this; the newest state of that time still holds.
         let old = |at: &Instant| at.elapsed() > Duration::from_secs(10);
         let stale = self.scenes.iter().take_while(|(at, _)| old(at)).count();
         self.scenes.drain(..stale.saturating_sub(1));
@@ -248,7 +248,7 @@ impl Inner {
         }
     }
 
-    /// The names of the sessions that every node has, those that have had the time to be
+    /// The names of the established sessions of every node: those that have had the time to be
     /// established.
     fn established(&self) -> BTreeMap<String, BTreeSet<String>> {
         let Controls { dead, lacking, .. } = &self.controls;
@@ -303,7 +303,7 @@ impl Inner {
     }
 }
 
-/// The sets of names that a query asks for, by the measures that it gives them.
+/// The sets of names in a query, by the measure that it gives them.
 fn sets(query: &str) -> Vec<(&str, BTreeSet<&str>)> {
     let set = |part| {
         let (_, names) = str::split_once(part, "name=~\"")?;

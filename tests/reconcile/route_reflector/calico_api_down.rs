@@ -1,4 +1,4 @@
-//! Calico's own API server is away: its pods may need the very route that a repair brings back.
+//! Calico's own API server is away: its pods may need the very route that a repair restores.
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -27,7 +27,7 @@ fn services(bench: &Bench) -> Api<APIService> {
     Api::all(bench.client.clone())
 }
 
-/// Points the group to a Service without endpoints.
+/// Redirects the group to a Service without endpoints.
 async fn take_away(bench: &Bench) {
     // Without the label the API server does not put its own back.
     let label = json!({"kube-aggregator.kubernetes.io/automanaged": null});
@@ -55,13 +55,13 @@ async fn bring_back(bench: &Bench) {
 fn r08_a_reflector_that_dies_while_calicos_api_is_down_is_replaced() {
     run(async |bench| {
         installed(&bench, &[Group::V3]).await;
-        // Calico's nodes also use what they have read before.
+        // Calico's nodes, too, continue with what they have read before.
         let (client, known) = (bench.client.clone(), Arc::new(Mutex::new(None)));
         let birds = bgp_daemons::Birds::seeing(move || {
             let (client, known) = (client.clone(), Arc::clone(&known));
             async move {
                 let nodes = bgp_daemons::nodes(&client).await?;
-                // The library tries for minutes.
+                // The client library retries for minutes.
                 let objects = bgp_daemons::objects(&client, Group::V3);
                 if let Ok(Ok(objects)) = timeout(Duration::from_secs(1), objects).await {
                     *known.lock().expect("lock") = Some(objects);
@@ -104,7 +104,7 @@ fn r08_a_reflector_that_dies_while_calicos_api_is_down_is_replaced() {
 fn r08_after_a_restart_what_lies_behind_calicos_api_is_read_and_not_written() {
     run(async |bench| {
         installed(&bench, &[Group::V1, Group::V3]).await;
-        // As Calico's API server keeps its objects: all metadata in one annotation.
+        // Calico's API server keeps all metadata of an object in one annotation.
         let labels = json!({
             "app.kubernetes.io/managed-by": "traffic-operator",
             "route-reflectors.traffic.example.com/set": "main",

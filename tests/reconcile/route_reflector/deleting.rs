@@ -18,7 +18,7 @@ fn r13_what_retain_leaves_a_new_set_takes_over_without_a_change() {
         let _operator = stage.operator().await;
         stage.set("main", two(json!({"mesh": "Migrate"}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
-        // The puppet looks at intervals: it must have seen the mesh go.
+        // The puppet polls: it must have seen the mesh go.
         let seen = async || (stage.birds.sessions().values().sum::<u32>() == 10).then_some(());
         eventually("the sessions of the mesh closed", seen).await;
         let sessions = stage.birds.sessions();
@@ -29,7 +29,7 @@ fn r13_what_retain_leaves_a_new_set_takes_over_without_a_change() {
         assert_eq!(stage.changes_since(since), []);
         assert_eq!(stage.birds.sessions(), sessions);
         assert_eq!(stage.mesh().await, Some(false));
-        // And it belongs to the new set: a peer that another client changes is repaired.
+        // The peer belongs to the new set: if another client changes it, it is repaired.
         let drift = json!({"spec": {"peerSelector": "all()"}});
         stage.birds.control(|birds| birds.careless = true);
         stage.peers().patch("peer-to-rrs-1", drift).await;
@@ -52,7 +52,7 @@ fn r13_restore_mesh_brings_the_mesh_back_before_anything_goes() {
         let spec = json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"});
         stage.set("main", two(spec)).await;
         stage.converged("main", &["node-1", "node-2"]).await;
-        // It cannot be verified: nothing goes.
+        // The restored mesh cannot be verified: nothing is removed.
         stage.birds.control(|birds| {
             birds.lacking.insert("node-4".into(), 1);
         });
@@ -66,16 +66,17 @@ fn r13_restore_mesh_brings_the_mesh_back_before_anything_goes() {
         let waits = async || (gauge("waiting_seconds", "").await > 5.0).then_some(());
         stage.wait("the gate to have been shut for a while", waits).await;
         // The steps back are reported as they happen.
-        let told = [
+        let reported = [
             gauge("slots", "state=\"leaving\"").await,
             gauge("mesh", "").await,
             gauge("desired", "").await,
         ];
-        let as_it_is = told.iter().zip([2.0, 1.0, 0.0]).all(|(told, is)| (told - is).abs() < 0.1);
-        assert!(as_it_is, "{told:?}");
+        let as_it_is =
+            reported.iter().zip([2.0, 1.0, 0.0]).all(|(reported, is)| (reported - is).abs() < 0.1);
+        assert!(as_it_is, "{reported:?}");
         let (marks, peers) = (stage.marks().await, stage.peers().names().await);
         assert_eq!((marks.len(), peers.len()), (2, 2), "{marks:?} {peers:?}");
-        // Another process goes on where this one was.
+        // Another process continues where this one stopped.
         drop(operator);
         let _operator = stage.operator().await;
         stage.birds.control(|birds| birds.lacking.clear());
@@ -189,7 +190,7 @@ fn a_set_that_observes_restores_no_mesh() {
     });
 }
 
-/// Rule 10: an endpoint that is not configured keeps no set from going.
+/// Rule 10: a missing endpoint does not keep a set from being deleted.
 #[test]
 fn a_deletion_goes_on_though_the_gate_has_no_endpoint() {
     run(async |bench| {
@@ -203,11 +204,11 @@ fn a_deletion_goes_on_though_the_gate_has_no_endpoint() {
         stage.sets().delete("main", &DeleteParams::default()).await.expect("delete");
         // This step needs no gate; the next one waits for it, and the condition shows that.
         stage.wait("the mesh", async || (stage.mesh().await == Some(true)).then_some(())).await;
-        let told = async || {
+        let reported = async || {
             let text = stage.condition("main", "Ready", "Unknown", "RestoringMesh").await;
             text.contains("no endpoint \"elsewhere\" is configured").then_some(())
         };
-        stage.wait("what the gate lacks", told).await;
+        stage.wait("what the gate lacks", reported).await;
         stage.change("main", json!({"transition": {"prometheus": "default"}})).await;
         stage
             .wait("the set to be gone", async || {

@@ -1,4 +1,4 @@
-//! The commands of the pages about route reflectors and about migration, run unchanged by a shell
+//! The commands in the documentation of route reflectors and of migration, run unchanged in a shell
 //! with the real kubectl.
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ pub fn documented(part: &str) -> String {
     block.to_owned()
 }
 
-/// Runs commands as the administrator, in a directory; all have to succeed.
+/// Runs commands as the administrator, in a directory; all of them must succeed.
 pub async fn shell(bench: &Bench, commands: &str, dir: &Path) {
     let kubectl = lab::tools::ensure("kubectl").expect("kubectl");
     let path = format!(
@@ -45,11 +45,11 @@ pub async fn shell(bench: &Bench, commands: &str, dir: &Path) {
     command.env("PATH", path).env("KUBECONFIG", config).stdin(Stdio::null());
     let done = tokio::task::spawn_blocking(move || command.output()).await.expect("thread");
     let done = done.expect("bash");
-    let told = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.success(), "{commands}\n{told}");
+    let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{commands}\n{errors}");
 }
 
-/// With a zone that is called `1` ours looked like the original's for single nodes.
+/// In a zone named `1`, our peers looked like the original's peers of single nodes.
 #[test]
 fn r15_the_clean_up_after_the_original_leaves_our_own_peers() {
     run(async |bench| {
@@ -72,7 +72,7 @@ fn r15_the_clean_up_after_the_original_leaves_our_own_peers() {
         let commands = documented("peer-to-rrs-[0-9]+-");
         shell(&stage.bench, &commands, Path::new("/")).await;
         assert_eq!(peers.names().await, kept);
-        // Nothing is left, and that is no failure.
+        // Nothing is left, which is not a failure.
         shell(&stage.bench, &commands, Path::new("/")).await;
         assert_eq!(peers.names().await, kept);
     });

@@ -1,11 +1,11 @@
-//! Every field of the spec has a test that would see it ignored.
+//! Every field of the spec has a test that fails if the field is ignored.
 use std::{collections::BTreeSet, fs, path::Path};
 
 use kube::CustomResourceExt;
 use serde_json::Value;
 use traffic_operator::api::RouteReflectorSet;
 
-/// Each field, the file and the function.
+/// Each field, with the file and the function of its test.
 const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "candidates",
@@ -15,7 +15,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "clusterID",
         "tests/reconcile/route_reflector/invalid_specs.rs",
-        "what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written",
+        "what_the_nodes_do_not_allow_is_reported_with_the_field_and_nothing_is_written",
     ),
     (
         "count",
@@ -40,7 +40,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "mode",
         "tests/reconcile/route_reflector/no_writes.rs",
-        "who_observes_or_pauses_writes_nothing_but_its_status",
+        "one_that_observes_or_pauses_writes_nothing_but_its_status",
     ),
     (
         "nodeLabel",
@@ -50,7 +50,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "paused",
         "tests/reconcile/route_reflector/no_writes.rs",
-        "who_observes_or_pauses_writes_nothing_but_its_status",
+        "one_that_observes_or_pauses_writes_nothing_but_its_status",
     ),
     (
         "peersPerClient",

@@ -1,4 +1,4 @@
-//! `candidates.fitnessRef`: a TrafficWatch reports which links are full.
+//! `candidates.fitnessRef`: a TrafficWatch reports overloaded links.
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -26,7 +26,7 @@ fn an_unfit_reflector_is_replaced_and_none_while_nothing_is_measured() {
         stage.converged("main", &["node-1", "node-2"]).await;
         stage.bench.prometheus.set("node-1", Sample::percent("99"));
         stage.converged("main", &["node-3", "node-2"]).await;
-        // Marked by another client while the watch is blind.
+        // Another client marks it while the watch has no measurements.
         for node in all {
             stage.bench.prometheus.remove(node);
         }

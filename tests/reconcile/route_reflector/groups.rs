@@ -1,4 +1,4 @@
-//! Calico in either API group, absent, and installed later; and its own reports of sessions.
+//! Calico in either API group, missing, and installed later; and its own reports of sessions.
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;

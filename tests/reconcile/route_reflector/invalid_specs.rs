@@ -1,4 +1,4 @@
-//! Bad input: the API server's messages, and the status for mistakes that depend on the nodes.
+//! Bad input: the API server's messages, and the status for errors that depend on the nodes.
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -107,14 +107,14 @@ fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
     });
 }
 
-/// The reference has no type, so that policies check it and what goes together with it.
+/// The reference has no type, so policies check it and its combination with other fields.
 #[test]
 fn s05_credentials_and_endpoints_have_the_same_author_in_either_form() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let etcd = |etcd: Value| json!({"datastore": {"type": "etcd", "etcd": etcd}});
         let neither = etcd(json!({}));
-        // Policies take a moment to be in force.
+        // Policies take a moment to come into force.
         let refusal = async || {
             let error = stage.try_set("bad", neither.clone()).await.err();
             let is_refused =
@@ -146,7 +146,7 @@ fn s05_credentials_and_endpoints_have_the_same_author_in_either_form() {
 }
 
 #[test]
-fn what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written() {
+fn what_the_nodes_do_not_allow_is_reported_with_the_field_and_nothing_is_written() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         for number in 1..=4 {
@@ -162,8 +162,8 @@ fn what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written() {
         let refused = async |text: &str| {
             let text = text.to_owned();
             let said = async || {
-                let told = stage.condition("main", "Ready", "False", "PlanRefused").await;
-                told.contains(&text).then_some(())
+                let reported = stage.condition("main", "Ready", "False", "PlanRefused").await;
+                reported.contains(&text).then_some(())
             };
             stage.wait(&text, said).await;
         };
@@ -174,7 +174,7 @@ fn what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written() {
             stage.patch_node(node, json!({"metadata": {"labels": labels}})).await;
         }
         refused("two eligible nodes in each zone").await;
-        // First the count: with four nodes in two zones the plan before would be carried out.
+        // The count first: with four nodes in two zones the former plan would be carried out.
         stage.change("main", json!({"count": {"min": 3, "max": 3}})).await;
         refused("two eligible nodes in each zone").await;
         let labels = json!({"topology.kubernetes.io/zone": "b"});
@@ -183,7 +183,7 @@ fn what_the_nodes_do_not_allow_is_told_with_the_field_and_nothing_is_written() {
         let more = json!({"count": {"min": 4, "max": 4}, "clusterID": {"pool": "224.0.0.1"}});
         stage.change("main", more).await;
         refused("spec.clusterID.pool: 224.0.0.1/32 has 1 address that can be cluster ids").await;
-        let since_told = stage.told("main", "PlanRefused").await;
+        let since_told = stage.until_event("main", "PlanRefused").await;
         assert!(!since_told.is_empty());
         let invalid = json!({"transition": {"prometheus": "elsewhere"}});
         stage.change("main", invalid).await;
@@ -220,7 +220,7 @@ fn labels_that_are_removed_by_hand_in_mid_transition_are_written_again() {
             json!({"labels": {LABEL: null, SLOT: null, GROUP: null}, "annotations": {ID: null}});
         stage.patch_node("node-1", json!({"metadata": none})).await;
         stage.converged("main", &["node-1", "node-2"]).await;
-        // Of one that is whole, only the slot: it stays what it is.
+        // Only the slot of an intact reflector is removed: the node stays a reflector.
         stage.patch_node("node-2", json!({"metadata": {"labels": {SLOT: null}}})).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         stage.converged("main", &["node-1", "node-2"]).await;

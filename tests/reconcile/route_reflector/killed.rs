@@ -14,8 +14,8 @@ use crate::{
 /// More lives than any transition here has writes.
 const LIVES: usize = 60;
 
-/// Lives of one write each, until there are these reflectors and nothing is left to do; returns the
-/// last of them, and how many there were.
+/// Runs lives of one write each, until these are the reflectors and nothing is left to do; returns
+/// the last life and the number of lives.
 async fn live_and_die(
     stage: &Stage,
     proxy: &Proxy,
@@ -44,7 +44,7 @@ async fn live_and_die(
     panic!("no end after {LIVES} lives: {}", stage.state().await);
 }
 
-/// A migration and a replacement, one write to a life.
+/// A migration and a replacement, with one write per life.
 async fn at_every_write(stage: Stage, kill: Kill) {
     stage.nodes(4).await;
     stage.set("main", two(json!({"mesh": "Migrate"}))).await;
@@ -70,8 +70,8 @@ fn r09_killed_after_every_write_of_a_migration_and_a_replacement_no_route_is_los
     run(async |bench| at_every_write(Stage::new(bench).await, Kill::After(1)).await);
 }
 
-/// A process that dies between a step and its entry in the status takes the time of the step with
-/// it. With gate Wait there is no other evidence.
+/// A process that dies between a step and its record in the status loses the time of the step. With
+/// gate Wait there is no other evidence.
 #[test]
 fn r09_killed_after_a_promotion_the_wait_before_the_demotion_begins_again() {
     run(async |bench| {
@@ -84,7 +84,7 @@ fn r09_killed_after_a_promotion_the_wait_before_the_demotion_begins_again() {
         let proxy = Proxy::start(&stage.bench).await;
         let first = proxy.operator(&stage.bench).await;
         stage.condition("main", "Converged", "True", "Converged").await;
-        // A new process trusts no sample of its first five seconds.
+        // A new process does not trust samples of its first five seconds.
         tokio::time::sleep(std::time::Duration::from_secs(8)).await;
         proxy.kill(Some(Kill::After(1)));
         stage.cordon("node-1", true).await;

@@ -1,4 +1,4 @@
-//! The names of labels are the user's choice; and the samples of the documentation are served.
+//! Users choose the names of labels; and the samples of the documentation are served.
 use std::{fs, path::Path};
 
 use k8s_openapi::api::{admissionregistration::v1::ValidatingAdmissionPolicy, core::v1::Node};
@@ -82,7 +82,7 @@ fn every_sample_is_accepted_and_served() {
                 if sample["kind"] != "RouteReflectorSet" {
                     continue;
                 }
-                // The sample must be read and judged; nothing needs to be written for that.
+                // The sample must be read and judged; no write is necessary for that.
                 let spec = with(sample["spec"].clone(), &json!({"mode": "Observe"}));
                 let name = format!("sample-{served}");
                 stage.set(&name, spec).await;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::bench::run;
 
-/// Time during which nothing may be written.
+/// The time without any write.
 const QUIET: Duration = Duration::from_secs(20);
 
 /// Rule 4; R8: label, slot and cluster id are one patch; bugs 8 and 21: the original refreshed its
@@ -62,7 +62,7 @@ fn bug_08_from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silen
         ] {
             assert_eq!(status.pointer(at), Some(&value), "{at}: {status:#}");
         }
-        // As kubectl asks for it: the last column is the age.
+        // As kubectl requests it: the last column is the age.
         let request = http::Request::get("/apis/traffic.example.com/v1alpha1/routereflectorsets")
             .header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
             .body(vec![])
@@ -73,10 +73,10 @@ fn bug_08_from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silen
         assert_eq!(json!(cells[..8]), expected);
         stage.condition("main", "Ready", "True", "Planned").await;
         stage.condition("main", "RoutesSafe", "True", "Redundant").await;
-        let note = stage.told("main", "MeshSwitched").await;
+        let note = stage.until_event("main", "MeshSwitched").await;
         assert_eq!(note, "the node-to-node mesh is off");
-        stage.told("main", "PeerWritten").await;
-        let note = stage.told("main", "Promoted").await;
+        stage.until_event("main", "PeerWritten").await;
+        let note = stage.until_event("main", "Promoted").await;
         assert!(note.contains("takes slot") && note.contains("cluster id 224.0.0.0"), "{note}");
 
         let (since, before) = (Timestamp::now(), stage.status("main").await);

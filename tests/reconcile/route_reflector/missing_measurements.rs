@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Stage, stage::two};
 use crate::{bench::run, prometheus::Mode};
 
-/// The gate is tried every two seconds.
+/// The gate is evaluated every two seconds.
 const MOMENT: Duration = Duration::from_secs(7);
 
 #[test]
@@ -46,7 +46,7 @@ fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_pl
         stage.birds.control(|birds| {
             birds.dead.insert("node-3".into());
         });
-        // The others have no session with it either: that is known, and reported first.
+        // The others have no session with it either: that is found and reported first.
         let text = stage.condition("main", "Converged", "False", "WaitingForSessions").await;
         assert!(text.contains("demoting node-1: sessions are not established: "), "{text}");
         stage.birds.control(|birds| {
@@ -55,7 +55,7 @@ fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_pl
         });
         let lacks = async || {
             let text = stage.condition("main", "Converged", "False", "WaitingForSessions").await;
-            // Without the one that is being replaced: it may be broken.
+            // Excludes the one that is being replaced: it may be broken.
             text.ends_with("node-3 has 1 of 2").then_some(())
         };
         stage.wait("the reason", lacks).await;
@@ -76,7 +76,7 @@ fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_pl
     });
 }
 
-/// Bugs 5 and 6: the original went on only when another node had an event.
+/// Bugs 5 and 6: the original continued only after an event of another node.
 #[test]
 fn bug_06_a_reflector_that_is_deleted_or_stays_away_gets_a_successor() {
     run(async |bench| {
@@ -89,17 +89,17 @@ fn bug_06_a_reflector_that_is_deleted_or_stays_away_gets_a_successor() {
         let peers = stage.peers().names().await;
         stage.delete_node("node-1").await;
         stage.converged("main", &["node-3", "node-2"]).await;
-        stage.told("main", "ReflectorGone").await;
-        stage.say_ready("node-2", false, Timestamp::now()).await;
+        stage.until_event("main", "ReflectorGone").await;
+        stage.set_ready("node-2", false, Timestamp::now()).await;
         stage.converged("main", &["node-3", "node-4"]).await;
-        stage.say_ready("node-2", true, Timestamp::now()).await;
+        stage.set_ready("node-2", true, Timestamp::now()).await;
         stage.converged("main", &["node-3", "node-4"]).await;
         assert_eq!(stage.peers().names().await, peers);
         stage.routes_were_kept();
     });
 }
 
-/// The slow one: the time has a floor of a minute.
+/// This one is slow: the time has a minimum of a minute.
 #[test]
 fn r13_a_dead_reflectors_slot_is_filled_though_nothing_is_measured_and_the_time_out_is_told() {
     run(async |bench| {
@@ -118,8 +118,8 @@ fn r13_a_dead_reflectors_slot_is_filled_though_nothing_is_measured_and_the_time_
         tokio::time::sleep(Duration::from_secs(20)).await;
         let text = stage.condition("main", "Converged", "False", "GateTimeout").await;
         assert!(text.starts_with("promoting node-4 has waited longer"), "{text}");
-        stage.told("main", "GateTimeout").await;
-        assert_eq!(stage.marks().await.len(), 2, "nobody else");
+        stage.until_event("main", "GateTimeout").await;
+        assert_eq!(stage.marks().await.len(), 2, "no other node is marked");
         stage.bench.prometheus.answer(Mode::Samples);
         stage.converged("main", &["node-3", "node-4"]).await;
         stage.routes_were_kept();

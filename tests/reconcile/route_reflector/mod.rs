@@ -1,6 +1,6 @@
-//! RouteReflectorSet: whole passes against a real API server that has Calico's kinds, with nodes
-//! that stay alive, and BIRDs that a puppet plays for them. The puppet also knows at each instant
-//! which node has whose routes, by the lab's model of confd and BIRD and not by the operator's.
+//! RouteReflectorSet: whole passes against a real API server with Calico's kinds, with live nodes
+//! and simulated BIRDs. The puppet that simulates them also knows each node's routes at any time,
+//! by the lab's model of confd and BIRD and not by the operator's.
 mod bgp_daemons;
 mod datastore;
 mod stage;

@@ -37,7 +37,7 @@ fn r03_without_a_candidate_everything_stays_as_it_is() {
         }
         let since = Timestamp::now();
         stage.condition("main", "Ready", "False", "NoCandidates").await;
-        stage.told("main", "NoCandidates").await;
+        stage.until_event("main", "NoCandidates").await;
         tokio::time::sleep(MOMENT).await;
         assert_eq!(stage.changes_since(since), []);
         let status = stage.status("main").await;
@@ -47,7 +47,7 @@ fn r03_without_a_candidate_everything_stays_as_it_is() {
     });
 }
 
-/// Returns the labels and annotations of nodes that are not ours.
+/// Returns the foreign labels and annotations of nodes.
 async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
     let nodes = stage.bench.nodes().list(&ListParams::default()).await.expect("nodes");
     let foreign = nodes.into_iter().map(|node| {
@@ -56,7 +56,7 @@ async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
             labels.remove(key);
         }
         annotations.remove(ID);
-        // The node controller's own, some time after the node came.
+        // The node controller writes this one some time after the node is created.
         labels.remove("beta.kubernetes.io/os");
         annotations.remove("node.alpha.kubernetes.io/ttl");
         (node.name_any(), json!([labels, annotations]))
@@ -64,8 +64,8 @@ async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
     foreign.collect()
 }
 
-/// Rule 3; bug 1: the original deleted every BGPPeer that it had not generated. Bug 19: it died of
-/// nodes without labels.
+/// Rule 3; bug 1: the original deleted every BGPPeer that it had not generated. Bug 19: it crashed
+/// on nodes without labels.
 #[test]
 fn bug_01_r04_what_is_not_ours_stays_byte_by_byte_from_the_first_step_to_the_last() {
     run(async |bench| {
@@ -127,7 +127,7 @@ fn a_name_that_is_taken_is_a_conflict_until_it_is_handed_over() {
         let command =
             "kubectl label bgppeer peer-to-rrs-1 app.kubernetes.io/managed-by=traffic-operator";
         assert!(text.ends_with(command), "{text}");
-        stage.told("main", "Conflict").await;
+        stage.until_event("main", "Conflict").await;
         assert_eq!(stage.changes_since(since), []);
         let label = json!({"app.kubernetes.io/managed-by": "traffic-operator"});
         stage.peers().patch("peer-to-rrs-1", json!({"metadata": {"labels": label}})).await;
@@ -137,7 +137,7 @@ fn a_name_that_is_taken_is_a_conflict_until_it_is_handed_over() {
 
 /// Rule 8.
 #[test]
-fn who_observes_or_pauses_writes_nothing_but_its_status() {
+fn one_that_observes_or_pauses_writes_nothing_but_its_status() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(3).await;

@@ -1,4 +1,4 @@
-//! A cluster with Calico's kinds, nodes that stay alive, and their BIRDs.
+//! A cluster with Calico's kinds, live nodes, and their BIRDs.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
@@ -32,7 +32,8 @@ pub const SLOT: &str = "route-reflectors.traffic.example.com/slot";
 pub const GROUP: &str = "route-reflectors.traffic.example.com/group";
 pub const ID: &str = "projectcalico.org/RouteReflectorClusterID";
 
-/// Two reflectors for all nodes: each takes six seconds, since samples must be younger than a step.
+/// Two reflectors for all nodes: each takes six seconds, because samples must be younger than a
+/// step.
 #[expect(clippy::needless_pass_by_value, reason = "written in place")]
 pub fn two(more: Value) -> Value {
     with(json!({"count": {"min": 2, "max": 2}, "topology": "Simple"}), &more)
@@ -73,7 +74,7 @@ impl Stage {
         Self::bare(bench, group)
     }
 
-    /// Uses whatever is installed.
+    /// Uses the installed kinds, whichever they are.
     pub fn bare(bench: Bench, group: Group) -> Self {
         let birds = Birds::start(bench.client.clone(), group);
         Self::of(bench, group, birds)
@@ -87,7 +88,7 @@ impl Stage {
         Self { bench, birds, group, alive, heart }
     }
 
-    /// The operator, with a lease that a busy machine renews in time.
+    /// Starts the operator with a lease that a busy machine renews in time.
     pub async fn operator(&self) -> Operator {
         let operator = self.bench.operator_with("operator-1", "15s");
         operator.ready().await;
@@ -114,7 +115,7 @@ impl Stage {
         let node = serde_json::from_value(with(node, &change)).expect("node");
         self.bench.nodes().create(&PostParams::default(), &node).await.expect("create node");
         self.alive.lock().expect("lock").push(name.to_owned());
-        self.say_ready(name, true, Timestamp::now()).await;
+        self.set_ready(name, true, Timestamp::now()).await;
     }
 
     /// `node-1` and so on; zones a and b take turns.
@@ -125,7 +126,7 @@ impl Stage {
     }
 
     /// Sets the condition Ready of a node as its kubelet does, with the time of its change.
-    pub async fn say_ready(&self, name: &str, ready: bool, since: Timestamp) {
+    pub async fn set_ready(&self, name: &str, ready: bool, since: Timestamp) {
         let status = if ready { "True" } else { "False" };
         let condition = json!({
             "type": "Ready", "status": status, "reason": "Test", "message": "",
@@ -190,7 +191,7 @@ impl Stage {
         self.sets().patch(name, &params, &patch).await.expect("patch RouteReflectorSet");
     }
 
-    /// Deletes it, and waits until it is gone.
+    /// Deletes the set, and waits until it is gone.
     pub async fn delete(&self, name: &str) {
         self.sets().delete(name, &DeleteParams::default()).await.expect("delete");
         self.wait("the set to be gone", async || {
@@ -230,9 +231,8 @@ impl Stage {
 
     /// Waits until exactly these nodes hold the slots, in this order, and the status agrees.
     ///
-    /// The status is read before the nodes and compared with them: a condition that is still the
-    /// one of the reflectors before, while two nodes hold one slot in mid-handover, is not
-    /// convergence.
+    /// Reads the status before the nodes and compares the two: a condition that still describes the
+    /// former reflectors, while two nodes hold one slot in mid-handover, is not convergence.
     pub async fn converged(&self, name: &str, reflectors: &[&str]) {
         let what = format!("{name} converged with {reflectors:?}");
         self.wait(&what, async || {
@@ -277,7 +277,7 @@ impl Stage {
         marks.filter(|(_, mark)| *mark != json!([null, null, null, null])).collect()
     }
 
-    /// Writes to anything but the set's own status and finalizers, and events.
+    /// Returns the writes except for those to the set's own status, finalizers and events.
     pub fn changes_since(&self, since: Timestamp) -> Vec<AuditEvent> {
         let all = self.bench.writes_since(since).into_iter();
         let own = |event: &AuditEvent| {
@@ -291,7 +291,7 @@ impl Stage {
     }
 
     /// Waits for an event; returns its note.
-    pub async fn told(&self, name: &str, reason: &str) -> String {
+    pub async fn until_event(&self, name: &str, reason: &str) -> String {
         self.wait(&format!("event {reason} of {name}"), async || {
             let mut events = self.events(name).await.into_iter();
             events.find(|(r, _)| r == reason).map(|(_, note)| note)
@@ -299,7 +299,8 @@ impl Stage {
         .await
     }
 
-    /// R1: no node ever missed a route, nor lost a reflector before the next one was there.
+    /// R1: asserts that no node ever missed a route, nor lost a reflector before the next one was
+    /// established.
     pub fn routes_were_kept(&self) {
         let complaints = self.birds.complaints();
         assert!(complaints.is_empty(), "{:#?}", &complaints[..complaints.len().min(5)]);
@@ -341,7 +342,7 @@ async fn beat(client: kube::Client, alive: Arc<Mutex<Vec<String>>>) {
                 "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now},
             });
             let params = PatchParams::apply("kubelet").force();
-            // The next one may be in time.
+            // The next renewal may be in time.
             let _ = leases.patch(&name, &params, &Patch::Apply(lease)).await;
         }
         tokio::time::sleep(Duration::from_secs(2)).await;

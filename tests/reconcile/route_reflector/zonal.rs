@@ -5,8 +5,8 @@ use serde_json::json;
 use super::{Stage, stage::GROUP};
 use crate::bench::{eventually, run};
 
-/// R6, R10; bugs 15, 17 and 20: peers by zone, and as many with more nodes. Bug 7: the original did
-/// not see new nodes.
+/// R6, R10; bugs 15, 17 and 20: peers by zone, whose number does not depend on the number of nodes.
+/// Bug 7: the original did not notice new nodes.
 #[test]
 fn bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_without_a_peer_changing()
 {
@@ -65,7 +65,7 @@ fn bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_withou
     });
 }
 
-/// Four zones with two reflectors each: with both of a zone dead nothing was written for good.
+/// Four zones with two reflectors each: when both of one zone failed, nothing was written any more.
 #[test]
 fn r01_both_reflectors_of_one_of_four_zones_are_replaced() {
     run(async |bench| {
@@ -95,7 +95,7 @@ fn r01_both_reflectors_of_one_of_four_zones_are_replaced() {
         stage.birds.control(|birds| birds.careless = true);
         for dead in ["node-1", "node-5"] {
             stage.birds.control(|birds| _ = birds.dead.insert(dead.to_owned()));
-            stage.say_ready(dead, false, Timestamp::now()).await;
+            stage.set_ready(dead, false, Timestamp::now()).await;
         }
         let replaced = async || {
             let now = reflectors().await;

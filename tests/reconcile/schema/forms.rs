@@ -1,4 +1,5 @@
-//! Texts by field, beyond the schema: good ones, and bad ones that its rule refuses.
+//! Values of text fields beyond the schema: good ones, and bad ones that the rule of the field
+//! refuses.
 use proptest::{
     strategy::{Strategy, ValueTree},
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
@@ -13,7 +14,7 @@ pub const QUERIES: [&str; 4] = [
     "100 * sum by (node) (a)\n  / on (node) sum by (node) (b) > 0 or load{x='y'}",
 ];
 
-/// Draws from proptest's strategies, the same for the same seed and case.
+/// Draws from proptest's strategies, with the same result for the same seed and case.
 pub struct Dice(TestRunner);
 
 impl Dice {
@@ -47,11 +48,11 @@ pub struct Form {
     /// The path of the field in the spec: `criteria[].max`; `{}` is any key.
     pub path: &'static str,
     pub good: fn(&mut Dice) -> Value,
-    /// A value that a rule refuses; types, lengths and ranges are known from the schema.
+    /// Values that a rule refuses; the schema defines types, lengths and ranges.
     pub bad: fn() -> Value,
 }
 
-/// A field that is not here is a field that this test does not know.
+/// The known fields; the test fails for any other one.
 pub const FORMS: &[Form] = &[
     Form {
         path: "maxBandwidthPercent",

@@ -1,4 +1,4 @@
-//! Reads the schema of the CRD, and makes specs of it: good ones, and ones with a single mistake.
+//! Reads the schema of the CRD, and generates specs: good ones, and ones with a single mistake.
 use serde_json::{Map, Value, json};
 use traffic_operator::api::KINDS;
 
@@ -7,7 +7,7 @@ use crate::traffic_watch::judging::deployment;
 
 /// A place in the schema.
 pub struct Node {
-    /// From the spec on: `criteria[].max`.
+    /// The path from the spec: `criteria[].max`.
     pub path: String,
     nullable: bool,
     pub shape: Shape,
@@ -49,7 +49,7 @@ pub struct Field {
 /// A change to a spec.
 pub type Change = fn(&mut Map<String, Value>);
 
-/// The rules that join fields, each by the beginning of its message, and a way to break it in a
+/// The rules that connect fields, each by the beginning of its message, and a way to break it in a
 /// good spec; the first is about the name and not about the spec.
 pub const RULES: &[(&str, Option<Change>)] = &[
     ("metadata.name: too long", None),
@@ -104,7 +104,7 @@ pub fn installed() -> Value {
     serde_json::to_value(schema).expect("JSON")
 }
 
-/// The schema of the spec, understood.
+/// Parses the schema of the spec.
 pub fn understand(object: &Value) -> Result<Node, String> {
     let rules = object["x-kubernetes-validations"].as_array().cloned().unwrap_or_default();
     let messages: Vec<_> = rules.iter().filter_map(|rule| rule["message"].as_str()).collect();
@@ -281,7 +281,7 @@ impl Node {
     }
 }
 
-/// Makes the fields of a spec go together, as the rules of the object demand.
+/// Makes the fields of a spec consistent, as the rules of the object demand.
 fn repair(spec: &mut Map<String, Value>, dice: &mut Dice) {
     let has = |spec: &Map<String, Value>, name: &str| spec.get(name).is_some_and(|v| !v.is_null());
     if has(spec, "maxBandwidth") && has(spec, "maxBandwidthPercent") {

@@ -1,5 +1,5 @@
-//! Specs of the generator, served: each becomes Ready or says why not, and one object goes through
-//! all of them.
+//! Generated specs, served: each becomes Ready or reports why not, and one object goes through all
+//! of them.
 use futures::future::join_all;
 use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 use kube::{
@@ -24,16 +24,16 @@ use crate::{
 /// Number of specs to serve of each kind: invalid, paused, without a node, and others.
 const SHARES: [usize; 4] = [4, 3, 5, 13];
 
-/// These tests load a machine that may have other work.
+/// Longer than elsewhere: these tests load the machine, which may have other work.
 const LEASE: &str = "15s";
 
-/// The name of the neighbor that must never notice anything.
+/// The name of the neighbor that must never be affected.
 const BESIDE: &str = "beside";
 
 /// The content that the condition Ready may have for a spec.
 #[derive(Debug, PartialEq)]
 enum Expected {
-    /// Only the operator can see it: the path that the message begins with.
+    /// Refused by the operator alone: the path that the message begins with.
     Invalid(&'static str),
     Paused,
     NoNodes,
@@ -103,7 +103,7 @@ struct Case {
     expected: Expected,
 }
 
-/// The first specs of the generator, but not too many of a kind.
+/// The first specs of the generator, with a maximum for each kind.
 fn cases(nodes: &[Node]) -> Vec<Case> {
     let schema = schema();
     let mut left = SHARES;
@@ -123,7 +123,7 @@ fn cases(nodes: &[Node]) -> Vec<Case> {
         }
     }
     assert_eq!(left, [0; 4], "too few specs of a kind");
-    // The rare kinds came last.
+    // Shuffled, because the rare kinds came last.
     let order = (0..cases.len()).collect::<Vec<_>>();
     let order = Dice::new(SEED, 0).draw(Just(order).prop_shuffle());
     let mut cases: Vec<_> = order.into_iter().zip(cases).collect();
@@ -131,7 +131,7 @@ fn cases(nodes: &[Node]) -> Vec<Case> {
     cases.into_iter().map(|(_, case)| case).collect()
 }
 
-/// Four nodes, the last of them in another zone; node-2 is busy in every respect.
+/// Four nodes, the last of them in another zone; node-2 is busy by every measure.
 async fn nodes(bench: &Bench) -> Vec<Node> {
     for node in ["node-1", "node-2", "node-3", "node-4"] {
         bench.node(node).await;
@@ -148,7 +148,8 @@ async fn nodes(bench: &Bench) -> Vec<Node> {
     bench.nodes().list(&ListParams::default()).await.expect("nodes").items
 }
 
-/// Waits until the present spec was seen and the condition Ready has the expected content.
+/// Waits until the operator has seen the present spec and the condition Ready has the expected
+/// content.
 async fn settled(bench: &Bench, name: &str, case: &Case) {
     let what = format!("seed {SEED}, case {}: {name} to be {:?}", case.number, case.expected);
     let holds = async || {
@@ -162,7 +163,7 @@ async fn settled(bench: &Bench, name: &str, case: &Case) {
     eventually_or(&what, holds, async || bench.status(name).await.to_string()).await;
 }
 
-/// The operator lives and goes on judging the neighbor.
+/// Asserts that the operator is alive and keeps judging the neighbor.
 async fn is_well(operator: &mut Operator, what: &str) {
     let ended = operator.child.try_wait().expect("wait");
     assert!(ended.is_none(), "{what}: the operator ended: {ended:?}");
@@ -171,7 +172,7 @@ async fn is_well(operator: &mut Operator, what: &str) {
     let last = operator.metric(name, &[&beside]).await;
     #[expect(clippy::cast_precision_loss, reason = "a time of day")]
     let age = Timestamp::now().as_millisecond() as f64 / 1000.0 - last;
-    // Its interval is one second; the machine may have others to serve.
+    // Its interval is one second; the machine may have other work.
     assert!(age < 8.0, "{what}: {BESIDE} was last judged {age} s ago");
 }
 
@@ -182,7 +183,7 @@ fn each_good_spec_becomes_ready_or_says_why_not() {
         bench.watch(BESIDE, json!({})).await;
         for Case { number, spec, .. } in &cases {
             let (name, mut spec) = (format!("case-{number}"), spec.clone());
-            // Two of one label would be a conflict, which other tests are about.
+            // Two with the same label would conflict, which other tests cover.
             spec["label"] = name.as_str().into();
             bench.create(object(&name, &spec)).await.expect("accepted");
         }
@@ -229,8 +230,8 @@ fn one_object_walks_from_each_spec_to_the_next_and_back() {
     });
 }
 
-/// A selection that is empty keeps the labels; a new prefix given meanwhile must not make them
-/// forgotten.
+/// A selection that is empty keeps the labels; a new prefix given meanwhile must not make the
+/// operator forget them.
 #[test]
 fn a_prefix_that_changes_while_no_node_is_selected_leaves_no_label_behind() {
     run(async |bench| {
@@ -257,7 +258,7 @@ fn a_prefix_that_changes_while_no_node_is_selected_leaves_no_label_behind() {
     });
 }
 
-/// A foreign Deployment of that name stopped the judgment, and the record of the label with it.
+/// A foreign Deployment of that name stopped judging, and the record of the label with it.
 #[test]
 fn a_deployment_of_anothers_neither_stops_the_judgment_nor_leaves_a_label_behind() {
     run(async |bench| {
@@ -279,7 +280,7 @@ fn a_deployment_of_anothers_neither_stops_the_judgment_nor_leaves_a_label_behind
             bench.until_label("node-2", &key, Some("true")).await;
         }
         only_keys(&bench, &["third"], "the labels before").await;
-        // The nodes are judged as ever, and the name is taken as soon as it is free.
+        // The nodes are still judged, and the name is claimed as soon as it is free.
         bench.prometheus.set("node-2", Sample::percent("1"));
         bench.until_label("node-2", "third.traffic.example.com/unfit", Some("false")).await;
         bench.condition("walker", "Ready", "False", "Conflict").await;
@@ -289,7 +290,7 @@ fn a_deployment_of_anothers_neither_stops_the_judgment_nor_leaves_a_label_behind
     });
 }
 
-/// Replaces the whole spec, as a user does who edits it.
+/// Replaces the whole spec, like a user who edits it.
 async fn replace(bench: &Bench, Case { number, spec, .. }: &Case) {
     let api = bench.watches("default");
     let old = api.get("walker").await.expect("walker");
@@ -301,7 +302,7 @@ async fn replace(bench: &Bench, Case { number, spec, .. }: &Case) {
     }
 }
 
-/// The merge patch that makes `new` of `old`.
+/// Returns the merge patch that turns `old` into `new`.
 fn difference(old: &Value, new: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
     let gone = old.keys().filter(|key| !new.contains_key(*key));
@@ -313,7 +314,7 @@ fn difference(old: &Value, new: &Value) -> Value {
     gone.chain(there).collect::<Map<_, _>>().into()
 }
 
-/// Waits until no node has a label or taint of ours but those with these prefixes.
+/// Waits until the only labels and taints of ours on nodes are those with these prefixes.
 async fn only_keys(bench: &Bench, prefixes: &[&str], what: &str) {
     let what = format!("{what}: only labels and taints of {prefixes:?}");
     let holds = async || {
@@ -327,7 +328,7 @@ async fn only_keys(bench: &Bench, prefixes: &[&str], what: &str) {
     eventually(&what, holds).await;
 }
 
-/// The keys of ours that a node has.
+/// Returns our keys on a node.
 fn keys(node: &Node) -> Vec<String> {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let keys = taints.map(|taint| taint.key.clone()).chain(node.labels().keys().cloned());

@@ -1,4 +1,4 @@
-//! Connections without credentials, which take nothing from clients with credentials.
+//! Connections without credentials, which take nothing away from clients with credentials.
 use std::{
     net::SocketAddr,
     time::{Duration, Instant},
@@ -34,8 +34,8 @@ fn s14_two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judgi
         let prometheus = token(&bench, "monitoring", "prometheus-k8s").await;
         assert_eq!(stage.scrape(20, Some(&prometheus)).await.0, StatusCode::OK);
 
-        // One neighbor that comes again as often as it is closed, at both ports, with and without
-        // a byte.
+        // One neighbor that reconnects whenever it is closed, at both ports, with and without a
+        // byte.
         let mut attack = tokio::task::JoinSet::new();
         for address in [stage.metrics, stage.probes] {
             for number in 0..20 {
@@ -47,7 +47,8 @@ fn s14_two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judgi
                         let from = if address == stage.probes { 1 } else { 2 };
                         let Some(mut stream) = connect(from, address).await else { continue };
                         if number % 2 == 0 {
-                            // Of a handshake, or of a head: it may be closed already.
+                            // A byte of a handshake, or of a head: the connection may be closed
+                            // already.
                             let _ = stream.write_all(b"\x16\x03\x01").await;
                         }
                         held.push(stream);
@@ -71,9 +72,9 @@ fn s14_two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judgi
             let line = page.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or("0");
             line.parse::<u64>().expect("a count")
         };
-        // Half of those at the probes are answered with 400, for what they sent.
+        // Half of those at the probes get a 400 for what they sent.
         assert!(refused("metrics") > 900 && refused("probes") > 300, "{page}");
-        // Objects are judged as ever.
+        // Objects are still judged.
         bench.prometheus.set("node-2", Sample::percent("71.5"));
         bench.until_label("node-2", KEY, Some("true")).await;
         let peak = stage.peak();

@@ -86,8 +86,8 @@ fn what_does_not_go_together_is_refused_with_a_reason() {
     });
 }
 
-/// A pod that comes back with an older revision of its template would read the former file. The
-/// same name, written or not, is no change: `kubectl apply` of one manifest keeps working.
+/// A pod that is recreated from an older revision of its template would read the former file. The
+/// same name, explicit or not, is no change: `kubectl apply` of one manifest keeps working.
 #[test]
 fn w09_the_name_of_the_file_cannot_change() {
     run(async |bench| {
@@ -103,13 +103,13 @@ fn w09_the_name_of_the_file_cannot_change() {
         stage.try_swarm("w", jobs(&json!({}))).await.expect("a Swarm without a name");
         assert!(change("w", named(json!("other"))).await.contains(cannot));
         assert!(change("w", json!({"workload": {"name": "v"}})).await.contains(cannot));
-        // A user who states the name may change the workload.
+        // A user who sets the name explicitly may change the workload.
         assert_eq!(change("w", named(json!("w-config"))).await, "");
         assert_eq!(change("w", json!({"workload": {"name": "v"}})).await, "");
         assert!(change("w", named(json!(null))).await.contains(cannot));
         assert_eq!(change("w", json!({"workload": {"name": "w"}})).await, "");
         assert_eq!(change("w", named(json!(null))).await, "");
-        // The rest of it may.
+        // The other fields may change.
         assert_eq!(
             change("w", json!({"configMap": {"key": "other.yml"}, "jobs": ["c"]})).await,
             ""
@@ -118,7 +118,7 @@ fn w09_the_name_of_the_file_cannot_change() {
         stage.try_swarm("named", given).await.expect("a Swarm with a name");
         assert!(change("named", named(json!("yours"))).await.contains(cannot));
         assert!(change("named", json!({"configMap": null})).await.contains(cannot));
-        // As kubectl does it, with the very manifest.
+        // As kubectl does, with the same manifest.
         let apply = async |spec: &Value| {
             let object = json!({
                 "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
@@ -195,13 +195,13 @@ fn fields_with_a_mistake_are_refused_with_a_reason() {
     });
 }
 
-/// The field has no type, so that policies check it.
+/// The field has no type, so policies check it.
 #[test]
 fn a_reference_that_is_neither_form_is_refused_with_its_field() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let text = "spec.fitnessRef must be {name: ...}, with the name of a TrafficWatch";
-        // Policies take a moment to be in force.
+        // Policies take a moment to come into force.
         let wrong = jobs(&json!({"fitnessRef": "A"}));
         let refusal = async || {
             let error = stage.try_swarm("bad", wrong.clone()).await.err();
@@ -220,7 +220,7 @@ fn a_reference_that_is_neither_form_is_refused_with_its_field() {
         for (name, form) in [("object", json!({"name": "web"})), ("string", json!("web"))] {
             stage.swarm(name, jobs(&json!({ "fitnessRef": form }))).await;
         }
-        // What an object has stays, whatever else changes, and the forms may change.
+        // An existing value may stay when other fields change, and the form may change.
         for form in [json!("web"), json!({"name": "web"}), Value::Null] {
             stage.change("string", json!({"maxMoves": 3, "fitnessRef": form})).await;
         }

@@ -9,10 +9,11 @@ use crate::bench::{eventually, run};
 /// Time during which nothing may be written: longer than the period of a pass.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
 
-/// Watches for a while: each Swarm may refresh its status once, and nothing else is written.
-async fn rests(stage: &Stage, swarms: usize) {
+/// Asserts that for a while each Swarm refreshes its status at most once, and that nothing else is
+/// written.
+async fn assert_at_rest(stage: &Stage, swarms: usize) {
     let since = Timestamp::now();
-    // The length of the watch is what is tested.
+    // A fixed time, because the absence of writes is the test.
     tokio::time::sleep(QUIET).await;
     let writes = stage.bench.writes_since(since);
     let own = writes.iter().filter(|w| w.resource == "swarms" && w.subresource == "status");
@@ -20,7 +21,7 @@ async fn rests(stage: &Stage, swarms: usize) {
     assert!(own == writes.len() && own <= swarms, "{writes:?}");
 }
 
-/// The version of a file that nobody writes went into the status, and there above that of the file:
+/// The status took the version of a file that nobody writes, and then a version above the file's:
 /// some sixty writes a second.
 #[test]
 fn w01_who_observes_what_would_move_rests() {
@@ -35,12 +36,12 @@ fn w01_who_observes_what_would_move_rests() {
         stage.condition("idle", "Ready", "True", "Observing").await;
         stage.scale("idle", 3).await;
         stage.until("idle", &[("/summary/ready", json!(3))]).await;
-        rests(&stage, 1).await;
+        assert_at_rest(&stage, 1).await;
         assert_eq!(stage.file("idle").await, Some(file));
         // A list that would change.
         stage.change("idle", json!({"jobs": streams(9)})).await;
         stage.until("idle", &[("/summary/streams", json!(9))]).await;
-        rests(&stage, 1).await;
+        assert_at_rest(&stage, 1).await;
         stage.change("idle", json!({"mode": "Enforce"})).await;
         stage.settled("idle", 3, &streams(9)).await;
     });
@@ -75,7 +76,7 @@ fn twenty_swarms_at_rest_write_nothing() {
 }
 
 #[test]
-fn who_observes_or_pauses_writes_nothing_but_its_status() {
+fn one_that_observes_or_pauses_writes_nothing_but_its_status() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -98,17 +99,17 @@ fn who_observes_or_pauses_writes_nothing_but_its_status() {
         assert_eq!(writes.iter().filter(others).count(), 0, "{writes:?}");
         stage.change("look", json!({"paused": false})).await;
         let before = stage.settled("look", 2, &sample()).await;
-        // Paused again, the file stays unchanged whatever the list becomes.
+        // While it is paused again, the file stays unchanged, whatever happens to the list.
         stage.change("look", json!({"paused": true, "jobs": streams(3)})).await;
         stage.condition("look", "Ready", "True", "Paused").await;
         assert_eq!(stage.file("look").await.unwrap(), before);
         assert_eq!(stage.puppet.running().len(), 27);
-        rests(&stage, 1).await;
+        assert_at_rest(&stage, 1).await;
     });
 }
 
 #[test]
-fn the_page_of_a_swarm_tells_who_has_what() {
+fn the_page_of_a_swarm_shows_which_worker_has_which_streams() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;

@@ -5,13 +5,13 @@ use serde_json::json;
 use super::{Stage, streams};
 use crate::bench::{eventually, run};
 
-/// An author chooses every field of a StatefulSet, and a million replicas cost him nothing.
+/// An author chooses every field of a StatefulSet, and a million replicas cost the author nothing.
 #[test]
 fn s02_a_million_replicas_are_refused_and_cost_nothing() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
-        // Kubernetes' own controller makes an object for each replica before it makes the first
+        // Kubernetes' own controller creates an object for each replica before it creates the first
         // pod.
         let plane = stage.bench.plane();
         plane.kill("kube-controller-manager").unwrap();
@@ -20,11 +20,11 @@ fn s02_a_million_replicas_are_refused_and_cost_nothing() {
         let seen = async || {
             let status = stage.status("many").await;
             let ready = status["conditions"].as_array()?.iter().find(|c| c["type"] == "Ready")?;
-            let told = ready["reason"] == "InvalidSpec";
-            told.then(|| ready["message"].as_str().unwrap_or_default().to_owned())
+            let reported = ready["reason"] == "InvalidSpec";
+            reported.then(|| ready["message"].as_str().unwrap_or_default().to_owned())
         };
         let patience = std::time::Duration::from_secs(90);
-        let told = tokio::time::timeout(patience, async {
+        let reported = tokio::time::timeout(patience, async {
             loop {
                 if let Some(text) = seen().await {
                     break text;
@@ -32,10 +32,10 @@ fn s02_a_million_replicas_are_refused_and_cost_nothing() {
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
         });
-        let told = told.await;
+        let reported = reported.await;
         let memory = operator.metric("process_resident_memory_bytes", &[]).await;
         let file = stage.file("many").await;
-        // Whatever the result: the controllers must not find it.
+        // Whatever the result: the controllers must not see it.
         let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
         stage.sets().patch("many", &PatchParams::default(), &none).await.unwrap();
         stage.sets().delete("many", &DeleteParams::background()).await.unwrap();
@@ -45,10 +45,10 @@ fn s02_a_million_replicas_are_refused_and_cost_nothing() {
         let expected = "spec.workload.name: StatefulSet many has 1000000 replicas, and a Swarm has at most 10000 \
                         workers: scale it down, or divide the streams among several Swarms; workers keep what they \
                         have";
-        assert_eq!(told.expect("a condition"), expected);
+        assert_eq!(reported.expect("a condition"), expected);
         assert_eq!(file, None);
         assert!(memory < 200e6, "{memory} bytes");
-        // Others are served.
+        // Other Swarms are served.
         stage.stateful_set("few", 2, json!({})).await;
         stage.swarm("few", json!({"jobs": streams(4)})).await;
         stage.settled("few", 2, &streams(4)).await;

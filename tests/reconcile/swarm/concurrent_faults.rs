@@ -20,7 +20,7 @@ fn hot(jobs: &[String]) -> serde_json::Value {
     json!({"jobs": jobs, "refresh": {"strategy": "HotReload"}})
 }
 
-/// Bug 6: a second scaling within the first one's pause restarted the same pod twice.
+/// Bug 6: a second scaling during the first one's pause restarted the same pod twice.
 #[test]
 fn bug_06_a_workload_that_is_scaled_again_while_streams_move_ends_where_it_was_scaled_to() {
     run(async |bench| {
@@ -34,8 +34,8 @@ fn bug_06_a_workload_that_is_scaled_again_while_streams_move_ends_where_it_was_s
         for workers in [5, 3, 6, 1, 4] {
             let before = stage.file("haste").await.map_or(0, |file| file.version);
             stage.scale("haste", workers).await;
-            // In the middle of it: something was published, and not all of it is done. Where the
-            // scaling before it has not come far, nothing may have to move.
+            // In the middle of the handover: something was published, and not all of it is done.
+            // Where the previous scaling has not come far, nothing may have to move.
             let begun = async || {
                 let file = stage.file("haste").await?;
                 let owners = file.owners().into_values().flatten().collect::<BTreeSet<_>>().len();
@@ -47,7 +47,7 @@ fn bug_06_a_workload_that_is_scaled_again_while_streams_move_ends_where_it_was_s
     });
 }
 
-/// Twenty changes, each with something that goes wrong; the same ones at every run.
+/// Twenty changes, each with a fault; the same ones in every run.
 #[test]
 fn nothing_runs_twice_whatever_goes_wrong() {
     run(async |bench| {
@@ -59,7 +59,7 @@ fn nothing_runs_twice_whatever_goes_wrong() {
         stage.stateful_set("wild", 3, parallel).await;
         stage.swarm("wild", hot(&streams(20))).await;
         stage.settled("wild", 3, &streams(20)).await;
-        // A linear congruential generator: any will do, and it is the same everywhere.
+        // A linear congruential generator: any will do, and it gives the same numbers everywhere.
         let mut seed = 42_u32;
         let mut random = |n: u32| {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -127,7 +127,7 @@ fn nothing_runs_twice_whatever_goes_wrong() {
 /// Bugs 2, 3 and 11: a write that failed was logged and forgotten, and a forbidden one looked like
 /// a missing object.
 #[test]
-fn bug_02_a_file_that_may_not_be_written_is_told_tried_again_and_written_when_it_may() {
+fn bug_02_a_file_that_may_not_be_written_is_reported_tried_again_and_written_when_it_may() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
@@ -182,7 +182,7 @@ fn a_stateless_policy_ends_where_it_began() {
     });
 }
 
-/// A handover is some files and some figures: a write for each, and no other.
+/// A handover consists of some files and some counts: a write for each, and no other.
 #[test]
 fn a_handover_writes_the_status_as_often_as_it_has_something_to_tell() {
     run(async |bench| {
@@ -192,7 +192,7 @@ fn a_handover_writes_the_status_as_often_as_it_has_something_to_tell() {
         stage.stateful_set("thrift", 2, json!({})).await;
         stage.swarm("thrift", hot(&sample())).await;
         stage.settled("thrift", 2, &sample()).await;
-        // One stays away for a while: there is nothing to report meanwhile.
+        // One worker stays away for a while: there is nothing to report meanwhile.
         stage.puppet.control(|c| c.held.insert("thrift-0".into()));
         proxy.kill(None);
         stage.scale("thrift", 3).await;

@@ -1,5 +1,5 @@
 //! A kubelet without containers: pods of the test namespace get a node, an address and a worker
-//! that obeys its file, keeps a ledger, and fails as the test tells it to.
+//! that follows its file, keeps a ledger, and fails as the test requires.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::Ipv4Addr,
@@ -25,10 +25,11 @@ use super::{
 
 pub const NAMESPACE: &str = "default";
 
-/// Time at which a changed ConfigMap reaches a running pod.
+/// The time at which a changed ConfigMap reaches a running pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// With the next change of the pod: a kubelet acts on it at once, beside its round of a minute.
+    /// With the next change of the pod: a kubelet acts on it at once, besides its sync every
+    /// minute.
     #[default]
     Nudged,
     /// At once.
@@ -41,30 +42,30 @@ pub enum Delivery {
 #[derive(Debug, Default)]
 pub struct Controls {
     pub delivery: Delivery,
-    /// Time that a worker takes to stop a stream.
+    /// The time that a worker takes to stop a stream.
     pub stop: Duration,
     /// Names of pods that get no new file.
     pub held: BTreeSet<String>,
     /// Names of pods that do not answer.
     pub mute: BTreeSet<String>,
-    /// Names of pods whose address is answered by another server, which has no key.
+    /// Names of pods whose address another server answers, which has no key.
     pub forged: BTreeSet<String>,
-    /// Names of pods whose node is cut off: they run on, and nothing reaches them or comes from
-    /// them.
+    /// Names of pods whose node is cut off: they keep running, and nothing reaches them or comes
+    /// from them.
     pub cut: BTreeSet<String>,
     /// Names of pods that are not Ready.
     pub unready: BTreeSet<String>,
-    /// Names of pods that stay without a node.
+    /// Names of pods that get no node.
     pub unscheduled: BTreeSet<String>,
     /// UIDs of pods whose machine was switched off.
     pub off: BTreeSet<String>,
     /// UIDs of pods whose container crashes once.
     pub crash: BTreeSet<String>,
-    /// The version that a pod reports as loaded, whatever it has loaded.
+    /// The version that a pod reports as loaded, whatever it has really loaded.
     pub claims: HashMap<String, u64>,
-    /// Number of the next pods that their kubelet rejects for lack of room.
+    /// The number of next pods that their kubelet rejects for lack of room.
     pub reject: usize,
-    /// Pods start with the file before the current one, as with a kubelet whose cache is old.
+    /// True if pods start with the previous file, as with a kubelet whose cache is stale.
     pub stale: bool,
     /// The node of a pod, where it is not this kubelet's own.
     pub nodes: HashMap<String, String>,
@@ -80,19 +81,19 @@ pub struct State {
     /// The key that answers are signed with, of each ConfigMap.
     pub keys: BTreeMap<String, String>,
     pub ledger: Ledger,
-    /// Addresses given so far.
+    /// Addresses assigned so far.
     addresses: u16,
     tasks: Vec<AbortHandle>,
 }
 
-/// The kubelet; it ends with this value.
+/// The kubelet; it ends when this value is dropped.
 pub struct Puppet {
     pub inner: Arc<Inner>,
 }
 
 pub struct Inner {
     pub client: Client,
-    /// The port of all workers, each at its own address.
+    /// The port of all workers, each of which has its own address.
     pub port: u16,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
@@ -110,8 +111,8 @@ impl Inner {
         result
     }
 
-    /// Its node, which has no object: the controller manager deletes the pods of one that is
-    /// missing for 40 s, so each test has another one.
+    /// The name of its node, which has no object: the controller manager deletes the pods of a node
+    /// that is missing for 40 s, so each test has another one.
     pub fn node(&self) -> String {
         format!("puppet-{}", self.port)
     }
@@ -123,7 +124,7 @@ impl Inner {
 
 impl Puppet {
     pub async fn start(client: Client) -> Self {
-        // One listener for all of them: the called address identifies the worker.
+        // One listener for all workers: the destination address identifies the worker.
         let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.expect("a port");
         let port = listener.local_addr().expect("address").port();
         let (changed, _) = watch::channel(0);
@@ -145,7 +146,7 @@ impl Puppet {
         self.inner.change(|state| change(&mut state.controls))
     }
 
-    /// Each stream that is run, with the names of the pods that run it.
+    /// Returns each running stream, with the names of the pods that run it.
     pub fn running(&self) -> BTreeMap<String, Vec<String>> {
         let state = self.inner.state();
         let name = |uid: &String| state.pods.get(uid).map_or("?".into(), |pod| pod.name.clone());
@@ -153,7 +154,7 @@ impl Puppet {
         each.map(|(stream, pods)| (stream.clone(), pods.iter().map(name).collect())).collect()
     }
 
-    /// The streams of one worker.
+    /// Returns the streams of one worker.
     pub fn streams(&self, pod: &str) -> Vec<String> {
         let running = self.running().into_iter();
         running.filter(|(_, pods)| pods.iter().any(|p| p == pod)).map(|(s, _)| s).collect()
@@ -169,7 +170,7 @@ impl Puppet {
         assert!(overlaps.is_empty(), "{overlaps:#?}");
     }
 
-    /// The UID of the pod that has this name now.
+    /// Returns the UID of the pod that has this name now.
     pub fn uid(&self, pod: &str) -> Option<String> {
         let state = self.inner.state();
         let mut all = state.pods.iter().filter(|(_, instance)| instance.name == pod);
@@ -179,7 +180,7 @@ impl Puppet {
 
 impl Drop for Puppet {
     fn drop(&mut self) {
-        // A test that fails holds the lock at times.
+        // A failing test sometimes holds the lock.
         let mut state = self.inner.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for task in state.tasks.drain(..) {
             task.abort();
@@ -210,7 +211,7 @@ fn seen(inner: &Arc<Inner>, pod: Pod) {
             instance.see(pod);
             return false;
         }
-        // The process is part of it: other tests on this machine do the same.
+        // The process id is part of it, since other tests on this machine do the same.
         state.addresses += 1;
         let [_, _, a, b] = std::process::id().to_be_bytes();
         let [c, d] = state.addresses.to_be_bytes();

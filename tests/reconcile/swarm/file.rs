@@ -21,7 +21,7 @@ pub struct Entry {
 }
 
 impl File {
-    /// `None` if there is none or it cannot be read: a worker then goes on with what it has.
+    /// Returns `None` if it is missing or unreadable: a worker then keeps what it has.
     pub fn of(map: &ConfigMap) -> Option<Self> {
         serde_yaml::from_str(map.data.as_ref()?.get("config.yml")?).ok()
     }

@@ -1,4 +1,4 @@
-//! configMap.immutable: the ConfigMap that a pod mounts proves which streams it runs.
+//! `configMap.immutable`: the ConfigMap that a pod mounts proves which streams it runs.
 use kube::{
     ResourceExt,
     api::{ListParams, Patch, PatchParams},
@@ -20,7 +20,7 @@ fn immutable(jobs: &[String]) -> Value {
     json!({"jobs": jobs, "configMap": {"immutable": true}})
 }
 
-/// The ConfigMap that the template of a set mounts.
+/// Returns the ConfigMap that the template of a set mounts.
 async fn mounted(stage: &Stage, set: &str) -> Option<String> {
     let set = stage.sets().get(set).await.ok()?;
     let volumes = set.spec?.template.spec?.volumes?;
@@ -32,8 +32,8 @@ fn each_file_is_an_immutable_map_that_the_template_mounts_and_old_ones_are_swept
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
-        // These report nothing, and read an old cache: the ConfigMap that they mount is proof
-        // enough.
+        // These workers report nothing and read a stale cache: the ConfigMap that they mount is
+        // sufficient proof.
         stage.puppet.control(|c| {
             c.mute.extend((0..4).map(|i| format!("fixed-{i}")));
             c.stale = true;
@@ -101,7 +101,7 @@ fn killed_after_every_write_of_immutable_files_nothing_runs_twice() {
     });
 }
 
-/// The manifest names the ConfigMap that can change, and the live object another: this is the patch
+/// The manifest names the mutable ConfigMap, and the live object another one: this is the patch
 /// that `kubectl apply` then sends.
 #[test]
 fn w14_a_name_that_kubectl_apply_takes_back_is_put_right_and_nobody_is_restarted() {

@@ -1,4 +1,4 @@
-//! One pod, from its node to its end.
+//! One pod, from its creation to its end.
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -21,15 +21,15 @@ pub struct Instance {
     pub ip: Ipv4Addr,
     /// The object as last seen.
     pub pod: Pod,
-    /// The object is no more.
+    /// True once the object is deleted.
     pub gone: bool,
-    /// Its worker runs.
+    /// True while its worker runs.
     pub runs: bool,
     /// The version of the file that the worker has applied.
     pub loaded: u64,
     /// The file in its volume.
     volume: Option<File>,
-    /// The pod changed: the kubelet looks after its volumes.
+    /// True if the pod changed, so that the kubelet syncs its volumes.
     nudged: bool,
     restarts: u32,
 }
@@ -46,7 +46,7 @@ impl Instance {
         self.pod = pod;
     }
 
-    /// The ConfigMap that it mounts; of a divided file, its own part.
+    /// Returns the ConfigMap that it mounts; of a divided file, its own part.
     pub fn map(&self) -> Option<String> {
         let volumes = self.pod.spec.as_ref()?.volumes.as_ref()?;
         let projected = volumes.iter().filter_map(|volume| volume.projected.as_ref());
@@ -89,7 +89,7 @@ enum Next {
     Over,
 }
 
-/// Decides; the lock is held.
+/// Decides on the next event; the caller holds the lock.
 fn next(state: &mut State, uid: &str, said: Option<bool>) -> Next {
     let Some(pod) = state.pods.get_mut(uid) else { return Next::Over };
     let controls = &mut state.controls;
@@ -144,10 +144,10 @@ fn next(state: &mut State, uid: &str, said: Option<bool>) -> Next {
     if said == Some(ready) { Next::Wait } else { Next::Say(ready) }
 }
 
-/// Lives one pod.
+/// Runs the life of one pod.
 pub async fn live(inner: Arc<Inner>, uid: String) {
     let mut changed = inner.subscribe();
-    // What the status says of Ready.
+    // The last reported value of the condition Ready.
     let mut said = None;
     loop {
         changed.mark_unchanged();
@@ -172,7 +172,7 @@ pub async fn live(inner: Arc<Inner>, uid: String) {
             Next::Apply(file) => {
                 if !inner.state().pods[&uid].runs {
                     // The kubelet reports a running container only once it runs; no other component
-                    // has to know before.
+                    // needs to know earlier.
                     inner.change(|state| state.pods.get_mut(&uid).expect("pod").runs = true);
                 }
                 apply(&inner, &uid, &file).await;
@@ -188,7 +188,7 @@ pub async fn live(inner: Arc<Inner>, uid: String) {
                 said = None;
             }
             Next::Say(ready) => {
-                say(&inner, &uid, ready).await;
+                report_ready(&inner, &uid, ready).await;
                 said = Some(ready);
             }
             Next::End => return end(&inner, &uid).await,
@@ -206,7 +206,7 @@ fn name(inner: &Inner, uid: &str) -> String {
     inner.state().pods[uid].name.clone()
 }
 
-/// Puts it on a node, as the scheduler does.
+/// Puts the pod on a node, as the scheduler does.
 async fn bind(inner: &Inner, uid: &str, node: &str) {
     let pod = name(inner, uid);
     let bind = json!({
@@ -233,7 +233,7 @@ async fn seen_again(inner: &Inner, uid: &str) {
     });
 }
 
-/// Fills its volume.
+/// Fills the pod's volume.
 async fn read(inner: &Inner, uid: &str, map: Option<String>) {
     let api = Api::<ConfigMap>::namespaced(inner.client.clone(), NAMESPACE);
     let found = match &map {
@@ -320,19 +320,19 @@ async fn write(inner: &Inner, uid: &str, status: Value) {
     let _ = api.patch_status(&name(inner, uid), &PatchParams::default(), &patch).await;
 }
 
-async fn say(inner: &Inner, uid: &str, ready: bool) {
+async fn report_ready(inner: &Inner, uid: &str, ready: bool) {
     let status = status(&inner.state().pods[uid], ready, &json!({"running": {}}));
     write(inner, uid, status).await;
 }
 
-/// SIGTERM, the end of its streams, and the report that it has ended.
+/// Ends a pod: SIGTERM, the end of its streams, and the report that it has ended.
 async fn end(inner: &Inner, uid: &str) {
     let (pause, bound) = {
         let state = inner.state();
         (state.controls.stop, state.pods[uid].is_bound())
     };
     if bound {
-        say_if_running(inner, uid).await;
+        report_unready_if_running(inner, uid).await;
         stop_all(inner, uid, pause).await;
         let ended = {
             let mut state = inner.state();
@@ -352,9 +352,9 @@ async fn end(inner: &Inner, uid: &str) {
     let _ = api.delete(&name(inner, uid), &now).await;
 }
 
-/// A pod that is being deleted is not Ready any more while it ends.
-async fn say_if_running(inner: &Inner, uid: &str) {
+/// Reports a pod that is being deleted as not Ready while it is ending.
+async fn report_unready_if_running(inner: &Inner, uid: &str) {
     if inner.state().pods[uid].runs {
-        say(inner, uid, false).await;
+        report_ready(inner, uid, false).await;
     }
 }

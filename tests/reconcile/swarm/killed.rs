@@ -10,14 +10,16 @@ use super::{
 };
 use crate::bench::{eventually, run};
 
-/// Every write of whole handovers, 2 -> 3 workers and back: killed before it, killed after it.
+/// Tests every write of whole handovers, 2 -> 3 workers and back: killed before it, or killed after
+/// it.
 async fn at_every_write(stage: Stage, name: &str, kind: impl Fn(usize) -> Kill) {
     let proxy = Proxy::start(&stage.bench).await;
     let mut operator = proxy.operator(&stage.bench).await;
     stage.settled(name, 2, &sample()).await;
     let mut highest = 0;
     let mut kills = 0;
-    // Even the longest handover has fewer writes; the loop ends with the first that has no n-th.
+    // Even the longest handover has fewer writes; the loop ends with the first handover without an
+    // n-th write.
     for n in 1..60 {
         let mut missed = 0;
         for workers in [3, 2] {
@@ -54,7 +56,7 @@ async fn at_every_write(stage: Stage, name: &str, kind: impl Fn(usize) -> Kill) 
             return;
         }
     }
-    panic!("no handover has so many writes");
+    panic!("no handover has this many writes");
 }
 
 #[test]

@@ -1,20 +1,20 @@
-//! Record of which pod really ran which stream, in the order of events.
+//! A record of which pod really ran which stream, in the order of events.
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
-/// Starts and stops of every worker of a test. It is written under one lock, so its order is the
-/// real one.
+/// Starts and stops of every worker of a test. Written under one lock, so its order is the real
+/// one.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// The pods that run a stream now.
     running: BTreeMap<String, BTreeSet<String>>,
-    /// Streams that were run before and are not run now, with the time since then.
+    /// Streams that ran before and do not run now, with the time since then.
     idle: BTreeMap<String, Instant>,
     overlaps: Vec<String>,
     gaps: BTreeMap<String, Vec<Duration>>,
-    /// Number of starts of a stream by a pod.
+    /// The number of starts of a stream by a pod.
     starts: usize,
 }
 
@@ -53,7 +53,7 @@ impl Ledger {
         self.starts
     }
 
-    /// Stream by stream, the pods that run it.
+    /// Returns the pods that run each stream.
     pub fn running(&self) -> &BTreeMap<String, BTreeSet<String>> {
         &self.running
     }

@@ -35,7 +35,7 @@ fn streams_move_by_what_prometheus_measures_and_stay_when_it_says_nothing() {
         stage.stateful_set("load", 2, json!({})).await;
         stage.swarm("load", weighed(&json!({}))).await;
         let before = stage.settled("load", 2, &streams(4)).await;
-        // Both of one worker become heavy: one of them leaves it.
+        // Both streams of one worker become heavy: one of them leaves it.
         let heavy = before.jobs("load-0").to_vec();
         let mut other = even;
         for (_, weight) in other.iter_mut().filter(|(s, _)| heavy.contains(&(*s).to_owned())) {
@@ -70,7 +70,7 @@ fn twenty_swarms_that_ask_the_same_share_one_request() {
         weigh(&stage.bench, &[("stream:0", "1")]);
         stage.stateful_set("share", 1, json!({})).await;
         for i in 0..20 {
-            // Those that only observe may look at the same workload.
+            // Swarms that only observe may share a workload.
             let spec = json!({"workload": {"name": "share"}, "mode": "Observe",
                 "configMap": {"name": format!("share-{i}")}});
             stage.swarm(&format!("share-{i}"), weighed(&spec)).await;
@@ -100,9 +100,9 @@ fn the_number_of_workers_follows_the_weight_and_rests_between() {
             "autoscale": {"maxWeightPerWorker": 2, "min": 1, "max": 3, "cooldown": "2s"},
         });
         stage.swarm("auto", spec).await;
-        // Four are wanted, three allowed.
+        // Four are desired, three are allowed.
         stage.settled("auto", 3, &streams(8)).await;
-        let note = stage.told("auto", "Scaled").await;
+        let note = stage.until_event("auto", "Scaled").await;
         assert_eq!(note, "StatefulSet auto scaled to 3");
         let began = std::time::Instant::now();
         stage.change("auto", json!({"jobs": streams(3)})).await;
@@ -116,7 +116,7 @@ fn the_number_of_workers_follows_the_weight_and_rests_between() {
         tokio::time::sleep(rests).await;
         let set = stage.sets().get("auto").await.unwrap();
         assert_eq!(set.spec.unwrap().replicas, Some(0));
-        // A Deployment is scaled the same way.
+        // A Deployment is scaled in the same way.
         stage.deployment("auto-many", 1, json!({})).await;
         let spec = json!({
             "workload": {"kind": "Deployment", "name": "auto-many"},
@@ -162,7 +162,7 @@ fn streams_leave_workers_on_nodes_that_turn_unfit_and_come_back() {
         let left = async || stage.puppet.streams("fit-1").is_empty().then_some(());
         eventually("no stream on the unfit node", left).await;
         stage.settled("fit", 2, &streams(6)).await;
-        // The former form means the same.
+        // The former form has the same meaning.
         stage.change("fit", json!({"fitnessRef": "fit"})).await;
         label("false").await;
         let back = async || (stage.puppet.streams("fit-1").len() == 3).then_some(());

@@ -46,7 +46,7 @@ mod unreachable_workers;
 mod unscheduled_workers;
 mod version;
 
-/// The original's 27 streams in their order.
+/// Returns the original's 27 streams in their order.
 pub fn sample() -> Vec<String> {
     let ids = "xxrtve1 xxrtve2 zrtve2:new zrtve1:new zrtve0:new cctv0:updated history:new foo:new \
                xxctv3:new cctv3:updated xxctv0:updated xxctv10:updated xxctv11:updated \
@@ -56,7 +56,7 @@ pub fn sample() -> Vec<String> {
     ids.split_whitespace().map(|id| format!("stream:{id}")).collect()
 }
 
-/// `n` streams.
+/// Returns `n` streams.
 pub fn streams(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("stream:{i}")).collect()
 }
@@ -73,7 +73,7 @@ impl Stage {
         Self { bench, puppet }
     }
 
-    /// A StatefulSet whose pods mount the ConfigMap `<name>-config`.
+    /// Creates a StatefulSet whose pods mount the ConfigMap `<name>-config`.
     pub async fn stateful_set(&self, name: &str, replicas: u32, change: Value) {
         let set = with(workload("StatefulSet", name, replicas), &change);
         let set = with(set, &json!({"spec": {"serviceName": name}}));
@@ -95,7 +95,7 @@ impl Stage {
             "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
             "metadata": {"name": name, "namespace": "default"}, "spec": spec,
         });
-        // As kubectl does it: what the definition does not know is refused.
+        // As kubectl does: fields that the definition does not know are refused.
         let path = "/apis/traffic.example.com/v1alpha1/namespaces/default/swarms\
                     ?fieldManager=test&fieldValidation=Strict";
         let request = http::Request::post(path).header("Content-Type", "application/json");
@@ -154,13 +154,13 @@ impl Stage {
         eventually_or(&what, holds, async || self.state(name).await).await
     }
 
-    /// The file.
+    /// Returns the file of a Swarm.
     pub async fn file(&self, name: &str) -> Option<File> {
         let map = self.maps().get_opt(&format!("{name}-config")).await.expect("ConfigMap")?;
         if let Some(file) = File::of(&map) {
             return Some(file);
         }
-        // A divided one: the version is that of its head.
+        // A divided file: its version is that of the head.
         let head = map.data?.remove("handover.yml")?;
         let head: Value = serde_yaml::from_str(&head).ok()?;
         let mut all = File { version: head["epoch"].as_u64()?, ..File::default() };
@@ -202,7 +202,7 @@ impl Stage {
         let holds = async || {
             let status = self.status(name).await;
             let conditions = status["conditions"].as_array()?;
-            let told = conditions
+            let reported = conditions
                 .iter()
                 .any(|c| c["type"] == "Converged" && (c["status"] == "True" || workers == 0));
             let file = self.file(name).await?;
@@ -214,7 +214,7 @@ impl Stage {
             let wanted = if workers == 0 { 0 } else { streams.len() };
             let complete = running.len() == wanted
                 && (workers == 0 || streams.iter().all(|stream| running.contains_key(stream)));
-            (told
+            (reported
                 && right
                 && complete
                 && status["summary"]["workers"] == workers
@@ -227,7 +227,7 @@ impl Stage {
         file
     }
 
-    /// The events about a Swarm: reason and note.
+    /// Returns the events about a Swarm: reason and note.
     pub async fn events(&self, name: &str) -> Vec<(String, String)> {
         use k8s_openapi::api::events::v1::Event;
         let uid = self.swarms().get(name).await.expect("Swarm").uid();
@@ -240,7 +240,7 @@ impl Stage {
     }
 
     /// Waits for an event; returns its note.
-    pub async fn told(&self, name: &str, reason: &str) -> String {
+    pub async fn until_event(&self, name: &str, reason: &str) -> String {
         let found = async || {
             let mut events = self.events(name).await.into_iter();
             events.find(|(r, _)| r == reason).map(|(_, note)| note)
@@ -249,7 +249,7 @@ impl Stage {
         eventually_or(&format!("event {reason} of {name}"), found, otherwise).await
     }
 
-    /// The operator, with a lease that a busy machine renews in time.
+    /// Starts the operator with a lease that a busy machine renews in time.
     pub async fn ready_operator(&self) -> Operator {
         let operator = self.bench.operator_with("operator-1", "15s");
         operator.ready().await;
@@ -257,7 +257,7 @@ impl Stage {
     }
 }
 
-/// A workload of one container whose pods mount `<name>-config`.
+/// Returns a workload of one container whose pods mount `<name>-config`.
 fn workload(kind: &str, name: &str, replicas: u32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},

@@ -7,13 +7,13 @@ use traffic_operator::placement::part;
 use super::{Stage, proxy::Kill, proxy::Proxy, streams};
 use crate::bench::{eventually, run};
 
-/// Time during which nothing may be written: longer than the period of a pass.
+/// The time without any write: longer than the period of a pass.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
 
-/// The first three workers of that name read different parts.
+/// With this name, the first three workers read different parts.
 const NAME: &str = "ag";
 
-/// A volume with every part.
+/// Returns a template whose volume has every part.
 fn template(name: &str) -> Value {
     let sources: Vec<_> = (0..3)
         .map(|part| {
@@ -30,7 +30,7 @@ fn spec(n: usize) -> Value {
     json!({"jobs": streams(n), "configMap": {"files": 3}, "refresh": {"strategy": "HotReload"}})
 }
 
-/// The version of each ConfigMap: head and parts.
+/// Returns the version of each ConfigMap: head and parts.
 async fn versions(stage: &Stage) -> Vec<String> {
     let mut all = vec![];
     let parts = (0..3).map(|part| format!("{NAME}-config-part-{part}"));
@@ -57,8 +57,8 @@ fn w20_a_divided_file_moves_streams_is_repaired_and_rests() {
         stage.scale(NAME, 2).await;
         let file = stage.settled(NAME, 2, &streams(12)).await;
 
-        // One stream less is one list less: the head and that part, and once more when it has
-        // stopped.
+        // One stream less is one list less: a write of the head and of that part, and one more each
+        // when the stream has stopped.
         let before = versions(&stage).await;
         let gone = usize::try_from(part::of(file.owners()["stream:11"][0], 3)).expect("few");
         stage.change(NAME, json!({"jobs": streams(11)})).await;
@@ -67,20 +67,20 @@ fn w20_a_divided_file_moves_streams_is_repaired_and_rests() {
         let changed: Vec<_> = (0..4).filter(|i| before[*i] != after[*i]).collect();
         assert_eq!(changed, [0, 1 + gone]);
 
-        // Deleted, and edited: both are put back.
+        // One part is deleted, and one is edited: both are restored.
         let map = format!("{NAME}-config-part-{gone}");
         stage.maps().delete(&map, &DeleteParams::default()).await.expect("delete");
-        stage.told(NAME, "ConfigMapRestored").await;
+        stage.until_event(NAME, "ConfigMapRestored").await;
         let file = stage.settled(NAME, 2, &streams(11)).await;
         let edit = json!({"data": {"config.yml": "workloads: {}\nversion: 1\n"}});
         let params = PatchParams::default();
         stage.maps().patch(&map, &params, &Patch::Merge(&edit)).await.expect("edit");
-        stage.told(NAME, "ForeignEdit").await;
+        stage.until_event(NAME, "ForeignEdit").await;
         let repaired = stage.settled(NAME, 2, &streams(11)).await;
         assert_eq!(repaired.owners(), file.owners());
         assert!(repaired.version > file.version);
 
-        // A new process relies on what it finds.
+        // A new process relies on the existing objects.
         drop(operator);
         let _operator = stage.ready_operator().await;
         stage.settled(NAME, 2, &streams(11)).await;

@@ -14,7 +14,7 @@ use crate::{
     commands::{Outcome, command},
 };
 
-/// A user for these commands only: all requests under its name are theirs.
+/// A user for these commands only, to find their requests.
 const PLANNER: (&str, &str) = ("planner", "system:masters");
 
 type Owners = BTreeMap<String, String>;
@@ -46,7 +46,7 @@ async fn plan(bench: &Bench, file: &Path, more: &[&str]) -> Outcome {
     command(bench, PLANNER, &[&args, more].concat()).await
 }
 
-/// Plans as JSON.
+/// Plans, and returns the plan as JSON.
 async fn planned(stage: &Stage, operator: &Operator, name: &str, spec: &Value) -> Value {
     let file = manifest(stage, name, spec);
     let outcome = plan(&stage.bench, &file, &["-o", "json", "--operator-url", &operator.url]).await;
@@ -56,16 +56,16 @@ async fn planned(stage: &Stage, operator: &Operator, name: &str, spec: &Value) -
 }
 
 /// Returns the owners of all streams after all moves.
-fn then(before: &Owners, plan: &Value) -> Owners {
-    let mut then = before.clone();
+fn owners_after(before: &Owners, plan: &Value) -> Owners {
+    let mut after = before.clone();
     for one in plan["moves"].as_array().expect("moves") {
         let stream = one["stream"].as_str().expect("stream").to_owned();
         match one["to"].as_str() {
-            Some(to) => then.insert(stream, to.to_owned()),
-            None => then.remove(&stream),
+            Some(to) => after.insert(stream, to.to_owned()),
+            None => after.remove(&stream),
         };
     }
-    then
+    after
 }
 
 fn by_reason(plan: &Value) -> BTreeMap<String, f64> {
@@ -83,8 +83,8 @@ async fn moved(operator: &Operator, name: &str, reason: &str) -> f64 {
     operator.metric("traffic_operator_swarm_moves_total", &labels).await
 }
 
-/// Plans, applies, waits until the Swarm is at rest, and compares.
-async fn comes_true(
+/// Plans, applies, waits until the Swarm is at rest, and compares it with the plan.
+async fn assert_plan_comes_true(
     stage: &Stage,
     operator: &Operator,
     (name, workers): (&str, usize),
@@ -107,12 +107,12 @@ async fn comes_true(
             change[field] = absent(field);
         }
         stage.change(name, change).await;
-        // What is there may be at rest still.
+        // The former state may still be at rest.
         let generation = stage.swarms().get(name).await.expect("Swarm").metadata.generation;
         stage.until(name, &[("/observedGeneration", json!(generation))]).await;
     }
     let file = stage.settled(name, workers, ids).await;
-    assert_eq!(owners(&file), then(before, &plan), "{plan:#}");
+    assert_eq!(owners(&file), owners_after(before, &plan), "{plan:#}");
     for (reason, count) in reasons {
         let now = moved(operator, name, &reason).await - counted[&reason];
         assert!((now - count).abs() < 0.1, "{reason}: {count} planned, {now} made");
@@ -127,20 +127,22 @@ fn what_plan_swarm_says_is_what_the_operator_then_does() {
         let operator = stage.ready_operator().await;
         let began = Timestamp::now();
         stage.stateful_set("way", 3, json!({})).await;
-        // There is no such Swarm yet.
+        // The Swarm does not exist yet.
         let ids = streams(9);
         let spec = json!({"jobs": ids, "refresh": {"strategy": "HotReload"}});
         let none = Owners::new();
-        let first = comes_true(&stage, &operator, ("way", 3), &none, (spec, &ids)).await;
+        let first =
+            assert_plan_comes_true(&stage, &operator, ("way", 3), &none, (spec, &ids)).await;
         assert_eq!(first.len(), 9);
-        // One is pinned elsewhere, one goes, one comes.
+        // One stream is pinned elsewhere, one goes, one comes.
         let from = &first["stream:0"];
         let to = (0..3).map(|n| format!("way-{n}")).find(|worker| worker != from).expect("another");
         let mut list = vec![json!({"id": "stream:0", "pin": to})];
         list.extend((2..10).map(|n| json!({"id": format!("stream:{n}")})));
         let ids: Vec<_> = [0].into_iter().chain(2..10).map(|n| format!("stream:{n}")).collect();
         let spec = json!({"streams": list, "refresh": {"strategy": "HotReload"}});
-        let second = comes_true(&stage, &operator, ("way", 3), &first, (spec, &ids)).await;
+        let second =
+            assert_plan_comes_true(&stage, &operator, ("way", 3), &first, (spec, &ids)).await;
         assert_eq!(second["stream:0"], to);
         // One worker more, and workers that have to be restarted.
         stage.scale("way", 4).await;
@@ -151,7 +153,7 @@ fn what_plan_swarm_says_is_what_the_operator_then_does() {
         let list: Vec<_> =
             ids.iter().map(|id| json!({"id": id, "dedicated": *id == alone})).collect();
         let spec = json!({"streams": list, "refresh": {"strategy": "DeletePod"}});
-        comes_true(&stage, &operator, ("way", 4), &third, (spec, &ids)).await;
+        assert_plan_comes_true(&stage, &operator, ("way", 4), &third, (spec, &ids)).await;
         stage.puppet.assert_no_overlap();
         let asked = stage.bench.plane().audit_since(began).unwrap();
         let mine: Vec<_> = asked.iter().filter(|event| event.user == PLANNER.0).collect();
@@ -167,7 +169,7 @@ fn a_plan_says_what_hinders_it_and_which_right_is_missing() {
         stage.stateful_set("old", 1, json!({})).await;
         stage.swarm("old", json!({"jobs": ["a"]})).await;
         stage.settled("old", 1, &["a".into()]).await;
-        // A younger one on the same workload, by its plan and by the operator.
+        // A younger Swarm on the same workload, as the plan and as the operator see it.
         let spec = json!({"jobs": ["b"], "workload": {"name": "old"}, "configMap": {"name": "x"}});
         let file = manifest(&stage, "young", &spec);
         let outcome = plan(&stage.bench, &file, &["--operator-url", &operator.url]).await;

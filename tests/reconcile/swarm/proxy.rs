@@ -1,5 +1,5 @@
-//! Between the operator and the API server: kills the operator at exactly one of its writes, and
-//! holds watches back.
+//! A proxy between the operator and the API server: kills the operator at exactly one of its
+//! writes, and delays watches.
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -22,7 +22,7 @@ use crate::bench::{Bench, Operator};
 pub enum Kill {
     /// Before its n-th write reaches the API server.
     Before(usize),
-    /// After the API server has made its n-th write, before the operator learns of it.
+    /// After the API server has executed its n-th write, before the operator receives the answer.
     After(usize),
 }
 
@@ -53,7 +53,7 @@ impl Proxy {
     pub async fn start(bench: &Bench) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("address");
-        // The certificate authority, though no certificate is served here: without one a client
+        // It names the certificate authority, though it serves no certificate: without one a client
         // uses the system's.
         let plane = std::fs::read_to_string(bench.plane().kubeconfig()).expect("kubeconfig");
         let plane: Value = serde_yaml::from_str(&plane).expect("kubeconfig");
@@ -76,9 +76,9 @@ impl Proxy {
         Self { inner, kubeconfig, task }
     }
 
-    /// Starts the operator behind it.
+    /// Starts the operator behind the proxy.
     pub async fn operator(&self, bench: &Bench) -> Operator {
-        // The test does not wait for the lease of a process that was killed.
+        // The test does not wait until the lease of a killed process expires.
         let prometheus = ["--prometheus-url", &bench.prometheus.url];
         let args = ["--lease-duration", "15s", "--identity", "operator-1"];
         *self.inner.script.lock().expect("lock") = Script::default();
@@ -89,8 +89,8 @@ impl Proxy {
         operator
     }
 
-    /// Starts the operator behind it, to be killed, and waits for nothing. Counts from its first
-    /// write.
+    /// Starts the operator behind the proxy, to be killed, without waiting for it. Counts from its
+    /// first write.
     pub fn life(&self, bench: &Bench, kill: Kill) -> Operator {
         let prometheus = ["--prometheus-url", &bench.prometheus.url];
         let args = ["--lease-duration", "15s", "--identity", "operator-1"];
@@ -132,7 +132,7 @@ impl Drop for Proxy {
 }
 
 impl Script {
-    /// Kills the operator; none of its requests reaches the API server from now on.
+    /// Kills the operator; none of its requests reaches the API server afterwards.
     fn end(&mut self) {
         self.dead = true;
         let pid = Pid::from_raw(self.pid.expect("the operator runs"));
@@ -151,8 +151,8 @@ async fn forward(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Res
     let place = head.uri.path_and_query().map_or(String::new(), ToString::to_string);
     let method = head.method.clone();
     let writes = !matches!(method.as_str(), "GET" | "HEAD");
-    // Leases are written all the time; events and reviews decide nothing; certificates are the
-    // webhook's.
+    // These do not count: leases are written all the time, events and reviews decide nothing, and
+    // certificates belong to the webhook.
     let counts =
         writes && !["/leases", "/events", "reviews", "/secrets"].iter().any(|w| place.contains(w));
     let number = {
@@ -200,7 +200,7 @@ async fn forward(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Res
     back.body(Body::from(bytes)).expect("response")
 }
 
-/// A watch, held back as long as the test says.
+/// Returns the body of a watch, delayed as long as the test requires.
 fn held(inner: &Inner, place: String, body: kube::client::Body) -> Body {
     let stalled = inner.stalled.subscribe();
     let chunks = Body::new(body).into_data_stream().then(move |chunk| {

@@ -9,7 +9,7 @@ fn hot(jobs: &[String]) -> Value {
     json!({"jobs": jobs, "refresh": {"strategy": "HotReload"}})
 }
 
-/// The maps that a test writes.
+/// Changes to the ConfigMaps by a test.
 impl Stage {
     async fn map(&self, name: &str, key: &str, text: &str) {
         let map = json!({"metadata": {"name": name}, "data": {key: text}});
@@ -38,7 +38,7 @@ fn bug_04_a_restarted_operator_goes_on_with_the_version_and_restarts_nobody() {
         let uids = || ["again-0", "again-1"].map(|pod| stage.puppet.uid(pod));
         let pods = uids();
         assert_eq!(operator.terminate().await, Some(0));
-        // While no operator runs.
+        // While no operator is running.
         stage.scale("again", 3).await;
         let operator = stage.ready_operator().await;
         let after = stage.settled("again", 3, &sample()).await;
@@ -70,34 +70,34 @@ fn bug_05_streams_of_a_config_map_are_followed_as_it_changes() {
         stage.settled("from", 2, &streams(7)).await;
         stage.rewrite("source", "config.yml", &text(3)).await;
         let file = stage.settled("from", 2, &streams(3)).await;
-        // A list with a mistake takes no stream from any worker.
+        // A list with an error takes no stream from any worker.
         for (bad, words) in [
             ("jobs: [a, a]", "\"a\" is listed 2 times"),
             ("jobs: []", "no stream is listed; workers keep what they have"),
             ("jobs: [", "config.yml"),
         ] {
             stage.rewrite("source", "config.yml", bad).await;
-            let told = async || {
+            let reported = async || {
                 let text = stage.condition("from", "Ready", "False", "InvalidSpec").await;
                 text.contains(words).then_some(())
             };
-            eventually(words, told).await;
+            eventually(words, reported).await;
             assert_eq!(stage.file("from").await.unwrap(), file);
             assert_eq!(stage.puppet.running().len(), 3);
         }
         stage.remove_map("source").await;
-        let told = async || {
+        let reported = async || {
             let text = stage.condition("from", "Ready", "False", "InvalidSpec").await;
             text.contains("does not exist").then_some(())
         };
-        eventually("the absence is told", told).await;
+        eventually("the absence is reported", reported).await;
         assert_eq!(stage.puppet.running().len(), 3);
         stage.map("source", "config.yml", &text(5)).await;
         stage.settled("from", 2, &streams(5)).await;
     });
 }
 
-/// Bug 10: the original needed it to exist, and crashed on one without data.
+/// Bug 10: the original required the file to exist, and crashed on one without data.
 #[test]
 fn bug_10_a_file_that_is_deleted_comes_back_with_a_higher_version_and_nothing_moves() {
     run(async |bench| {
@@ -108,16 +108,16 @@ fn bug_10_a_file_that_is_deleted_comes_back_with_a_higher_version_and_nothing_mo
         let before = stage.settled("lost", 2, &sample()).await;
         let starts = stage.puppet.ledger(super::ledger::Ledger::starts);
         stage.remove_map("lost-config").await;
-        stage.told("lost", "ConfigMapRestored").await;
+        stage.until_event("lost", "ConfigMapRestored").await;
         let after = stage.settled("lost", 2, &sample()).await;
         assert!(after.version > before.version, "{} {}", after.version, before.version);
         assert_eq!(after.owners(), before.owners());
         assert_eq!(stage.puppet.ledger(super::ledger::Ledger::starts), starts);
-        // While no operator runs: then it is not known what workers have read.
+        // While no operator is running: then it is unknown what workers have read.
         assert_eq!(operator.terminate().await, Some(0));
         stage.remove_map("lost-config").await;
         let _operator = stage.ready_operator().await;
-        stage.told("lost", "HistoryUnknown").await;
+        stage.until_event("lost", "HistoryUnknown").await;
         let last = stage.settled("lost", 2, &sample()).await;
         assert!(last.version > after.version);
     });
@@ -132,7 +132,7 @@ fn an_edit_of_somebody_else_is_put_back_under_a_version_above_both() {
         stage.stateful_set("edit", 2, json!({})).await;
         stage.swarm("edit", hot(&streams(4))).await;
         let before = stage.settled("edit", 2, &streams(4)).await;
-        // One loses all it has, and has read that.
+        // One worker loses all its streams, and has read that.
         let edit = |file: &super::file::File| {
             let jobs = file.jobs("edit-0");
             let version = file.version + 7;
@@ -144,24 +144,24 @@ fn an_edit_of_somebody_else_is_put_back_under_a_version_above_both() {
         };
         let (text, version) = edit(&before);
         stage.rewrite("edit-config", "config.yml", &text).await;
-        stage.told("edit", "ForeignEdit").await;
+        stage.until_event("edit", "ForeignEdit").await;
         let after = stage.settled("edit", 2, &streams(4)).await;
         assert!(after.version > version, "{} {version}", after.version);
         assert_eq!(after.owners(), before.owners());
-        // While no operator runs.
+        // While no operator is running.
         assert_eq!(operator.terminate().await, Some(0));
         let (text, version) = edit(&after);
         stage.rewrite("edit-config", "config.yml", &text).await;
         let read = async || stage.puppet.streams("edit-1").is_empty().then_some(());
         eventually("the edit to be read", read).await;
         let _operator = stage.ready_operator().await;
-        stage.told("edit", "HistoryUnknown").await;
+        stage.until_event("edit", "HistoryUnknown").await;
         let last = stage.settled("edit", 2, &streams(4)).await;
         assert!(last.version > version, "{} {version}", last.version);
     });
 }
 
-/// Garbage in place of the record is an edit too.
+/// Garbage in place of the record counts as an edit, too.
 #[test]
 fn a_file_that_cannot_be_read_is_put_back() {
     run(async |bench| {
@@ -171,7 +171,7 @@ fn a_file_that_cannot_be_read_is_put_back() {
         stage.swarm("bad", hot(&streams(4))).await;
         let before = stage.settled("bad", 2, &streams(4)).await;
         stage.rewrite("bad-config", "config.yml", "workloads: [").await;
-        stage.told("bad", "ForeignEdit").await;
+        stage.until_event("bad", "ForeignEdit").await;
         let after = stage.settled("bad", 2, &streams(4)).await;
         assert_eq!(after.owners(), before.owners());
         assert!(after.version > before.version);
@@ -183,7 +183,7 @@ fn a_config_map_of_somebody_else_is_not_touched_until_it_is_handed_over() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
-        // The original's, and its workers run what it says.
+        // The original's file, which its workers follow.
         let theirs = "workloads:\n  take-0:\n    jobs: [\"stream:0\", \"stream:1\"]\n    version: 0\n  \
                       take-1:\n    jobs: [\"stream:2\"]\n    version: 0\nversion: 41\n";
         stage.map("take-config", "config.yml", theirs).await;
@@ -222,7 +222,7 @@ fn a_list_that_no_config_map_can_hold_is_refused_and_workers_keep_what_they_have
     });
 }
 
-/// Bug 1 as it stands in the original's cluster: a stream in two lists, and one in none.
+/// Bug 1 as it occurs in the original's cluster: a stream in two lists, and one in none.
 #[test]
 fn bug_01_the_file_of_the_original_is_taken_over_and_what_ran_twice_runs_once() {
     run(async |bench| {
@@ -272,7 +272,7 @@ fn w12_the_fencing_token_does_not_go_back_when_a_swarm_is_made_anew() {
         stage.swarms().delete("token", &DeleteParams::default()).await.unwrap();
         let gone = async || stage.file("token").await.is_none().then_some(());
         eventually("no file", gone).await;
-        // Fewer than one file a second, on average.
+        // On average, fewer than one file a second.
         let later = async || {
             let now = k8s_openapi::jiff::Timestamp::now().as_second();
             (u64::try_from(now).unwrap() > before.version).then_some(())

@@ -1,4 +1,4 @@
-//! Workers that do not reach their list, and those beside them.
+//! Workers that do not reach their desired list, and the workers beside them.
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
@@ -20,23 +20,23 @@ use super::{
 };
 use crate::bench::{eventually, run};
 
-/// Time for which writes are observed: longer than the period of a pass.
+/// The time for which writes are observed: longer than the period of a pass.
 const WATCHED: Duration = Duration::from_secs(12);
 
-/// The evictions that the API server has accepted, by pod.
+/// Returns the evictions that the API server has accepted, by pod.
 fn evictions(stage: &Stage, since: Timestamp) -> Vec<String> {
     let writes = stage.bench.writes_since(since).into_iter();
     let evictions = writes.filter(|w| w.subresource == "eviction" && w.code == 201);
     evictions.map(|w| w.name).collect()
 }
 
-/// Streams other than the former ones: every list changes.
+/// Returns streams other than the former ones: every list changes.
 fn other(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("other:{i}")).collect()
 }
 
 /// A kubelet has no room for a pod of a Deployment: phase Failed, without a status of containers.
-/// The pod's controller makes another one and leaves it there.
+/// The pod's controller creates another one and leaves the failed one in place.
 #[test]
 fn w05_a_pod_that_its_kubelet_rejected_does_not_end_balancing() {
     run(async |bench| {
@@ -65,7 +65,7 @@ fn w05_a_pod_that_its_kubelet_rejected_does_not_end_balancing() {
     });
 }
 
-/// A worker whose reported version is, for example, a number of another system. No version can be
+/// A worker that reports, for example, a number of another system as its version. No version can be
 /// above the largest number.
 #[test]
 fn w06_a_worker_that_reports_an_absurd_version_costs_no_write() {
@@ -83,13 +83,13 @@ fn w06_a_worker_that_reports_an_absurd_version_costs_no_write() {
         passes(&operator, 2.0).await;
         let before = stage.file("huge").await.unwrap().version;
         let since = Timestamp::now();
-        // The length of the watch is what is tested.
+        // A fixed time, because the absence of writes is the test.
         tokio::time::sleep(WATCHED).await;
         let writes = stage.bench.writes_since(since);
         let files = writes.iter().filter(|w| w.resource == "configmaps").count();
         let own = writes.iter().filter(|w| w.resource == "swarms").count();
         assert!(files == 0 && own <= 1, "{writes:?}");
-        // The others go on, and the versions continue from the former ones.
+        // The others continue, and the versions continue from the former ones.
         stage.change("huge", json!({"jobs": streams(8)})).await;
         all(8).await;
         let version = stage.file("huge").await.unwrap().version;
@@ -106,7 +106,7 @@ fn allowed(elapsed: Duration) -> usize {
     begins.filter(|begin| *begin <= elapsed).count()
 }
 
-/// The worker obeys, and reports otherwise: its version never rises.
+/// The worker follows its file, and reports otherwise: its version never rises.
 #[test]
 fn w08_a_worker_whose_version_never_rises_is_evicted_less_and_less_and_the_others_have_their_turn()
 {
@@ -136,14 +136,15 @@ fn w08_a_worker_whose_version_never_rises_is_evicted_less_and_less_and_the_other
         let of_it = evictions(&stage, since).into_iter().filter(|pod| pod == "deaf-0").count();
         let allowed = allowed(began.elapsed());
         assert!((1..=allowed).contains(&of_it), "{of_it} evictions, {allowed} allowed");
-        // It reports what it runs: no worker is restarted for that, and no pause is in the way.
+        // It reports the streams that it runs: that takes no restart of a worker, and no pause
+        // delays it.
         stage.puppet.control(|c| c.claims.clear());
         stage.settled("deaf", 3, &other(9)).await;
     });
 }
 
-/// The watch brings the deletion later than the next pass. Neither is the same pod evicted twice,
-/// nor another one beside it.
+/// The watch delivers the deletion later than the next pass. The pod is not evicted twice, and no
+/// other pod is evicted meanwhile.
 #[test]
 fn w08_a_pod_is_evicted_once_however_late_the_watch_brings_its_end() {
     run(async |bench| {
@@ -155,7 +156,7 @@ fn w08_a_pod_is_evicted_once_however_late_the_watch_brings_its_end() {
         stage.swarm("once", json!({"jobs": streams(6)})).await;
         stage.settled("once", 2, &streams(6)).await;
         proxy.stall(Some("/namespaces/default/pods"));
-        // The pod that comes instead is not there before the watch goes on.
+        // The watch delivers the replacement only once it continues.
         stage.puppet.control(|c| c.stop = Duration::from_secs(1));
         proxy.kill(None);
         stage.change("once", json!({"jobs": other(6)})).await;
@@ -175,8 +176,8 @@ fn w08_a_pod_is_evicted_once_however_late_the_watch_brings_its_end() {
     });
 }
 
-/// Two budgets select one pod: the API server answers 500 to its eviction, for as long as both are
-/// there.
+/// Two budgets select one pod: the API server answers 500 to its eviction, for as long as both
+/// exist.
 #[test]
 fn w10_a_pod_that_two_budgets_guard_keeps_no_other_from_its_list() {
     run(async |bench| {
@@ -198,7 +199,7 @@ fn w10_a_pod_that_two_budgets_guard_keeps_no_other_from_its_list() {
         }
         let before = ["two-0", "two-1"].map(|pod| stage.puppet.uid(pod).unwrap());
         stage.change("two", json!({"jobs": other(6)})).await;
-        let note = stage.told("two", "EvictionRefused").await;
+        let note = stage.until_event("two", "EvictionRefused").await;
         assert!(note.contains("more than one PodDisruptionBudget"), "{note}");
         let runs = async || {
             let streams = stage.puppet.streams("two-1");

@@ -34,7 +34,7 @@ fn the_operators_account_can_change_nothing_of_workers_but_what_is_its_own() {
             let patched = sets.patch("rights", &params, &Patch::Strategic(patch)).await;
             patched.map(drop).map_err(|error| error.to_string())
         };
-        // The policies take a moment to be compiled after they were created.
+        // New policies take a moment to be compiled.
         let key = "traffic.example.com/swarm-epoch";
         let refused =
             async || pod(json!({"metadata": {"labels": {"x": "y"}}})).await.err().map(drop);

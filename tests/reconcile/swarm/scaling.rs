@@ -1,4 +1,4 @@
-//! The number of workers changes, and the list of streams.
+//! Changes of the number of workers, and of the list of streams.
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::{Stage, fake_kubelet::Delivery, proxy::Proxy, sample, streams};
 use crate::bench::{eventually, run};
 
-/// The shape of a handover: how many streams each worker has.
+/// Returns the shape of a handover: the number of streams of each worker.
 fn counts(file: &super::file::File) -> Vec<usize> {
     let mut counts: Vec<_> = file.workloads.values().map(|entry| entry.jobs.len()).collect();
     counts.sort_unstable();
     counts
 }
 
-/// Bugs 1 and 3.7: the original lost the last L mod N streams and ran as many twice.
+/// Bugs 1 and 3.7: the original lost the last L mod N streams and ran the same number twice.
 #[test]
 fn bug_01_every_stream_is_on_exactly_one_worker_whatever_their_number() {
     run(async |bench| {
@@ -55,7 +55,7 @@ fn bug_01_every_stream_is_on_exactly_one_worker_whatever_their_number() {
         assert!(moved <= 9, "{moved}");
         stage.puppet.ledger(|ledger| {
             let gaps = ledger.gaps().values().flatten();
-            assert_eq!(gaps.clone().count(), begun + moved, "what stays is not interrupted");
+            assert_eq!(gaps.clone().count(), begun + moved, "no staying stream is interrupted");
             let last = ledger.gaps().values().filter_map(|gaps| gaps.last()).max();
             assert!(last.is_some_and(|gap| *gap < Duration::from_secs(10)), "{last:?}");
         });
@@ -68,7 +68,7 @@ fn with_delete_pod_every_stream_is_on_exactly_one_worker_through_2_3_2_workers()
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
         stage.stateful_set("cold", 2, json!({})).await;
-        // Workers as the original's: they read their file when they start.
+        // Workers like the original's: they read their file when they start.
         stage.puppet.control(|c| c.delivery = Delivery::Birth);
         stage.swarm("cold", json!({"jobs": sample()})).await;
         stage.settled("cold", 2, &sample()).await;
@@ -104,7 +104,7 @@ fn bug_07_only_a_worker_whose_list_changed_is_restarted_and_only_that_very_pod()
         // Its entry is the only one with the new version.
         let newer = file.workloads.values().filter(|e| e.version == file.version).count();
         assert_eq!(newer, 1);
-        // The order of the list is of no importance.
+        // The order of the list does not matter.
         proxy.kill(None);
         let mut turned = streams(10);
         turned.reverse();
@@ -218,39 +218,39 @@ fn what_has_no_place_is_listed_with_its_reason_and_disturbs_nobody() {
             all.extend(more.as_array().unwrap().clone());
             all
         };
-        // A pin to nobody.
+        // A pin to a missing worker.
         let pinned =
             with(json!([{"id": "pinned", "pin": "place-9"}, {"id": "here", "pin": "place-1"}]));
         stage.change("place", json!({"streams": pinned})).await;
-        let told = [
+        let reported = [
             ("/summary/unassigned", json!(1)),
             ("/unassigned/0", json!({"id": "pinned", "reason": "PinnedWorkerAbsent"})),
         ];
-        stage.until("place", &told).await;
+        stage.until("place", &reported).await;
         stage.condition("place", "Ready", "False", "Unassigned").await;
         let here = async || (stage.puppet.running().get("here")? == &["place-1"]).then_some(());
         eventually("the pinned stream", here).await;
         assert_eq!(owners(&stage.puppet.running()), before);
-        // More dedicated ones than workers; ordinary ones keep a worker.
+        // More dedicated streams than workers; ordinary streams keep a worker.
         let dedicated = with(json!([
             {"id": "alone-1", "dedicated": true}, {"id": "alone-2", "dedicated": true},
             {"id": "alone-3", "dedicated": true},
         ]));
         stage.change("place", json!({"streams": dedicated})).await;
-        let told = [
+        let reported = [
             ("/summary/unassigned", json!(2)),
             ("/unassigned/0/reason", json!("NoDedicatedWorker")),
             ("/moving", json!(0)),
         ];
-        stage.until("place", &told).await;
-        // No more than two each: two places for six.
+        stage.until("place", &reported).await;
+        // At most two each: two places for six.
         stage.change("place", json!({"streams": plain, "maxStreamsPerWorker": 2})).await;
-        let told = [
+        let reported = [
             ("/summary/unassigned", json!(2)),
             ("/unassigned/0/reason", json!("NoCapacity")),
             ("/moving", json!(0)),
         ];
-        stage.until("place", &told).await;
+        stage.until("place", &reported).await;
         stage.change("place", json!({"maxStreamsPerWorker": null})).await;
         stage.settled("place", 2, &streams(6)).await;
         stage.condition("place", "Ready", "True", "Placed").await;

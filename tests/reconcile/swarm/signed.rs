@@ -10,8 +10,8 @@ use traffic_operator::acknowledgement::KEY_FILE;
 use super::{Stage, fake_kubelet::Delivery, streams};
 use crate::bench::{eventually, run};
 
-/// The fields that identify our worker: its program, and its UID in the environment, as the API
-/// server stores them.
+/// Returns the fields that identify our worker: its program, and its UID in the environment, as the
+/// API server stores them.
 fn ours() -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{
         "name": "worker", "image": "worker", "args": ["agent", "worker"],
@@ -32,8 +32,7 @@ impl Stage {
     }
 }
 
-/// A neighbor that has taken the address of a worker, and reports that no stream runs there any
-/// more.
+/// A neighbor takes the address of a worker, and reports that no stream runs there any more.
 #[test]
 fn s12_an_acknowledgement_that_a_neighbor_forges_frees_no_stream() {
     run(async |bench| {
@@ -53,7 +52,7 @@ fn s12_an_acknowledgement_that_a_neighbor_forges_frees_no_stream() {
         assert!(text.contains("sign-0") && text.contains("the answer is not signed"), "{text}");
         stage.puppet.assert_no_overlap();
         assert_eq!(stage.puppet.streams("sign-0").len(), 3);
-        // The real worker acknowledges, and everything goes on.
+        // The real worker acknowledges, and everything continues.
         stage.puppet.control(|c| {
             c.held.clear();
             c.forged.clear();
@@ -88,7 +87,7 @@ fn s12_workers_of_others_acknowledge_as_ever_and_are_counted() {
         stage.swarm("plain", hot(&streams(4))).await;
         stage.settled("plain", 2, &streams(4)).await;
         stage.until("plain", &[("/summary/unsigned", json!(2))]).await;
-        // A key that another client removes is restored, and no list changes for it.
+        // A key that another client removes is restored, and no list changes because of it.
         let before = (stage.key("plain").await.0, stage.file("plain").await);
         let patch = Patch::Merge(json!({"data": {KEY_FILE: null}}));
         stage.maps().patch("plain-config", &PatchParams::default(), &patch).await.unwrap();

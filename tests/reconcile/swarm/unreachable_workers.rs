@@ -1,5 +1,5 @@
-//! Workers that are out of reach, that may not be evicted, that stay away; workloads that appear
-//! and disappear.
+//! Workers that are unreachable, that may not be evicted, or that stay away; and workloads that
+//! appear and disappear.
 use std::collections::BTreeSet;
 
 use k8s_openapi::{api::policy::v1::PodDisruptionBudget, jiff::Timestamp};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{Stage, sample, streams};
 use crate::bench::{Operator, eventually, run};
 
-/// Waits until the operator has looked `n` more times.
+/// Waits until the operator has made `n` more passes.
 pub async fn passes(operator: &Operator, n: f64) {
     let count = async || {
         operator.metric("traffic_operator_reconcile_total", &["controller=\"swarm\""]).await
@@ -35,21 +35,24 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
         stage.settled("far", 2, &streams(6)).await;
         let uid = stage.puppet.uid("far-1").unwrap();
         let mine = stage.puppet.streams("far-1");
-        // Its node is cut off; the node controller sets it to not Ready.
+        // Its node is cut off; the node controller sets the pod to not Ready.
         stage.puppet.control(|c| c.cut.insert("far-1".into()));
         let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
-        stage.bench.says("default", "far-1", unready).await;
+        stage.bench.set_pod_status("default", "far-1", unready).await;
         stage.until("far", &[("/summary/ready", json!(1))]).await;
         passes(&operator, 3.0).await;
         assert_eq!(stage.puppet.streams("far-1"), mine);
         assert_eq!(stage.puppet.streams("far-0").len(), 3);
-        // It must go, and cannot be reached.
+        // The worker must go, and cannot be reached.
         stage.scale("far", 1).await;
-        let told = stage.condition("far", "Converged", "False", "RefreshTimeout").await;
-        assert!(told.contains("worker far-1") && told.contains("out-of-service"), "{told}");
-        stage.told("far", "RefreshTimeout").await;
+        let reported = stage.condition("far", "Converged", "False", "RefreshTimeout").await;
+        assert!(
+            reported.contains("worker far-1") && reported.contains("out-of-service"),
+            "{reported}"
+        );
+        stage.until_event("far", "RefreshTimeout").await;
         stage.until("far", &[("/summary/releasing", json!(3)), ("/summary/owned", json!(3))]).await;
-        // The others go on.
+        // The other workers continue.
         let mut jobs = streams(6);
         jobs.push("stream:new".into());
         stage.change("far", json!({"jobs": jobs})).await;
@@ -65,7 +68,7 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
     });
 }
 
-/// A worker that answers nothing, and one whose container crashes: both keep what is theirs.
+/// A worker that does not answer, and one whose container crashes: both keep their streams.
 #[test]
 fn a_worker_that_does_not_answer_is_waited_for_and_one_that_crashes_goes_on() {
     run(async |bench| {
@@ -79,7 +82,7 @@ fn a_worker_that_does_not_answer_is_waited_for_and_one_that_crashes_goes_on() {
             c.mute.insert("mute-1".into());
         });
         stage.scale("mute", 3).await;
-        // They have stopped the streams; until they report that, no other worker gets these.
+        // The workers have stopped the streams; until they report that, no other worker gets them.
         stage.condition("mute", "Converged", "False", "RefreshTimeout").await;
         assert!(stage.puppet.streams("mute-2").is_empty());
         let uid = stage.puppet.uid("mute-1").unwrap();
@@ -91,7 +94,7 @@ fn a_worker_that_does_not_answer_is_waited_for_and_one_that_crashes_goes_on() {
     });
 }
 
-/// Bug 8: the original restarted by the clock.
+/// Bug 8: the original restarted workers by the clock.
 #[test]
 fn bug_08_the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
     run(async |bench| {
@@ -102,7 +105,7 @@ fn bug_08_the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
         stage.settled("turn", 3, &streams(9)).await;
         let all = ["turn-0", "turn-1", "turn-2"];
         let before = all.map(|pod| stage.puppet.uid(pod).unwrap());
-        // The pod that comes instead gets no node.
+        // The replacement pod gets no node.
         stage.puppet.control(|c| c.unscheduled.extend(all.map(Into::into)));
         let since = Timestamp::now();
         // Every list changes.
@@ -147,9 +150,9 @@ fn bug_08_a_disruption_budget_is_obeyed_and_told_and_the_rest_goes_on_when_it_al
         };
         eventually("the budget to be counted", counted).await;
         stage.change("budget", json!({"jobs": streams(5)})).await;
-        let note = stage.told("budget", "EvictionRefused").await;
+        let note = stage.until_event("budget", "EvictionRefused").await;
         assert!(note.contains("disruption budget"), "{note}");
-        assert_eq!(stage.puppet.running().len(), 6, "nobody was restarted");
+        assert_eq!(stage.puppet.running().len(), 6, "no worker was restarted");
         budgets.delete("budget", &DeleteParams::default()).await.unwrap();
         stage.settled("budget", 2, &streams(5)).await;
     });
@@ -187,7 +190,7 @@ fn bug_09_of_two_swarms_on_one_workload_the_older_serves_it_and_the_younger_take
         stage.stateful_set("both", 2, json!({})).await;
         stage.swarm("both", hot(&streams(4))).await;
         stage.settled("both", 2, &streams(4)).await;
-        // Names decide among those of one second.
+        // Names decide if both were created in the same second.
         let mut spec = hot(&streams(6));
         spec["workload"] = json!({"name": "both"});
         stage.swarm("younger", spec).await;
@@ -202,7 +205,7 @@ fn bug_09_of_two_swarms_on_one_workload_the_older_serves_it_and_the_younger_take
     });
 }
 
-/// Labels that another client removes from a pod take it out of the watch, but the pod runs on.
+/// If another client removes a pod's labels, the watch loses the pod, which keeps running.
 #[test]
 fn a_pod_whose_labels_were_removed_keeps_its_streams() {
     run(async |bench| {
@@ -211,7 +214,7 @@ fn a_pod_whose_labels_were_removed_keeps_its_streams() {
         stage.stateful_set("bare", 2, json!({})).await;
         stage.swarm("bare", hot(&streams(6))).await;
         stage.settled("bare", 2, &streams(6)).await;
-        // It obeys, but its set has released it.
+        // The worker follows its file, but its set has released the pod.
         stage.puppet.control(|c| c.held.insert("bare-1".into()));
         let patch = kube::api::Patch::Merge(json!({"metadata": {"labels": {"app": null}}}));
         stage.pods().patch("bare-1", &kube::api::PatchParams::default(), &patch).await.unwrap();
@@ -225,7 +228,7 @@ fn a_pod_whose_labels_were_removed_keeps_its_streams() {
     });
 }
 
-/// The new workload does not include the pods of the old one, which run on all the same.
+/// The new workload does not include the pods of the old one, which still run.
 #[test]
 fn a_swarm_that_is_given_another_workload_takes_its_streams_along() {
     run(async |bench| {

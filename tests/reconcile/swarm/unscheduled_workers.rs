@@ -13,7 +13,7 @@ fn w13_streams_go_to_workers_that_run_and_what_nobody_runs_is_said() {
         let refresh = json!({"strategy": "HotReload", "timeout": "1s"});
         stage.swarm("gap", json!({"jobs": streams(6), "refresh": refresh})).await;
         stage.settled("gap", 2, &streams(6)).await;
-        // The next worker stays without a node.
+        // The next worker gets no node.
         stage.puppet.control(|c| c.unscheduled.insert("gap-2".into()));
         stage.scale("gap", 3).await;
         stage.until("gap", &[("/summary/workers", json!(3))]).await;
@@ -39,11 +39,11 @@ fn w13_streams_go_to_workers_that_run_and_what_nobody_runs_is_said() {
             let labels = ["name=\"gap\"", &format!("state=\"{state}\"")];
             operator.metric("traffic_operator_swarm_streams", &labels).await
         };
-        let told = async || {
+        let reported = async || {
             let (owned, stranded) = (state("owned").await, state("stranded").await);
             ((owned - 10.0).abs() < 0.1 && (stranded - 2.0).abs() < 0.1).then_some(())
         };
-        eventually("the metric to say the same", told).await;
+        eventually("the metric to agree", reported).await;
         // It gets its node.
         stage.puppet.control(|c| c.unscheduled.clear());
         stage.settled("gap", 3, &streams(12)).await;

@@ -1,4 +1,4 @@
-//! `GET /internal/version` of every worker.
+//! The endpoint `GET /internal/version` of every worker.
 use std::{net::IpAddr, sync::Arc};
 
 use serde_json::json;
@@ -10,7 +10,7 @@ use tokio::{
 use super::fake_kubelet::Inner;
 use traffic_operator::acknowledgement::{Key, Question, Statement};
 
-/// Reads the question that the answer must sign.
+/// Reads the question of the request, which the answer must sign.
 fn question(request: &[u8]) -> Option<Question> {
     let line = std::str::from_utf8(request).ok()?.lines().next()?;
     Question::read(line.split(' ').nth(1)?.split_once('?')?.1)
@@ -23,7 +23,7 @@ pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
     }
 }
 
-/// Answers nothing at an address without a pod.
+/// Does not answer at an address without a pod.
 async fn answer(inner: &Inner, mut stream: TcpStream) -> Option<()> {
     let IpAddr::V4(ip) = stream.local_addr().ok()?.ip() else { return None };
     let mut request = Vec::new();

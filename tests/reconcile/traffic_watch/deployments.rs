@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// No replacement can be created: of three pods on the unfit node one leaves, and no other.
+/// No replacement can be created: of three pods on the unfit node only one is evicted.
 #[test]
 fn t01_eviction_never_empties_a_deployment_that_gets_no_replacements() {
     run(async |bench| {
@@ -45,9 +45,9 @@ fn t01_eviction_never_empties_a_deployment_that_gets_no_replacements() {
         eventually("one replica to be missing", available).await;
         bench.judgments(5).await;
         assert!(leaving(&bench).await.is_empty(), "the last pod stays");
-        // The quota goes, the replacement comes, and the way is free.
+        // Without the quota the replacement is created, and the next eviction is possible.
         quotas.delete(OBSTACLE, &DeleteParams::default()).await.unwrap();
-        // The ReplicaSet's controller waits longer after each refusal: an edit wakes it.
+        // The ReplicaSet's controller waits longer after each refusal: an edit triggers it.
         let wake = Patch::Merge(json!({"metadata": {"annotations": {"wake": "up"}}}));
         let sets = Api::<ReplicaSet>::namespaced(bench.client.clone(), "default");
         for set in sets.list(&ListParams::default()).await.unwrap() {
@@ -105,7 +105,7 @@ fn t14_replicas_that_the_author_hands_over_stay_as_they_are() {
         let child = bench.deployments().get("web").await.unwrap();
         assert_eq!(child.spec.unwrap().replicas, Some(3));
         assert_eq!(child.metadata.generation, generation, "nothing was rolled or scaled");
-        // The autoscaler.
+        // Acts as the autoscaler.
         let scale = Patch::Merge(json!({"spec": {"replicas": 5}}));
         bench.deployments().patch_scale("web", &PatchParams::default(), &scale).await.unwrap();
         bench.judgments(4).await;

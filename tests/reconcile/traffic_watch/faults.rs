@@ -1,4 +1,5 @@
-//! Absence is never a verdict: whatever is wrong with the measurement, labels stay as they are.
+//! Missing data is never a verdict: whatever is wrong with the measurement, labels stay as they
+//! are.
 use std::time::Duration;
 
 use k8s_openapi::{api::rbac::v1::ClusterRole, jiff::Timestamp};
@@ -15,7 +16,7 @@ use crate::{
     traffic_watch::judging::{KEY, three_nodes},
 };
 
-/// node-2 is unfit, the others are fit, all of it written.
+/// Sets up node-2 as unfit and the others as fit, with everything written.
 async fn one_unfit(bench: &Bench) -> Operator {
     three_nodes(bench).await;
     bench.prometheus.set("node-2", Sample::percent("90"));
@@ -142,7 +143,7 @@ fn series_of_no_known_node_are_counted_and_named() {
 
 /// Original 1.4 #9: errors of writes were swallowed.
 #[test]
-fn a_write_that_is_forbidden_is_told_tried_again_and_made_when_it_is_allowed() {
+fn a_write_that_is_forbidden_is_reported_tried_again_and_made_when_it_is_allowed() {
     run(async |bench| {
         let operator = one_unfit(&bench).await;
         let roles = Api::<ClusterRole>::all(bench.client.clone());

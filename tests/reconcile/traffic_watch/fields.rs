@@ -1,4 +1,4 @@
-//! Every field of the spec does what it says.
+//! Every field of the spec works as documented.
 use std::{collections::BTreeSet, fs, path::Path};
 
 use kube::CustomResourceExt;
@@ -11,7 +11,7 @@ use crate::{
     traffic_watch::judging::{KEY, deployment, three_nodes},
 };
 
-/// Each field, and the scenario that would see it ignored: file and function.
+/// Each field, and the scenario that fails if the field is ignored: file and function.
 const SCENARIOS: &[(&str, &str, &str)] = &[
     (
         "capacity",
@@ -166,7 +166,7 @@ fn as_many_judgments_as_the_spec_says_must_agree() {
         let _operator = bench.operator();
         bench.until_label("node-2", KEY, Some("false")).await;
         bench.prometheus.set("node-2", Sample::percent("99"));
-        // One may be under way; four more are not six.
+        // One judgment may be in progress; four more are fewer than six.
         bench.judgments(5).await;
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("false"));
         bench.until_label("node-2", KEY, Some("true")).await;

@@ -1,4 +1,4 @@
-//! The main job: labels follow the measured load, the Deployment follows the labels.
+//! The main job: labels follow the measured load, and the Deployment follows the labels.
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -115,14 +115,14 @@ fn twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_no
         }
         bench.judgments(2).await;
         let (since, before) = (Timestamp::now(), bench.prometheus.requests().len());
-        // The length of the watch is what is tested.
+        // A fixed time, because the number of requests is the test.
         tokio::time::sleep(Duration::from_mins(1)).await;
         let requests = bench.prometheus.requests().len() - before;
         assert!((29..=31).contains(&requests), "{requests} requests in 30 intervals");
         let writes = bench.writes_since(since);
         let refreshes = writes.iter().filter(|w| w.subresource == "status").count();
         assert_eq!(writes.len(), refreshes, "{writes:?}");
-        // One a minute and object; the window may see two of some.
+        // One a minute and object; the window may include two of some objects.
         assert!(refreshes <= 40, "{refreshes} status refreshes");
         drop(operator);
     });
@@ -194,13 +194,13 @@ fn observe_writes_nothing_but_its_status() {
         bench.until("web", &[("/summary/unfit", json!(1)), ("/ready", json!(true))]).await;
         bench.judgments(2).await;
         for write in bench.writes_since(since) {
-            // The first operator of all makes the authority of the webhook.
+            // The first operator creates the webhook's authority.
             let ours = write.resource.starts_with("events")
                 || write.subresource == "status"
                 || write.resource == "secrets";
             assert!(ours, "{write:?}");
         }
-        // Nor its status again and again.
+        // It does not write its status again and again, either.
         let since = Timestamp::now();
         bench.judgments(4).await;
         let writes = bench.writes_since(since);
@@ -223,11 +223,11 @@ fn paused_asks_nothing_and_writes_nothing() {
         bench.condition("web", "Ready", "False", "Paused").await;
         bench.prometheus.set("node-2", Sample::percent("1"));
         let (since, before) = (Timestamp::now(), bench.prometheus.requests().len());
-        // Several intervals of nothing are what is tested.
+        // A fixed time, because several intervals without a request are the test.
         tokio::time::sleep(Duration::from_secs(4)).await;
         assert_eq!(bench.prometheus.requests().len(), before);
         let series = operator.metric("traffic_operator_trafficwatch_node_threshold", &[]).await;
-        assert!(series < 0.5, "nothing is decided, and nothing may look so");
+        assert!(series < 0.5, "there is no decision, and no series may suggest one");
         assert_eq!(bench.writes_since(since), vec![]);
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         api.patch("web", &PatchParams::default(), &pause(false)).await.unwrap();
@@ -240,7 +240,7 @@ fn paused_asks_nothing_and_writes_nothing() {
 fn capacity_of_the_annotation_then_of_the_spec_replaces_the_link_speed() {
     run(async |bench| {
         three_nodes(&bench).await;
-        // 100 MB/s, and a link that does not know its speed.
+        // 100 MB/s, and a link without a known speed.
         let sample = Sample { percent: None, bytes: Some("100000000"), age: Some("1") };
         bench.prometheus.set("node-2", sample.clone());
         bench.watch("web", json!({})).await;

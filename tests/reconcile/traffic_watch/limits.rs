@@ -1,4 +1,4 @@
-//! Limits on the number of marked nodes: those of one object, and of all together.
+//! Limits on the number of marked nodes: those of one object, and of all objects together.
 use kube::{
     ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -11,7 +11,8 @@ use crate::{
     traffic_watch::judging::{KEY, patch_spec, three_nodes},
 };
 
-/// Three closed control planes that are calm leave no room for workloads on three busy workers.
+/// Three idle control plane nodes that take no pods are no room for workloads on three busy
+/// workers.
 #[test]
 fn t02_closed_nodes_are_no_room_and_t03_a_mark_is_released_when_the_last_open_one_closes() {
     run(async |bench| {
@@ -37,7 +38,7 @@ fn t02_closed_nodes_are_no_room_and_t03_a_mark_is_released_when_the_last_open_on
         for node in ["worker-1", "worker-3"] {
             assert_eq!(bench.label(node, KEY).await.as_deref(), Some("false"), "{node}");
         }
-        // One of the others is lost, the last one cordoned: the mark goes.
+        // One of the others is lost and the last one is cordoned: the mark is removed.
         bench.nodes().delete("worker-1", &DeleteParams::default()).await.unwrap();
         let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
         bench.nodes().patch("worker-3", &params, &cordon).await.unwrap();
@@ -66,7 +67,7 @@ fn t03_max_unfit_zero_releases_every_mark_in_an_incident() {
     });
 }
 
-/// Ten tenants, each below its own limit, close no more than half of the cluster together.
+/// Ten tenants, each below its own limit, together close at most half of the cluster.
 #[test]
 fn s01_all_objects_together_mark_no_more_than_the_operator_allows() {
     run(async |bench| {

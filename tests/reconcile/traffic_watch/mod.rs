@@ -1,4 +1,4 @@
-//! `TrafficWatch`: whole passes, from the answers of Prometheus to labels, pods and the status.
+//! `TrafficWatch`: whole passes, from Prometheus' answers to labels, pods and the status.
 mod deployments;
 mod faults;
 mod fields;

@@ -1,4 +1,4 @@
-//! The policies of a spec, each by what it writes and what it leaves alone.
+//! The policies of a spec, each by its writes and by what it leaves alone.
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
@@ -107,7 +107,7 @@ fn the_limits_of_the_spec_decide_how_many_are_marked() {
         patch_spec(&bench, "web", json!({"minFit": 0})).await;
         bench.until("web", &[("/summary", summary(3, 0))]).await;
         bench.condition("web", "PlacementLimited", "False", "WithinLimits").await;
-        // A limit that shrinks takes no mark away.
+        // A lower limit removes no mark.
         patch_spec(&bench, "web", json!({"maxUnfit": 1})).await;
         bench.judgments(3).await;
         assert_eq!(bench.label("node-1", KEY).await.as_deref(), Some("true"));
@@ -136,8 +136,8 @@ fn what_happens_to_a_node_without_evidence_is_the_authors_choice() {
             assert_eq!(status["nodes"]["node-2"]["unfit"], true, "{action}");
         }
         bench.until_event("fit", "NodeUnknownExpired", "NoSample for 3s").await;
-        let told = bench.events("hold").await;
-        assert!(told.iter().all(|(reason, _)| reason != "NodeUnknownExpired"), "{told:?}");
+        let reported = bench.events("hold").await;
+        assert!(reported.iter().all(|(reason, _)| reason != "NodeUnknownExpired"), "{reported:?}");
         bench.prometheus.set("node-2", Sample::percent("10"));
         for action in ["hold", "fit", "removelabel", "unfit"] {
             bench.until_label("node-2", &key(action), Some("false")).await;
@@ -184,7 +184,7 @@ fn a_taint_comes_and_goes_with_the_label_and_leaves_the_taints_of_others() {
         until_taint(&bench, "node-2", None).await;
         bench.prometheus.set("node-2", Sample::percent("99"));
         until_taint(&bench, "node-2", Some("NoSchedule")).await;
-        // It goes with the object.
+        // The taint is removed with the object.
         bench.watches("default").delete("web", &DeleteParams::default()).await.unwrap();
         until_taint(&bench, "node-2", None).await;
         bench.until_label("node-2", KEY, None).await;
@@ -192,7 +192,7 @@ fn a_taint_comes_and_goes_with_the_label_and_leaves_the_taints_of_others() {
     });
 }
 
-/// Patching nodes is the right to change all of a node: the admission policy leaves our keys only.
+/// The right to patch nodes covers all of a node: the admission policy restricts it to our keys.
 #[test]
 fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
     run(async |bench| {
@@ -202,7 +202,7 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
         let params = PatchParams::default();
         bench.nodes().patch("node-1", &params, &Patch::Merge(labels)).await.unwrap();
         let nodes = Api::<Node>::all(bench.as_operator().await);
-        // A policy takes a moment to be in force.
+        // A policy takes a moment to come into force.
         let refused = async || {
             let patch = json!({"metadata": {"labels": {"team": "b"}}});
             nodes.patch("node-1", &params, &Patch::Merge(patch)).await.err()
@@ -213,7 +213,7 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
             (json!({"metadata": {"labels": {"team": null}}}), "only node labels"),
             (json!({"metadata": {"labels": {"a.example.com/unfit": "true"}}}), "only node labels"),
             (json!({"metadata": {"labels": {"calico-route-reflectors": ""}}}), "only node labels"),
-            // Nor beside a slot, which the account may write.
+            // Not even together with a slot, which the account may write.
             (json!({"metadata": {"labels": {"rr": "", SLOT: "0"}}}), "only node labels"),
             (json!({"metadata": {"annotations": {"a": "b"}}}), "only the node annotation"),
             (
@@ -249,7 +249,7 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
             let patch = Patch::Merge(reflector(value));
             nodes.patch("node-1", &params, &patch).await.expect("a reflector's keys");
         }
-        // Other users are as free as before.
+        // Other users are not restricted.
         let other = json!({"metadata": {"labels": {"team": "c"}}});
         bench.nodes().patch("node-1", &params, &Patch::Merge(other)).await.expect("others");
     });
@@ -311,7 +311,7 @@ fn pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold() {
         });
         let budget = serde_json::from_value(budget).unwrap();
         budgets.create(&PostParams::default(), &budget).await.unwrap();
-        // Of the same labels, but nobody's: not ours to evict.
+        // A pod with the same labels and without an owner, which is not ours to evict.
         let stranger = json!({
             "metadata": {"name": "stranger", "labels": {"app": "web", "team": "a"}},
             "spec": {"nodeName": "node-2", "containers": [{"name": "c", "image": "busybox:1.35"}]},
@@ -328,7 +328,7 @@ fn pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold() {
         assert!(evictions(&operator, "refused").await >= 1.0);
         budgets.delete("web", &DeleteParams::default()).await.unwrap();
         bench.until_event("web", "PodEvicted", "from node node-2, which stays unfit").await;
-        // The other waits until the replacement is Ready.
+        // The second pod waits until the replacement is Ready.
         bench.judgments(4).await;
         let first = leaving(&bench).await;
         assert_eq!(first.len(), 1, "{first:?}");
@@ -345,7 +345,7 @@ fn pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold() {
         pods.delete(&second, &now).await.unwrap();
         bind_and_ready(&bench, "node-3", 3).await;
         bench.judgments(4).await;
-        assert!(leaving(&bench).await.is_empty(), "nobody is left to evict: not the stranger");
+        assert!(leaving(&bench).await.is_empty(), "only the stranger is left, which stays");
         pods.delete("stranger", &now).await.unwrap();
     });
 }
@@ -381,7 +381,7 @@ fn each_object_asks_the_endpoint_that_it_names() {
 }
 
 #[test]
-fn a_window_that_holds_too_few_scrapes_is_told_and_judged_all_the_same() {
+fn a_window_that_holds_too_few_scrapes_is_reported_and_judged_all_the_same() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.prometheus.scrapes("2");

@@ -20,15 +20,15 @@ use crate::{
     traffic_watch::judging::{KEY, deployment, patch_spec, three_nodes},
 };
 
-/// The name of the obstacles that these tests create for the operator.
+/// The name of the obstacles that these tests set up for the operator.
 pub const OBSTACLE: &str = "obstacle";
 
 impl Bench {
-    /// Removes the obstacles of the operator.
+    /// Removes the obstacles.
     pub async fn clean_obstacles(&self) {
         let now = DeleteParams::default();
         let client = || self.client.clone();
-        // None of them need be there.
+        // Each of them may be missing.
         let _ = Api::<ValidatingAdmissionPolicyBinding>::all(client()).delete(OBSTACLE, &now).await;
         let _ = Api::<ValidatingAdmissionPolicy>::all(client()).delete(OBSTACLE, &now).await;
         let _ = Api::<ValidatingWebhookConfiguration>::all(client()).delete(OBSTACLE, &now).await;
@@ -77,7 +77,7 @@ impl Bench {
     }
 }
 
-/// A policy of the cluster refuses the Deployment, and is corrected: the TrafficWatch needs no
+/// An admission policy refuses the Deployment and is then corrected: the TrafficWatch needs no
 /// edit.
 #[test]
 fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
@@ -89,7 +89,7 @@ fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
         bench.refuse("apps", "deployments", "object.metadata.name == 'web'").await;
         let mut other = deployment();
         other["template"]["spec"]["containers"][0]["image"] = "busybox:1.36".into();
-        // The policy holds a moment after it was created.
+        // The policy takes effect a moment after its creation.
         let refused = async || {
             patch_spec(&bench, "web", json!({"deployment": other})).await;
             bench.judgments(2).await;
@@ -108,7 +108,7 @@ fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
         bench.clean_obstacles().await;
         let mut replicas = 7;
         let image = async || {
-            // Until the policy is forgotten everywhere: another number each time, because an
+            // Until the policy has lost its effect everywhere: another number each time, because an
             // unchanged value is no change.
             replicas += 1;
             let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
@@ -135,7 +135,7 @@ fn t10_a_node_that_cannot_be_written_holds_nothing_else_back() {
         bench.until_label("node-1", KEY, Some("true")).await;
         bench.until_label("node-3", KEY, Some("false")).await;
         eventually("the Deployment", async || bench.deployments().get("web").await.ok()).await;
-        // Status and condition show it, judging goes on at its pace, and no event repeats.
+        // Status and condition report it, judging continues at its pace, and no event repeats.
         bench.until("web", &[("/ready", json!(true)), ("/summary/unfit", json!(1))]).await;
         let message = bench.condition("web", "Ready", "Unknown", "ApiError").await;
         assert!(message.contains("patch node") && message.contains("not today"), "{message}");
@@ -149,16 +149,16 @@ fn t10_a_node_that_cannot_be_written_holds_nothing_else_back() {
         assert!(tried <= 1, "{tried} tries in 8 judgments: the first pause is ten seconds");
         bench.prometheus.set("node-1", Sample::percent("1"));
         bench.until_label("node-1", KEY, Some("false")).await;
-        let told = bench.events("web").await;
-        let told = told.iter().filter(|(reason, _)| reason == "ApiError").count();
-        assert!(told <= 1, "{told} events of one trouble");
+        let reported = bench.events("web").await;
+        let reported = reported.iter().filter(|(reason, _)| reason == "ApiError").count();
+        assert!(reported <= 1, "{reported} events about one problem");
         bench.clean_obstacles().await;
         bench.until_label("node-2", KEY, Some("false")).await;
         bench.condition("web", "Ready", "True", "Judged").await;
     });
 }
 
-/// A server that takes connections and never answers.
+/// Starts a server that accepts connections and never answers.
 async fn silent_server() -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("address");
@@ -171,7 +171,7 @@ async fn silent_server() -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) 
     (address, task)
 }
 
-/// Each event takes five seconds to be refused: decisions do not wait for them.
+/// Each event takes five seconds to be refused: decisions do not wait for it.
 #[test]
 fn t12_storage_of_events_that_hangs_delays_no_judgment() {
     run(async |bench| {
@@ -216,7 +216,7 @@ fn t12_storage_of_events_that_hangs_delays_no_judgment() {
             bench.until_label("node-2", KEY, Some(unfit)).await;
             let status = if percent == "99" { "Unfit" } else { "Fit" };
             bench.until("web", &[("/nodes/node-2/state", json!(status))]).await;
-            // Two judgments a second apart, and not two events of five seconds each.
+            // Two judgments, one second apart, and not two events of five seconds each.
             assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
         }
         let dropped = async || {

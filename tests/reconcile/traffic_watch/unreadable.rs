@@ -12,7 +12,7 @@ use crate::{
     traffic_watch::judging::three_nodes,
 };
 
-/// Its schema changed, or a version of the operator that wrote more: it must not stay for ever.
+/// After a change of its schema, or a downgrade of the operator, an object must still be deletable.
 #[test]
 fn t14_an_object_that_cannot_be_read_can_be_deleted() {
     run(async |bench| {

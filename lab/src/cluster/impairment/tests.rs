@@ -1,5 +1,5 @@
-//! A node, a pod on it and a far pod, as three network namespaces; without root it says that it was
-//! left out.
+//! A node, a pod on it and a far pod, as three network namespaces. Without root the test is
+//! skipped, with a message.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -60,7 +60,7 @@ impl Stage {
         stage
     }
 
-    /// Runs something on a thread in a namespace.
+    /// Runs a function on a thread in a namespace.
     fn inside<T: Send + 'static>(
         network: &str,
         work: impl FnOnce() -> T + Send + 'static,
@@ -158,7 +158,7 @@ async fn packets_of_pods_are_held_and_lost_and_no_others() {
     // New links need a moment until they carry the first packet.
     let end = Instant::now() + Duration::from_secs(30);
     while Stage::ping(&stage.pod, ECHO, 1).0 == 0 {
-        assert!(Instant::now() < end, "the links carry nothing");
+        assert!(Instant::now() < end, "the links carry no packets");
     }
     let (back, _) = Stage::ping(&stage.pod, ECHO, 50);
     assert_eq!(back, 50, "without impairment");
@@ -183,7 +183,7 @@ async fn packets_of_pods_are_held_and_lost_and_no_others() {
         writer.join().unwrap();
         received == sent
     });
-    assert!(streamed.join().unwrap(), "a stream is changed on the way");
+    assert!(streamed.join().unwrap(), "the stream arrives corrupted");
     until("the counts", Duration::from_secs(5), || async {
         let counts = slow.counts()?;
         let text = format!("{counts:?}");
@@ -194,7 +194,7 @@ async fn packets_of_pods_are_held_and_lost_and_no_others() {
     let (before, same) = (slow.counts().unwrap(), Stage::ping(&stage.node, NODE_ECHO, 20).0);
     assert_eq!(same, 20, "the node's own packets");
     let after = slow.lift().await.unwrap();
-    assert_eq!((after.held, after.lost), (before.held, 0), "the node's own packets go past it");
+    assert_eq!((after.held, after.lost), (before.held, 0), "the node's own packets bypass it");
 
     let lossy = stage.impair(0, 0.2).await;
     // As many as a socket's buffer holds by default.

@@ -26,7 +26,7 @@ pub(super) fn agent_image(pod: &Value) -> Option<&str> {
         .as_str()
 }
 
-/// Reads `status.notInjected`: how many, by reason.
+/// Reads `status.notInjected`: the number of pods by reason.
 pub(super) fn reasons(status: &Value) -> BTreeMap<String, i64> {
     let listed = status["notInjected"].as_array().into_iter().flatten();
     listed
@@ -105,13 +105,13 @@ impl Links {
     }
 }
 
-/// Maximum difference between the measured loss and that of the link, in either direction. Of 700
-/// round trips of which 19 % are lost, the share that is counted varies by 1.5 %: more than three
-/// times that is no chance.
+/// Maximum difference between the measured loss and that of the link, in either direction. With 700
+/// round trips and a loss of 19 %, the counted share has a standard deviation of 1.5 %: more than
+/// three times that is no coincidence.
 pub(super) const TOLERANCE: f64 = 0.05;
 
-/// Returns the share of round trips that a link lost between two looks at its counters: each has a
-/// packet in each direction. Without packets there is none.
+/// Returns the share of round trips that a link lost between two readings of its counters: each has
+/// a packet in each direction. `None` without packets.
 pub(super) fn round_trips_lost(before: Counts, after: Counts) -> Option<f64> {
     let lost = (after.lost + after.failed).checked_sub(before.lost + before.failed)?;
     let held = after.held.checked_sub(before.held)?;
@@ -120,12 +120,12 @@ pub(super) fn round_trips_lost(before: Counts, after: Counts) -> Option<f64> {
     Some(1.0 - passed * passed)
 }
 
-/// Returns whether agents measured what the link did.
+/// Reports whether the agents' measurement agrees with the link's counters.
 pub(super) fn agrees(measured: Option<f64>, dropped: Option<f64>) -> bool {
     measured.zip(dropped).is_some_and(|(measured, dropped)| (measured - dropped).abs() <= TOLERANCE)
 }
 
-/// Returns the middle one of some durations in seconds, and the longest.
+/// Returns the median and the maximum of durations in seconds.
 pub(super) fn middle_and_longest(seconds: &[f64]) -> (f64, f64) {
     let mut sorted = seconds.to_vec();
     sorted.sort_by(f64::total_cmp);

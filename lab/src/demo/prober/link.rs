@@ -12,13 +12,12 @@ use crate::demo::Check;
 
 /// The node whose link is impaired.
 const SLOW: &str = "node-3";
-/// Added to each round trip. An HTTP probe takes two of them: more than the criterion, less than
-/// its timeout of 1 s.
+/// Delay added to each round trip. An HTTP probe takes two round trips: more than the criterion,
+/// less than its timeout of 1 s.
 const DELAY: Duration = Duration::from_millis(300);
-/// Lost in each direction: of the round trips 19 %.
+/// Share of packets lost in each direction: 19 % of the round trips.
 const LOSS: f64 = 0.1;
-/// The time for which what the agents count and what the link counts are compared: some 700 round
-/// trips.
+/// The time for which the agents' counts are compared with the link's: some 700 round trips.
 const COMPARED: Duration = Duration::from_mins(2);
 /// Both criteria of the demo's `TrafficWatch`. On a machine with two cores and a load of 19,
 /// healthy links were seen with a p99 of 0.38 s: an agent that must wait for a core measures that
@@ -28,7 +27,7 @@ const MOST_P99: f64 = 0.5;
 /// A minute of probes is weighed; a few lossy seconds are enough for 5 % of it. Scrape, rule and
 /// two judgments come on top.
 const FOUND: f64 = 45.0;
-/// The minute must pass, and the same on top.
+/// A minute must pass, and the same again as a margin.
 const RECOVERED: f64 = 90.0;
 /// Time between two lines of output.
 const LINE: Duration = Duration::from_secs(5);
@@ -112,7 +111,7 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
     Ok(())
 }
 
-/// Shows the links until the node's label has a value; returns after how many seconds.
+/// Shows the links until the node's label has a value; returns the seconds that took.
 async fn watch(stage: &Stage<'_>, value: &str) -> Result<f64> {
     let began = Instant::now();
     let mut shown = None::<Instant>;
@@ -128,7 +127,7 @@ async fn watch(stage: &Stage<'_>, value: &str) -> Result<f64> {
         .await
 }
 
-/// Shows the links for a while; returns the last look.
+/// Shows the links for a while; returns the last reading.
 async fn settle(stage: &Stage<'_>, time: Duration) -> Result<Links> {
     let end = Instant::now() + time;
     loop {
@@ -142,7 +141,7 @@ async fn settle(stage: &Stage<'_>, time: Duration) -> Result<Links> {
 }
 
 /// The share of UDP probes to and from the node that failed in that time: each is one packet there
-/// and one back, and none is sent again. None crosses the link on the node itself.
+/// and one back, and none is resent. Probes within the node do not cross the link.
 async fn measured(stage: &Stage<'_>) -> Result<Option<f64>> {
     let seconds = COMPARED.as_secs();
     let probes = |more: &str| {

@@ -28,7 +28,7 @@ const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 ///
 /// # Errors
 ///
-/// If the cluster cannot be started or taken down. What fails in between is a failed check.
+/// If the cluster cannot be started or taken down. A failure in between is a failed check.
 pub async fn run(keep: bool) -> Result<bool> {
     let product = image::product_archive();
     let options = Options {

@@ -88,7 +88,7 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
             let listed = stage.list(&[kinds, "-n", "default"])?;
             let ours = listed.iter().filter(|object| {
                 let of_it = |name: &Value| name.as_str().is_some_and(|name| name.contains(SAMPLE));
-                // Of webhooks there is one object for all, with an entry for each.
+                // All probers share one webhook object, each with an entry in it.
                 let mut entries = object["webhooks"].as_array().into_iter().flatten();
                 of_it(&object["metadata"]["name"]) || entries.any(|entry| of_it(&entry["name"]))
             });

@@ -18,7 +18,7 @@ use crate::demo::Check;
 const NEVER: [&str; 2] = ["kube-system", NAMESPACE];
 /// One that nobody selects.
 const ELSEWHERE: &str = "elsewhere";
-/// Pods per measurement: enough for a middle value.
+/// Pods per measurement: enough for a median.
 const PODS: usize = 5;
 /// The shortest timeout of a webhook: a client of a webhook that is down waits this long, in
 /// seconds.
@@ -83,7 +83,7 @@ fn out_of_scope(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
         let labels = stage.get(&["namespace", name])?["metadata"]["labels"].clone();
         let hit = webhooks.iter().filter(|webhook| selects(&webhook["namespaceSelector"], &labels));
         reached.extend(hit.map(|webhook| format!("{} in {name}", webhook["name"])));
-        // The same by the API server: a pod that is only tried.
+        // The same through the API server: the dry run of a pod.
         let tried = stage.cluster.kubectl(&[
             "run",
             "tried",
@@ -94,7 +94,7 @@ fn out_of_scope(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
             "--dry-run=server",
             "-o",
             "json",
-            // The operator's namespace takes only restricted pods.
+            // The operator's namespace accepts only restricted pods.
             r#"--overrides={"spec":{"securityContext":{"runAsNonRoot":true,"runAsUser":1000,"seccompProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"tried","image":"busybox:1.35","securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}]}}"#,
         ])?;
         let tried: Value = serde_json::from_str(&tried)?;
@@ -114,8 +114,8 @@ fn out_of_scope(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     Ok(())
 }
 
-/// Creates pods that the `NetworkProber` selects where it selects at all; returns the seconds that
-/// each took.
+/// Creates pods with the labels that the `NetworkProber` selects; returns the seconds that each
+/// took.
 async fn create(stage: &Stage<'_>, namespace: &str, stem: &str) -> Result<Vec<f64>> {
     let pods: Api<Pod> = Api::namespaced(stage.cluster.client()?, namespace);
     let mut seconds = Vec::new();

@@ -1,4 +1,4 @@
-//! The cluster, and what every act asks it.
+//! The cluster, and the queries of every act.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ impl<'a> Stage<'a> {
         Self { cluster, view: View::new(started) }
     }
 
-    /// Says what happens next, or what has happened.
+    /// Prints what happens next, or what has happened.
     pub fn say(&self, text: &str) {
         self.view.say(text);
     }
@@ -51,7 +51,7 @@ impl<'a> Stage<'a> {
         Ok(serde_json::from_str(&self.cluster.kubectl(&all)?)?)
     }
 
-    /// Lists objects as JSON; those on their way out do not count.
+    /// Lists objects as JSON, without terminating ones.
     pub fn list(&self, arguments: &[&str]) -> Result<Vec<Value>> {
         let list = self.get(arguments)?;
         let items = list["items"].as_array().context("no list")?;
@@ -67,7 +67,7 @@ impl<'a> Stage<'a> {
         Ok(self.get(&["networkprober", SAMPLE])?["status"].clone())
     }
 
-    /// Looks until it holds and returns what was found.
+    /// Polls until a condition holds and returns what was found.
     pub async fn until<T>(
         &self,
         what: &str,
@@ -102,7 +102,8 @@ impl<'a> Stage<'a> {
         .await
     }
 
-    /// Asks Prometheus and returns the finite values by one label, or by two of them as `a -> b`.
+    /// Queries Prometheus and returns the finite values by one label, or by two of them as
+    /// `a -> b`.
     pub async fn by(&self, labels: &[&str], query: &str) -> Result<BTreeMap<String, f64>> {
         let samples = self.cluster.query(query).await?;
         let key = |found: &BTreeMap<String, String>| {

@@ -10,10 +10,10 @@ use kube::Api;
 use super::stage::{NAMESPACE, Stage};
 use crate::cluster::operator::NAMESPACE as OPERATOR;
 
-/// The operator needs no second to write its first file; without a leader it takes the length of a
+/// The operator writes its first file within a second; without a leader it takes the length of a
 /// lease.
 const BEGIN: Duration = Duration::from_secs(40);
-/// The first node has the cluster's own services, and the way of the lab to all others.
+/// The first node runs the cluster's own services, and routes the lab's traffic to all others.
 const SERVICES: &str = "node-1";
 
 /// Waits until this many files have been published that no worker has noticed yet.
@@ -39,7 +39,7 @@ async fn kill(stage: &Stage<'_>, victim: &str) -> Result<()> {
     stage.until(&format!("{victim} started again"), async || Ok(restarts().await? > before)).await
 }
 
-/// A worker's pod is deleted, as by hand: another one of its name takes its place.
+/// A worker's pod is deleted, as by a user: another one of the same name replaces it.
 pub(super) async fn worker_deleted(stage: &mut Stage<'_>) -> Result<()> {
     let victim = "swarm-worker-2";
     stage.faults += 1;
@@ -82,7 +82,7 @@ pub(super) async fn operator_killed(
         .await
 }
 
-/// A worker that should release streams, or gain some, dies in the meantime.
+/// A worker dies while it should release streams or gain some.
 pub(super) async fn worker_killed_in_mid_handover(
     stage: &mut Stage<'_>,
     replicas: usize,
@@ -96,7 +96,7 @@ pub(super) async fn worker_killed_in_mid_handover(
             stage.scale(replicas)?;
             in_mid_handover(stage, known + 1).await?;
             stage.say(&format!("kill -9 the process of {victim}"));
-            // It may be on its way out already: that is no fault of the demo.
+            // It may be terminating already, which is no failure of the demo.
             if let Err(error) = stage.cluster.kill_container(NAMESPACE, victim).await {
                 stage.say(&format!("    it runs no more: {error:#}"));
             }
@@ -133,7 +133,7 @@ pub(super) async fn node_cut(stage: &mut Stage<'_>) -> Result<()> {
                 .say(&format!("==> {node} is NotReady, {} streams run on it unseen", theirs.len()));
             stage.scale(replicas)?;
             if stage.strategy == "HotReload" {
-                only_they_are_waited_for(stage, &cut_off, replicas).await?;
+                only_cut_off_workers_are_pending(stage, &cut_off, replicas).await?;
             } else {
                 evicted(stage, &cut_off).await?;
             }
@@ -148,7 +148,7 @@ pub(super) async fn node_cut(stage: &mut Stage<'_>) -> Result<()> {
             }
             let file = stage.file()?;
             stage.say(&format!(
-                "==> epoch {}: nobody else has one of its streams, {} wait for its word; plugged in again",
+                "==> epoch {}: no other worker has one of its streams, {} wait for its acknowledgement; plugged in again",
                 file.epoch,
                 file.releasing.iter().filter(|it| cut_off.contains(&it.worker)).count()
             ));
@@ -178,15 +178,15 @@ async fn ready(stage: &Stage<'_>, node: &str) -> Result<bool> {
     Ok(status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True"))
 }
 
-/// Waits until the new worker has what the others can give it, and only the word of those cut off
-/// is missing.
-async fn only_they_are_waited_for(
+/// Waits until the new worker has the streams that the others can release, and only the
+/// acknowledgements of the workers that are cut off are missing.
+async fn only_cut_off_workers_are_pending(
     stage: &Stage<'_>,
     cut_off: &BTreeSet<String>,
     replicas: usize,
 ) -> Result<()> {
     stage
-        .until("only those that are cut off are waited for", async || {
+        .until("only workers that are cut off are pending", async || {
             let file = stage.file()?;
             let theirs = !file.releasing.is_empty()
                 && file.releasing.iter().all(|it| cut_off.contains(&it.worker));

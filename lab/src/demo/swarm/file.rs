@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 /// The key that workers read, as the original named it.
 const SHARES: &str = "config.yml";
-/// The key in which the operator keeps what workers are still to give up.
+/// The key in which the operator keeps the streams that workers must still release.
 const HANDOVER: &str = "handover.yml";
 
 /// The shares of all workers, at one epoch.
@@ -68,16 +68,16 @@ impl File {
             None => None,
         };
         let Handover { barrier, releasing } = handover.unwrap_or_default();
-        let releasing = releasing.into_iter().flat_map(|told| {
-            let worker = told.worker;
-            told.streams.into_iter().map(move |stream| Releasing { stream, worker: worker.clone() })
+        let releasing = releasing.into_iter().flat_map(|due| {
+            let worker = due.worker;
+            due.streams.into_iter().map(move |stream| Releasing { stream, worker: worker.clone() })
         });
         let (epoch, shares) = (shares.version, shares.workloads);
         let releasing = releasing.collect();
         Ok(Some(Self { epoch, shares, releasing, barrier: barrier.is_some() }))
     }
 
-    /// The worker that has a stream; the last one, should there be several.
+    /// The worker that has a stream; the last one if there are several.
     pub fn owners(&self) -> BTreeMap<&str, &str> {
         let all = self.shares.iter();
         all.flat_map(|(worker, share)| {
@@ -105,7 +105,7 @@ impl File {
     }
 }
 
-/// Says what is wrong with a series of files.
+/// Lists the faults of a series of files.
 pub(super) fn faults(files: &[File]) -> Vec<String> {
     let mut faults = Vec::new();
     for file in files {
@@ -154,7 +154,7 @@ fn wrong_step(before: &File, after: &File) -> Vec<String> {
         let changed = before.streams_of(worker) != after.streams_of(worker);
         let wanted = match before.shares.get(worker) {
             Some(old) if !changed => old.version,
-            // A list that was never anything but empty need not be read by anybody.
+            // A list that was always empty need not be read by any worker.
             None if share.jobs.is_empty() => share.version,
             _ => epoch,
         };

@@ -15,21 +15,21 @@ use tokio::time::timeout;
 
 use super::file::File;
 
-/// Follows a `ConfigMap`, also before there is one; dropping it ends that.
+/// Follows a `ConfigMap`, even before it exists, until dropped.
 #[derive(Debug)]
 pub(super) struct History {
     files: Arc<Mutex<Vec<File>>>,
     /// Files that could not be read.
     unread: Arc<Mutex<Vec<String>>>,
     /// The number of files.
-    told: watch::Receiver<usize>,
+    counts: watch::Receiver<usize>,
     follower: JoinHandle<()>,
 }
 
 impl History {
     pub fn follow(client: Client, namespace: &str, name: &str) -> Self {
         let files = Arc::<Mutex<Vec<File>>>::default();
-        let (tell, told) = watch::channel(0);
+        let (counter, counts) = watch::channel(0);
         let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let unread = Arc::<Mutex<Vec<String>>>::default();
@@ -41,11 +41,11 @@ impl History {
                     Ok(Some(map)) => match File::read(&map) {
                         Ok(Some(file)) => {
                             let mut files = lock(&kept);
-                            // A write that left the file as it is, of a label say.
+                            // A write of something else, such as a label, leaves the file as it is.
                             if files.last() != Some(&file) {
                                 files.push(file);
                             }
-                            tell.send_replace(files.len());
+                            counter.send_replace(files.len());
                         }
                         Ok(None) => {}
                         Err(error) => lock(&refused).push(format!("{error:#}")),
@@ -56,7 +56,7 @@ impl History {
                 }
             }
         });
-        Self { files, unread, told, follower }
+        Self { files, unread, counts, follower }
     }
 
     /// All files so far.
@@ -79,16 +79,15 @@ impl History {
         lock(&self.files).len()
     }
 
-    /// The files from the one that was the last when there were `length`: how it was before, and
-    /// what has followed.
+    /// Returns the last of the first `length` files, which is the state before, and all later ones.
     pub fn since(&self, length: usize) -> Vec<File> {
         lock(&self.files).iter().skip(length.saturating_sub(1)).cloned().collect()
     }
 
-    /// Waits until there are this many.
+    /// Waits until there are this many files.
     pub async fn reaches(&self, length: usize, limit: Duration) -> Result<()> {
-        let mut told = self.told.clone();
-        let reached = timeout(limit, told.wait_for(|files| *files >= length)).await;
+        let mut counts = self.counts.clone();
+        let reached = timeout(limit, counts.wait_for(|files| *files >= length)).await;
         reached
             .with_context(|| format!("{} files, not {length}, after {limit:?}", self.len()))?
             .context("nobody follows the file any more")?;

@@ -26,7 +26,7 @@ use stage::Stage;
 ///
 /// # Errors
 ///
-/// If the cluster cannot be started or taken down. What fails in between is a failed check.
+/// If the cluster cannot be started or taken down. A failure in between is a failed check.
 pub async fn run(keep: bool) -> Result<bool> {
     let options = Options { images: vec![image::product_archive()], ..Options::default() };
     super::perform(options, keep, play).await
@@ -42,7 +42,7 @@ async fn play(cluster: &Cluster, started: Instant, checks: &mut Vec<Check>) -> R
     checks.extend(verdict::reported(&stage));
     checks.extend(verdict::written(&stage)?);
     played?;
-    checks.extend(verdict::told(&stage).await?);
+    checks.extend(verdict::own_metrics(&stage).await?);
     checks.push(control::play(&stage).await?);
     Ok(())
 }

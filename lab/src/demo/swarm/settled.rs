@@ -10,8 +10,7 @@ use crate::streams::{Ledger, Millis};
 
 /// Streams of the original's sample.
 pub(super) const STREAMS: usize = 27;
-/// Workers report every 200 ms; a report that comes later than this comes from a worker that does
-/// not run it.
+/// Workers report every 200 ms: one without a report for this long does not run the stream.
 const FRESH: Millis = 2000;
 
 /// A pod, as far as it matters here.
@@ -54,7 +53,7 @@ pub(super) fn restarted<'a>(before: &'a Workers, after: &Workers) -> Vec<&'a str
 /// Two moments.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
-    /// The time of the change that has to be recovered from: what ran until then may be dead.
+    /// The time of the change to recover from: runs reported only until then may have ended.
     pub acted: Millis,
     pub now: Millis,
 }
@@ -108,7 +107,7 @@ pub(super) fn missing(
     if let Some(text) = owners.into_iter().find_map(wrong) {
         return Some(text);
     }
-    // Else a part of the last gap would be counted with the next step.
+    // Otherwise a part of the last gap would be counted with the next step.
     let runs = || ledger.streams().filter_map(|stream| ledger.latest(stream));
     let begun = runs().map(|run| run.time.from).max();
     let known = runs().map(|run| run.time.to).min();
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn what_is_missing_is_reported() {
         let (file, workers, ledger) = world(3);
         assert!(says(&file, &workers, 2, &ledger).contains("3 of 2 workers ready"));
         assert!(says(&file, &workers, 0, &ledger).contains("3 of 0"));
@@ -199,13 +198,13 @@ mod tests {
         assert!(says(&file, &workers, 3, &Ledger::default()).contains("never ran"));
 
         let (_, _, mut begun) = world(3);
-        let mut told = |stream: &str, from, to| {
+        let mut report = |stream: &str, from, to| {
             let stream = stream.to_owned();
             let intervals = vec![Interval { stream, epoch: 3, from, to }];
             let (worker, pod) = ("swarm-worker-0".to_owned(), "u".to_owned());
             begun.enter(&Report { worker, pod, intervals });
         };
-        told("s0", NOW - 200, NOW - 50);
+        report("s0", NOW - 200, NOW - 50);
         assert!(says(&file, &workers, 3, &begun).contains("began just now"));
         let (empty, nobody, _) = world(0);
         assert!(says(&empty, &nobody, 0, &ledger).contains("27 streams run until just now"));

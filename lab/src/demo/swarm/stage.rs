@@ -44,7 +44,7 @@ pub(super) struct Stage<'a> {
     pub rows: Vec<Row>,
     /// Violations of the rules.
     pub wrong: Vec<String>,
-    /// Up to when everything has been judged.
+    /// The time up to which everything has been judged.
     judged: Millis,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Says what happens next, or what has happened.
+    /// Prints what happens next, or what has happened.
     pub fn say(&self, text: &str) {
         self.view.say(text);
     }
@@ -110,7 +110,7 @@ impl<'a> Stage<'a> {
     /// Takes a step, waits until every stream runs on exactly one worker again, and judges the time
     /// that it took.
     ///
-    /// Pods that are `excused` may be other ones without a change of their share.
+    /// Pods in `excused` may be replaced without a change of their share.
     pub async fn step(
         &mut self,
         name: &str,
@@ -137,7 +137,7 @@ impl<'a> Stage<'a> {
             }
         }
         let (moved, fewest) = (file::moves(&old, &new), file::fewest_moves(&old, &new));
-        // On the way to another number and back more may move.
+        // A detour through another number may move more streams.
         if moved > fewest && self.scalings - scalings <= 1 {
             self.wrong.push(format!("{name}: {moved} streams moved, {fewest} are enough"));
         }
@@ -201,7 +201,7 @@ impl<'a> Stage<'a> {
         ends.map(|run| run.time.to).min().unwrap_or(self.judged)
     }
 
-    /// Waits until it holds.
+    /// Waits until a condition holds.
     pub async fn until(
         &self,
         what: &str,
@@ -221,7 +221,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// All information for the case that something does not come true.
+    /// Returns the whole state, for the error of a wait that times out.
     fn state(&self) -> String {
         let kubectl = |arguments: &[&str]| {
             let all = [&["-n", NAMESPACE], arguments].concat();
@@ -237,7 +237,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Says what the `Swarm` itself is still waiting for.
+/// Returns what the `Swarm` itself is still waiting for.
 fn unconverged(swarm: &DynamicObject, replicas: usize) -> Option<String> {
     let status = &swarm.data["status"];
     if status["summary"]["workers"] != replicas {
@@ -262,7 +262,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The time by the clock that workers report in.
+/// The time by the clock of the workers' reports.
 pub(super) fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -284,19 +284,19 @@ mod tests {
 
     #[test]
     fn a_swarm_has_converged_when_it_says_so_of_this_generation() {
-        let told = |workers: usize, generation: i64, converged: &str| {
+        let with = |workers: usize, generation: i64, converged: &str| {
             let converged = json!({"type": "Converged", "status": converged, "message": "3 stop"});
             swarm(&json!({
                 "observedGeneration": generation, "summary": {"workers": workers},
                 "conditions": [{"type": "Ready", "status": "True"}, converged],
             }))
         };
-        assert_eq!(unconverged(&told(3, 2, "True"), 3), None);
+        assert_eq!(unconverged(&with(3, 2, "True"), 3), None);
         let why = |swarm: &DynamicObject| unconverged(swarm, 3).unwrap_or_default();
-        assert!(why(&told(2, 2, "True")).contains("knows 2 workers"));
-        assert!(why(&told(3, 1, "True")).contains("older generation"));
-        assert_eq!(why(&told(3, 2, "False")), "not converged: 3 stop");
+        assert!(why(&with(2, 2, "True")).contains("knows 2 workers"));
+        assert!(why(&with(3, 1, "True")).contains("older generation"));
+        assert_eq!(why(&with(3, 2, "False")), "not converged: 3 stop");
         assert!(!why(&swarm(&json!(null))).is_empty());
-        assert_eq!(unconverged(&told(0, 1, "False"), 0), None);
+        assert_eq!(unconverged(&with(0, 1, "False"), 0), None);
     }
 }

@@ -37,14 +37,14 @@ pub(super) struct Row {
     pub time: Stretch,
     /// The workers whose share has changed.
     pub changed: BTreeSet<String>,
-    /// Those that died or were deleted by the demo: the operator must find out again what they have
-    /// read.
+    /// Workers that died or were deleted by the demo: the operator must find out again what they
+    /// have read.
     pub excused: BTreeSet<String>,
     pub ran: Ran,
-    /// Streams that went from one worker that stays to another.
+    /// Streams that moved between workers that stay.
     pub moved: usize,
     pub epoch: u64,
-    /// Pods that were there before and after, and are other ones or have other containers.
+    /// Pods that were there before and after, and were replaced or restarted.
     pub restarted: usize,
     pub millis: Millis,
 }
@@ -77,8 +77,8 @@ impl Row {
 pub(super) struct Ran {
     pub overlaps: usize,
     pub overlap: Millis,
-    /// For each stream that nobody ran for a time, that time; in order. None if nobody should run
-    /// anything.
+    /// The duration for which no worker ran a stream, for each stream with a gap, sorted. `None` if
+    /// no worker should run any.
     pub gaps: Option<Vec<Millis>>,
 }
 
@@ -152,7 +152,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         text.push('\n');
     }
     text.push_str(
-        "  gaps: streams that nobody ran for a time; moved: between workers that stay; restarted: workers that stay\n",
+        "  gaps: streams that no worker ran for a time; moved: between workers that stay; restarted: workers that stay\n",
     );
     text
 }
@@ -192,7 +192,7 @@ pub(super) fn gaps_of_streams(ledger: &Ledger, rows: &[Row]) -> String {
     text
 }
 
-/// Renders what the original did in a step beside what was done here.
+/// Renders the original's results in a step beside those of this demo.
 pub(super) fn beside_the_original(rows: &[Row]) -> String {
     let mut text =
         format!("  {:32}{:>12}{:>14}{:>12}\n", "", "streams twice", "longest gap", "restarted");
@@ -289,14 +289,14 @@ mod tests {
     #[test]
     fn a_step_is_judged_by_its_own_time() {
         let mut ledger = Ledger::default();
-        let mut told = |worker: &str, from, to, epoch| {
+        let mut report = |worker: &str, from, to, epoch| {
             let (worker, pod) = (worker.to_owned(), worker.to_owned());
             let intervals = vec![Interval { stream: "s".to_owned(), epoch, from, to }];
             ledger.enter(&Report { worker, pod, intervals });
         };
-        told("w0", 0, 1000, 1);
-        told("w1", 1600, 3000, 3);
-        told("w0", 2900, 4000, 5);
+        report("w0", 0, 1000, 1);
+        report("w1", 1600, 3000, 3);
+        report("w0", 2900, 4000, 5);
         let first = Ran::of(&ledger, Stretch::new(0, 2000), 2);
         assert_eq!((first.overlaps, first.worst(), first.median()), (0, Some(600), Some(600)));
         let second = Ran::of(&ledger, Stretch::new(2000, 4000), 2);

@@ -17,14 +17,14 @@ use crate::streams::Stretch;
 /// Number of scalings that the demo must perform.
 const SCALINGS: usize = 20;
 
-/// Shows the steps, and those that are known of the original beside it.
+/// Shows the steps, and the known ones of the original beside them.
 pub(super) fn print(stage: &Stage<'_>) {
     let rows = &stage.rows;
     let streams = gaps_of_streams(&stage.sink.ledger(), rows);
     println!("\n{}\n{streams}\n{}", table(rows), beside_the_original(rows));
 }
 
-/// Judges what the workers have reported.
+/// Judges the reports of the workers.
 pub(super) fn reported(stage: &Stage<'_>) -> Vec<Check> {
     let ledger = stage.sink.ledger();
     let overlaps = ledger.overlaps(Stretch::ALWAYS);
@@ -53,21 +53,21 @@ pub(super) fn reported(stage: &Stage<'_>) -> Vec<Check> {
             format!("{} steps, {} streams", stage.rows.len(), ledger.streams().count()),
         ),
         Check::new(
-            "whoever gets a stream has a newer fencing token",
+            "each next worker of a stream has a newer fencing token",
             regressions.is_empty(),
             format!("{} went back{}", regressions.len(), first.unwrap_or_default()),
         ),
     ]
 }
 
-/// Judges what the operator has written.
+/// Judges the operator's writes.
 pub(super) fn written(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let files = stage.history.files();
     let mut faults = file::faults(&files);
     faults.extend(stage.history.unread());
     let epochs = files.first().zip(files.last()).map(|(first, last)| (first.epoch, last.epoch));
     let (first, last) = epochs.unwrap_or_default();
-    let told = format!("{} files, epoch {first} to {last}", files.len());
+    let summary = format!("{} files, epoch {first} to {last}", files.len());
     let events = stage.cluster.audit()?;
     let (evicted, nudged) = refreshes(&events);
     let mut needless = needless(&stage.rows, &evicted, |_, _| false);
@@ -78,7 +78,7 @@ pub(super) fn written(stage: &Stage<'_>) -> Result<Vec<Check>> {
         Check::new(
             "every file follows from the one before",
             faults.is_empty() && !files.is_empty(),
-            listed(&told, &faults),
+            listed(&summary, &faults),
         ),
         Check::new(
             "only workers whose share changed are refreshed",
@@ -93,8 +93,8 @@ pub(super) fn written(stage: &Stage<'_>) -> Result<Vec<Check>> {
     ])
 }
 
-/// Asks the operator's own metrics.
-pub(super) async fn told(stage: &Stage<'_>) -> Result<Vec<Check>> {
+/// Checks the operator's own metrics.
+pub(super) async fn own_metrics(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let metrics = leader::metrics(&stage.cluster.client()?).await?;
     let duplicates = exposition::samples(&metrics, "traffic_operator_swarm_duplicate_owners");
     let worst = duplicates.iter().map(|(_, value)| *value).fold(0.0, f64::max);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn evictions_are_told_from_other_writes_and_others_pods_do_not_count() {
+    fn evictions_are_distinguished_from_other_writes_and_others_pods_do_not_count() {
         let event = |verb: &str, namespace: &str, subresource: &str, code: u16| AuditEvent {
             time: Timestamp::UNIX_EPOCH,
             verb: verb.to_owned(),

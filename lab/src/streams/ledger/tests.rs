@@ -36,7 +36,7 @@ fn reports_of_one_pod_that_touch_are_one_run() {
 }
 
 #[test]
-fn what_is_told_twice_or_late_is_no_overlap_with_oneself() {
+fn what_is_reported_twice_or_late_is_no_overlap() {
     let ledger = ledger(&[
         ("w0", 1, 400, 600, 1),
         ("w0", 1, 0, 200, 1),
@@ -66,9 +66,8 @@ fn two_pods_at_once_are_an_overlap_even_of_one_name() {
 }
 
 #[test]
-fn an_overlap_that_is_told_late_is_found() {
-    // A worker that was cut off: it tells afterwards what it ran while another one was given the
-    // stream.
+fn an_overlap_that_is_reported_late_is_found() {
+    // A worker that was cut off reports afterwards what it ran while another one got the stream.
     let mut ledger = ledger(&[("w0", 1, 0, 1000, 1), ("w1", 1, 1500, 3000, 3)]);
     assert!(ledger.overlaps(Stretch::ALWAYS).is_empty());
     ledger.enter(&report(("w0", 1, 1000, 1700, 1)));
@@ -113,7 +112,7 @@ fn the_latest_run_is_the_one_that_reaches_farthest() {
 const WORKERS: [&str; 3] = ["w0", "w1", "w2"];
 
 proptest! {
-    /// However the truth is cut into reports, and in whatever order they come, doubly or not.
+    /// Reports may split the truth in any way, come in any order, and repeat themselves.
     #[test]
     fn the_order_of_reports_does_not_matter(
         told in prop::collection::vec((0..3_usize, 0..80_u64, 1..30_u64), 0..10),

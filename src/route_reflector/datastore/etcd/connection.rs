@@ -21,7 +21,7 @@ const MEMBER_DEADLINE: Duration = Duration::from_secs(4);
 /// The time that a connection to a member may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// etcd closes the connection of who pings more often than every 5 s.
+/// etcd closes the connection of a client that pings more often than every 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Time between two reads of the Secret while everything works: certificates are renewed long
@@ -126,7 +126,7 @@ impl Credentials {
             .with_keep_alive(KEEP_ALIVE, CONNECT_TIMEOUT)
             // Without a call under way a ping is one too many for etcd.
             .with_keep_alive_while_idle(false)
-            // A member that is cut off from the others would serve what is old.
+            // A member that is cut off from the others would serve stale data.
             .with_require_leader(true)
             .with_auto_token_refresh(true);
         if let Some((user, password)) = &self.user {
@@ -183,7 +183,7 @@ impl Source {
     }
 }
 
-/// A connection to one member at a time: of several at once nobody could say which one failed.
+/// A connection to one member at a time: with several at once, the failed one would be unknown.
 pub(super) struct Connection {
     source: Source,
     state: Mutex<State>,
@@ -218,7 +218,7 @@ struct Open {
     credentials: Credentials,
     /// The time at which the Secret was last read.
     read: Instant,
-    /// Tells connections apart.
+    /// Distinguishes connections.
     number: u64,
 }
 
@@ -317,7 +317,7 @@ impl Connection {
     }
 }
 
-/// The limit on what is read at once.
+/// The limit on the size of one read.
 pub(super) fn reader(client: &Client) -> etcd_client::KvClient {
     client.kv_client().max_decoding_message_size(MAX_ANSWER)
 }
@@ -352,7 +352,7 @@ fn hint(endpoint: &str, failed: &str, anonymous: bool) -> &'static str {
     }
 }
 
-/// A text and the causes that it does not name: "transport error" alone helps nobody.
+/// A text with the causes that it does not name: "transport error" alone does not help.
 fn chain(text: &str, mut source: Option<&(dyn std::error::Error + 'static)>) -> String {
     let mut all = text.to_owned();
     while let Some(cause) = source {

@@ -79,7 +79,7 @@ impl Etcd {
     }
 
     pub(super) async fn read(&self) -> Result<Snapshot, Error> {
-        // All at one revision: what is read fits together.
+        // All at one revision, so that the objects are consistent.
         let mut revision = 0;
         let mut all = Vec::new();
         for plural in [PEERS, CONFIGURATIONS, INFORMATION, NODES] {
@@ -183,7 +183,7 @@ impl Etcd {
         }
     }
 
-    /// One object. What is no JSON is one without labels: not ours.
+    /// Returns one object. Invalid JSON counts as an object without labels: not ours.
     async fn get(&self, plural: &str, name: &str) -> Result<Option<Entry>, Error> {
         let key = key(plural, name);
         let found = self.connection.call(|client| {
@@ -366,7 +366,7 @@ fn default<T: Default>(
     read(kind, DEFAULT, parse(entry))
 }
 
-/// A random UUID (version 4): Calico's client wants each object to have one.
+/// Returns a random UUID (version 4): Calico's client requires one for each object.
 fn uid() -> String {
     let random = || RandomState::new().build_hasher().finish();
     let (a, b) = (random(), random());

@@ -1,6 +1,6 @@
 //! Calico's objects as they lie in etcd: keys and JSON. Pure.
 //!
-//! What is written is what was read with one field changed: fields that are not known here stay.
+//! A write is the object as read, with one field changed: unknown fields stay.
 use std::{collections::BTreeMap, net::Ipv4Addr};
 
 use serde::Deserialize;

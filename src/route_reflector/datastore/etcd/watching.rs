@@ -75,7 +75,7 @@ async fn next(store: &Etcd, watch: &mut Option<WatchStream>) {
     }
 }
 
-/// Watches everything; returns when all watches stand.
+/// Watches everything; returns when all watches are open.
 async fn begin(client: Client) -> Result<WatchStream, etcd_client::Error> {
     let options = || Some(WatchOptions::new().with_prefix());
     let mut stream = client.watch_client().watch(prefix(WATCHED[0]), options()).await?;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::bench::{eventually, run};
 
-/// 9, 10, 11: failed writes were dropped, and a child that was changed or deleted stayed so.
+/// 9, 10, 11: failed writes were dropped, and a changed or deleted child stayed that way.
 #[test]
 fn bug_09_10_11_what_somebody_changes_or_deletes_comes_back() {
     run(async |bench| {
@@ -46,7 +46,7 @@ fn bug_11_a_config_map_of_somebody_elses_is_neither_written_nor_deleted() {
         let foreign = serde_json::from_value(foreign).expect("ConfigMap");
         bench.maps("default").create(&PostParams::default(), &foreign).await.expect("create");
         bench.prober("np", original()).await;
-        let message = bench.until_told("np", "Ready", "False", "Conflict").await;
+        let message = bench.until_condition("np", "Ready", "False", "Conflict").await;
         assert!(message.contains("ConfigMap default/np exists"), "{message}");
         let since = Timestamp::now();
         bench.probers("default").delete("np", &DeleteParams::default()).await.expect("delete");

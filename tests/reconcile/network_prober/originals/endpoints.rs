@@ -15,7 +15,7 @@ fn bug_02_a_pending_pod_blocks_nobody_in_any_order() {
         let _operator = bench.ready_operator().await;
         bench.pod("default", "pending-before", json!({})).await;
         bench.prober("np", original()).await;
-        // The file is there before anything has an address, and optional even so.
+        // The file exists before any pod has an address, and is optional even so.
         bench.until_listed("default", "np", &[]).await;
         bench.intercepted("default").await;
         let pod = bench.pod("default", "pending-after", json!({})).await;
@@ -33,7 +33,7 @@ fn bug_02_a_pending_pod_blocks_nobody_in_any_order() {
     });
 }
 
-/// 6: two pods of one name in two namespaces were one endpoint.
+/// 6: two pods of the same name in two namespaces were one endpoint.
 #[test]
 fn bug_06_two_pods_of_one_name_are_two_endpoints() {
     run(async |bench| {
@@ -46,7 +46,7 @@ fn bug_06_two_pods_of_one_name_are_two_endpoints() {
             bench.pod(namespace, "twin", json!({})).await;
             bench.runs(namespace, "twin", ip).await;
         }
-        // In each namespace, because a pod mounts what is in its own.
+        // In each namespace, because a pod can mount only objects of its own.
         for namespace in ["default", "elsewhere"] {
             let listed = ["elsewhere/twin 10.1.0.2:9090", "twin 10.1.0.1:9090"];
             bench.until_listed(namespace, "np", &listed).await;
@@ -54,7 +54,7 @@ fn bug_06_two_pods_of_one_name_are_two_endpoints() {
     });
 }
 
-/// 7: finished, unready and terminating pods stayed endpoints; 8: and pods whose labels changed.
+/// 7: finished, unready and terminating pods stayed endpoints; 8: so did pods whose labels changed.
 #[test]
 fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
     run(async |bench| {
@@ -76,9 +76,9 @@ fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
             "unready 10.1.0.4:9090",
         ];
         bench.until_listed("default", "np", &all).await;
-        bench.says("default", "finished", json!({"phase": "Succeeded"})).await;
+        bench.set_pod_status("default", "finished", json!({"phase": "Succeeded"})).await;
         bench
-            .says(
+            .set_pod_status(
                 "default",
                 "unready",
                 json!({"conditions": [{"type": "Ready", "status": "False"}]}),
@@ -95,10 +95,10 @@ fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
             .patch("unlabeled", &PatchParams::default(), &patch)
             .await
             .expect("patch");
-        // One that is not Ready takes part: its agent runs.
+        // A pod that is not Ready takes part: its agent runs.
         let left = ["stays 10.1.0.1:9090", "unready 10.1.0.4:9090"];
         bench.until_listed("default", "np", &left).await;
-        // Finished and terminating ones are not selected any more.
+        // Finished and terminating pods are no longer selected.
         bench.until_prober("np", &[("/selected", json!(2)), ("/injected", json!(2))]).await;
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         bench
@@ -124,17 +124,17 @@ fn bug_13_a_new_port_waits_for_the_pods_and_says_so() {
             .until_prober("np", &[("/needRestart", json!(1)), ("/observedGeneration", json!(2))])
             .await;
         bench.until_listed("default", "np", &["a 10.1.0.1:9090"]).await;
-        let told = async || {
+        let reported = async || {
             bench.events("np").await.into_iter().find(|(reason, _)| reason == "NeedRestart")
         };
-        let (_, note) = eventually("the event", told).await;
+        let (_, note) = eventually("the event", reported).await;
         assert!(note.contains("rollout restart"), "{note}");
         let there = bench.pods("default").get("a").await.expect("the pod was not restarted");
         assert_eq!(
             agent(&there).expect("agent").ports.as_ref().expect("ports")[0].container_port,
             9090
         );
-        // A pod that is made now has the new one; the two find each other.
+        // A pod that is created now has the new port; the two find each other.
         let new = async || {
             let pod = bench.try_pod("default", "b", &json!({}), true).await.ok()?;
             (agent(&pod)?.ports.as_ref()?[0].container_port == 9191).then_some(())
@@ -146,7 +146,7 @@ fn bug_13_a_new_port_waits_for_the_pods_and_says_so() {
     });
 }
 
-/// 19: everybody probed everybody, in one file.
+/// 19: every pod probed every other, in one file.
 #[test]
 fn bug_19_a_full_mesh_has_an_end() {
     run(async |bench| {
@@ -163,10 +163,10 @@ fn bug_19_a_full_mesh_has_an_end() {
         for i in 0..=100 {
             each(i).await;
         }
-        let message = bench.until_told("np", "Ready", "False", "InvalidSpec").await;
+        let message = bench.until_condition("np", "Ready", "False", "InvalidSpec").await;
         assert!(message.starts_with("spec.neighbors: a full mesh of 101 pods"), "{message}");
         bench.change("np", json!({"neighbors": {"inZone": 4, "perOtherZone": 1}})).await;
-        bench.until_told("np", "Ready", "True", "Serving").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         let status = bench.until_prober("np", &[("/injected", json!(101))]).await;
         assert_eq!(status["pods"].as_array().map(Vec::len), Some(100), "the first hundred");
     });
@@ -181,9 +181,9 @@ fn a_pod_without_an_address_waits_and_takes_part_when_it_has_one() {
         bench.intercepted("default").await;
         bench.pod("default", "late", json!({})).await;
         bench.bind("default", "late", "node-1").await;
-        bench.says("default", "late", json!({"phase": "Running"})).await;
+        bench.set_pod_status("default", "late", json!({"phase": "Running"})).await;
         bench.until_prober("np", &[("/injected", json!(1)), ("/pods", json!([]))]).await;
-        bench.says("default", "late", running("10.1.0.9")).await;
+        bench.set_pod_status("default", "late", running("10.1.0.9")).await;
         bench.until_listed("default", "np", &["late 10.1.0.9:9090"]).await;
     });
 }

@@ -1,4 +1,4 @@
-//! Calico's objects in an etcd of its own, with TLS and certificates for clients.
+//! Calico's objects in an etcd of its own, with TLS and client certificates.
 use std::{
     collections::BTreeMap,
     net::Ipv4Addr,
@@ -59,7 +59,7 @@ impl<'a> Stage<'a> {
         stage
     }
 
-    /// Writes the Secret, and the right to read it that a user grants the operator.
+    /// Writes the Secret, and the right to read it that a user grants to the operator.
     async fn secret(&self, entries: &[(&str, &str)]) {
         let client = || self.bench.client.clone();
         let mut data = BTreeMap::from([("endpoints", &*self.etcd.endpoint)]);
@@ -140,7 +140,7 @@ async fn connect(etcd: &Etcd) -> Client {
     Client::connect([&etcd.endpoint], Some(options)).await.expect("client")
 }
 
-/// As Calico writes it, with a line end and a field of tomorrow.
+/// A value as Calico writes it, with a line end and a field of a later version.
 const TOR: &str = r#"{"kind":"BGPPeer","apiVersion":"projectcalico.org/v3","metadata":{"name":"tor","uid":"u","creationTimestamp":"2020-01-01T00:00:00Z"},"spec":{"node":"calico-1","peerIP":"10.0.0.9","asNumber":65001,"z":{"a":1.50}}}
 "#;
 const THEIRS: &str = r#"{"kind":"BGPPeer","apiVersion":"projectcalico.org/v3","metadata":{"name":"rrs-to-rrs"},"spec":{"nodeSelector":"has(rr)","peerSelector":"has(rr)"}}"#;
@@ -162,7 +162,7 @@ fn etcd_keys_that_are_not_ours_stay_byte_by_byte() {
         stage.put("bgppeers/tor", TOR).await;
         stage.put("bgppeers/rrs-to-rrs", THEIRS).await;
         stage.put("bgppeers/broken", "{").await;
-        // Its name begins as ours do, and it is another kind.
+        // Its name begins like ours, and it is of another kind.
         stage.put("bgppeersx/peer", "x").await;
         let bgp = json!({"ipv4Address": "10.0.0.1/24", "routeReflectorClusterID": "224.0.0.9"});
         stage.put("nodes/calico-1", &node("calico-1", "node-1", &bgp)).await;
@@ -195,7 +195,7 @@ fn etcd_keys_that_are_not_ours_stay_byte_by_byte() {
             (&made["kind"], &made["apiVersion"]),
             (&json!("BGPPeer"), &json!("projectcalico.org/v3"))
         );
-        // Calico's client refuses to edit what has neither.
+        // Calico's client refuses to edit objects that have neither.
         assert!(
             made["metadata"]["uid"].is_string()
                 && made["metadata"]["creationTimestamp"].is_string()
@@ -218,7 +218,7 @@ fn a_cluster_id_is_written_to_calicos_own_node() {
         let stage = Stage::new(&bench).await;
         let bgp = json!({"ipv4Address": "10.0.0.1/24", "asNumber": 64512});
         stage.put("nodes/calico-1", &node("calico-1", "node-1", &bgp)).await;
-        // Another node's name in Kubernetes is the name of this in Calico.
+        // The name of another node in Kubernetes is the name of this one in Calico.
         stage.put("nodes/node-1", &node("node-1", "node-2", &bgp)).await;
         stage.put("nodes/node-3", &node("node-3", "node-3", &Value::Null)).await;
         let before = stage.all().await;
@@ -243,7 +243,7 @@ fn a_cluster_id_is_written_to_calicos_own_node() {
         let read = store.read().await.expect("read");
         let of = &read.labels.as_ref().expect("labels")["node-1"];
         let of: Vec<_> = of.iter().map(|(key, value)| (&**key, &**value)).collect();
-        assert_eq!(of, [("a", "b"), ("rr", ""), ("slot", "0")], "Calico's own, and none of others");
+        assert_eq!(of, [("a", "b"), ("rr", ""), ("slot", "0")], "Calico's own labels only");
         let gone = json!({"rr": null, "slot": null});
         store.mark("node-1", &gone, IdChange::Remove).await.expect("remove");
         assert_eq!(stage.get("nodes/calico-1").await.expect("Node"), now);
@@ -299,7 +299,7 @@ fn nothing_is_lost_when_two_write_the_same_key_and_nothing_is_written_without_th
 
         let store = stage.store().await;
         store.apply_peer(&CLIENTS).await.expect("create");
-        // Another client counts in a field of our object, as fast as possible.
+        // Another client increments a counter in our object, as fast as possible.
         let key = format!("{ROOT}/bgppeers/{}", CLIENTS.name);
         let mut kv = stage.raw.kv_client();
         let count = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Calico's datastores alone: a real API server that has its kinds, and a real etcd.
+//! Calico's datastores alone: a real API server with its kinds, and a real etcd.
 #[cfg(feature = "etcd")]
 mod etcd;
 mod objects;
@@ -21,7 +21,7 @@ use traffic_operator::{
 
 use crate::bench::Bench;
 
-/// The peer of clients that a set of the name `main` wants.
+/// The peer of clients that a set with the name `main` needs.
 pub const CLIENTS: WantedPeer<'_> = WantedPeer {
     name: "peer-to-rrs-1",
     node_selector: "!has(calico-route-reflector)",
@@ -80,7 +80,7 @@ impl Kind {
         Some(serde_json::to_value(object).expect("JSON"))
     }
 
-    /// It may be gone.
+    /// Patches it; it may be gone.
     pub async fn try_patch(&self, name: &str, patch: Value) {
         let _ = self.0.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
     }

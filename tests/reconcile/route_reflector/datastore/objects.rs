@@ -9,7 +9,7 @@ use crate::bench::{Bench, run};
 
 const GROUPS: [Group; 2] = [Group::V1, Group::V3];
 
-/// Objects of others: a router, a peer by the name of one of ours, and one that cannot be read.
+/// Foreign objects: a router, a peer with one of our names, and an unreadable one.
 async fn others(bench: &Bench, group: Group) {
     let all = peers(bench, group);
     let spec = json!({"nodeSelector": "all()", "peerIP": "10.0.0.9", "asNumber": 65001, "x": [1]});
@@ -35,7 +35,7 @@ fn a_peer_that_is_not_ours_stays_byte_by_byte_and_keeps_its_name() {
             assert_eq!(names, [("rrs-to-rrs", false), ("tor", false)]);
             assert_eq!(read.peers[1].peer_ip.as_deref(), Some("10.0.0.9"));
 
-            // Even if it is just what is wanted.
+            // Even if it is exactly the desired one.
             let same = WantedPeer {
                 name: "rrs-to-rrs",
                 node_selector: "has(rr)",
@@ -127,7 +127,7 @@ fn the_mesh_is_one_field_and_is_written_once() {
             let store = store(&bench).await;
             let all = kind(&bench.client, group, "BGPConfiguration", "bgpconfigurations");
             assert_eq!(store.set_mesh(true).await.expect("on"), Written::Unchanged);
-            assert_eq!(all.get("default").await, None, "there is a mesh without one");
+            assert_eq!(all.get("default").await, None, "the mesh is on without one");
             assert_eq!(store.set_mesh(false).await.expect("off"), Written::Changed);
             assert!(!store.read().await.expect("read").mesh);
             let user = json!({"spec": {"asNumber": 65000, "serviceClusterIPs": [{"cidr": "10.96.0.0/12"}]}});
@@ -188,7 +188,7 @@ fn the_group_that_calico_uses_is_found_and_found_again() {
             assert_eq!(error.reason(), "CalicoNotFound");
         }
 
-        // That is believed for a minute.
+        // That answer is cached for a minute.
         calico::install(&bench.client, Group::V1).await.expect("install");
         let first = store(&bench).await;
         let flavor = async |store: &traffic_operator::route_reflector::datastore::Datastore| {
@@ -202,14 +202,14 @@ fn the_group_that_calico_uses_is_found_and_found_again() {
         let default = json!({"name": "default"});
         information(Group::V1).create("ClusterInformation", default.clone(), ready.clone()).await;
 
-        // Definitions alone are not yet in use.
+        // Definitions without objects are not yet in use.
         calico::install(&bench.client, Group::V3).await.expect("install");
         assert_eq!(flavor(&store(&bench).await).await, "crd.projectcalico.org/v1");
-        // After a migration both are there.
+        // After a migration both groups exist.
         information(Group::V3).create("ClusterInformation", default, ready).await;
         assert_eq!(flavor(&store(&bench).await).await, "projectcalico.org/v3");
 
-        // The version that was found before is gone: the next call finds the other.
+        // The version in use is gone: the next call finds the other one.
         assert_eq!(flavor(&first).await, "crd.projectcalico.org/v1");
         calico::remove(&bench.client, Group::V1).await.expect("remove");
         assert_eq!(flavor(&first).await, "projectcalico.org/v3");
@@ -236,7 +236,7 @@ fn calicos_reports_are_asked_for_few_nodes_and_no_longer_than_needed() {
                 reports.start_reports(&nodes, "main").await.expect("start"),
                 Written::Changed
             );
-            assert_eq!(all.names().await.len(), 11, "ten and theirs");
+            assert_eq!(all.names().await.len(), 11, "ten of ours and the foreign one");
             let again = reports.start_reports(&nodes, "main").await;
             assert_eq!(again.expect("start"), Written::Unchanged);
             let report = all.get("traffic-operator-node-10").await.expect("report");

@@ -46,13 +46,13 @@ fn the_operators_account_can_write_no_bgppeer_but_its_own() {
             admin.create("BGPPeer", json!({"name": "tor"}), spec.clone()).await;
             let before = admin.get("tor").await;
             let label = json!({"app.kubernetes.io/managed-by": "traffic-operator"});
-            // A policy takes a moment to be in force.
+            // A policy takes a moment to come into force.
             eventually("the policy to be in force", async || {
                 let patch = json!({"spec": {"peerIP": "10.0.0.9"}});
                 is_refused(&patched(&operator, "tor", patch).await).then_some(())
             })
             .await;
-            // Nor by taking it over, nor by giving its own away.
+            // Neither may it take over a foreign object, nor give its own away.
             let patch = json!({"metadata": {"labels": label}, "spec": {"peerIP": "10.0.0.8"}});
             assert!(is_refused(&patched(&operator, "tor", patch).await));
             assert!(is_refused(&deleted(&operator, "tor").await));
@@ -67,7 +67,7 @@ fn the_operators_account_can_write_no_bgppeer_but_its_own() {
             let patch = json!({"spec": {"peerIP": "10.0.0.7"}});
             patched(&operator, "rrs-to-rrs", patch).await.expect("its own");
             deleted(&operator, "rrs-to-rrs").await.expect("its own");
-            // Other users are as free as before.
+            // Other users are not restricted.
             patched(&admin, "tor", json!({"spec": {"peerIP": "10.0.0.6"}})).await.expect("others");
         }
     });

@@ -1,12 +1,12 @@
-//! Every order of events around a divided file, with the very functions that observe, confirm,
-//! decide and write.
+//! Explores every order of events around a divided file, with the product's own functions that
+//! observe, confirm, decide and write.
 //!
 //! A small world: an API server with a head and three parts, a `StatefulSet` of two workers whose
 //! lists are in different parts, workers that follow their part while they run, people who edit and
 //! delete a `ConfigMap`, and the operator, which is killed before any of its writes. The remaining
 //! writes may still arrive, one after the other, each over the version that it was decided on,
 //! until one fails: an operator that hangs between any two writes, while another one continues. The
-//! search visits every state that any order of that leads to, and asks in each:
+//! search visits every state that any order of these events leads to, and checks in each:
 //!
 //! - **one owner**: no worker starts a stream by a part that the operator wrote while another one
 //!   runs it;
@@ -29,7 +29,7 @@ const ROUNDS: usize = 40;
 
 type Found = breadth_first::Found<World, Move>;
 
-/// Visits every state that can come after the first settled one, the nearest first.
+/// Visits every state that can follow the first settled one, the nearest first.
 fn explore(plot: &Plot) -> Found {
     let mut settled = World::beginning(plot);
     for _ in 0..ROUNDS {
@@ -148,7 +148,7 @@ fn w20_without_the_head_first_a_late_part_gives_a_stream_twice() {
     is_found(&Plot { crashes: 1, changes: 2, weak, ..Plot::default() });
 }
 
-/// The same, if parts that are older than the head says are trusted.
+/// The same, with trust in parts that are older than the head states.
 #[test]
 fn w20_without_the_fence_a_late_part_gives_a_stream_twice() {
     let weak = Weak::NoFence;

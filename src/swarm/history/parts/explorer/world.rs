@@ -97,7 +97,7 @@ pub(super) struct World {
     pub(super) maps: [Option<Arc<MapFacts>>; MAPS],
     /// Counts all writes to them: their versions.
     pub(super) versions: u64,
-    /// All versions of parts that there ever were, by anybody.
+    /// All versions of parts that ever existed, by any writer.
     pub(super) reads: Arc<Vec<Read>>,
     pub(super) told: (i64, u64),
     pub(super) wish: usize,
@@ -258,7 +258,7 @@ impl World {
         Some(())
     }
 
-    /// A worker reads a version, and runs what it lists beside what it ran.
+    /// A worker reads a version, and runs what it lists beside its former streams.
     fn start(&mut self, w: usize, read: usize) {
         let list = self.list(read, w);
         let others = self.pods.iter().enumerate().filter(|(other, _)| *other != w);
@@ -295,7 +295,7 @@ impl World {
         Some(())
     }
 
-    /// It writes; if it is killed, what is left may still arrive.
+    /// It writes; if it is killed, the remaining writes may still arrive.
     fn finish(&mut self, plot: &Plot, left: Option<usize>) -> Option<()> {
         let decided = self.decided.take()?;
         let desired = decided.desired.clone();
@@ -349,7 +349,7 @@ impl World {
         self.maps.iter().map(Option::as_deref).collect()
     }
 
-    /// A stream that is not run by exactly one wanted worker.
+    /// A stream that is not run by exactly one desired worker.
     pub(super) fn unowned(&self, plot: &Plot) -> Option<String> {
         let replicas = plot.wishes[self.wish].0;
         STREAMS.iter().enumerate().find_map(|(s, id)| {

@@ -1,4 +1,4 @@
-//! Endpoints and credentials: those that let the operator in, and clear errors of the others.
+//! Endpoints and credentials: those that let the operator in, and clear errors for the others.
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::{
@@ -24,7 +24,7 @@ use crate::{
 /// Limit of every call: the deadline, and a margin for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(12);
 
-/// Reads, and returns the text of the error, which came within the deadline.
+/// Reads, and returns the text of the error, which must come within the deadline.
 async fn refused(store: &Datastore) -> String {
     let start = Instant::now();
     let error = store.read().await.expect_err("it cannot be read");
@@ -66,7 +66,7 @@ fn an_etcd_that_cannot_be_used_is_a_clear_error_within_the_deadline() {
         );
         let none = stage.store_of(&[good], None, &Fence::open()).await;
         contains(&refused(&none).await, &["spec.datastore.etcd.secretRef", "etcd-ca"]);
-        // No password leaves in the clear, nor to a host that the object's author names (S5).
+        // No password is sent in plain text, nor to a host that the object's author names (S5).
         let user = ("username", "calico");
         let plain = ("endpoints", "http://127.0.0.1:1");
         stage.secret(&[plain, user, ("password", "PRIVATE")]).await;
@@ -86,7 +86,7 @@ fn an_etcd_that_cannot_be_used_is_a_clear_error_within_the_deadline() {
         let dead = format!("https://127.0.0.1:{}", unused_port().await);
         let store = stage.store_of(&[&dead], Some(SECRET), &Fence::open()).await;
         contains(&refused(&store).await, &[&dead, "refused"]);
-        // Takes the connection and never says a word.
+        // Accepts the connection and never answers.
         let silent = TcpListener::bind("127.0.0.1:0").await.expect("listener");
         let mute = format!("https://{}", silent.local_addr().expect("address"));
         let store = stage.store_of(&[&mute], Some(SECRET), &Fence::open()).await;
@@ -101,7 +101,7 @@ fn an_etcd_that_cannot_be_used_is_a_clear_error_within_the_deadline() {
         stage.etcd.pause().expect("pause");
         contains(&refused(&store).await, &[good, "no answer within"]);
         stage.etcd.resume().expect("resume");
-        store.read().await.expect("it goes on");
+        store.read().await.expect("it recovers");
         stage.etcd.kill().expect("kill");
         contains(&refused(&store).await, &[good]);
         stage.etcd.restart().expect("restart");
@@ -155,7 +155,7 @@ fn a_user_with_a_password_may_do_what_etcd_lets_him() {
     });
 }
 
-/// The Secret, and the right to read it, by the commands of the documentation.
+/// The Secret, and the right to read it, created by the commands of the documentation.
 #[test]
 fn s05_the_documented_commands_let_the_operator_read_endpoints_and_credentials() {
     run(async |bench| {

@@ -9,41 +9,41 @@ use traffic_operator::{api::route_reflector_set, route_reflector::stores::Stores
 use super::{
     super::{
         installed, peers, store,
-        watching::{settled, told},
+        watching::{settled, until_notified},
     },
     SECRET, Stage, TOR, node,
 };
 use crate::bench::run;
 
 #[test]
-fn a_change_in_etcd_is_told_and_after_an_outage_too() {
+fn a_change_in_etcd_is_noticed_also_after_an_outage() {
     run(async |bench| {
         let stage = Stage::new(&bench).await;
         let store = stage.store().await;
         let mut changes = store.changes();
-        told(&mut changes, "the watch stands").await;
+        until_notified(&mut changes, "the watch is open").await;
         settled(&mut changes).await;
         let read = store.read().await.expect("read");
         assert!(Arc::ptr_eq(&read, &store.read().await.expect("read")));
         stage.put("bgppeers/tor", TOR).await;
-        told(&mut changes, "a peer").await;
+        until_notified(&mut changes, "a peer").await;
         assert_eq!(store.read().await.expect("read").peers.len(), 1);
         let bgp = json!({"routeReflectorClusterID": "224.0.0.9"});
         stage.put("nodes/calico-1", &node("calico-1", "node-1", &bgp)).await;
-        told(&mut changes, "a node").await;
+        until_notified(&mut changes, "a node").await;
         assert_eq!(store.read().await.expect("read").cluster_ids.len(), 1);
         settled(&mut changes).await;
 
         stage.etcd.kill().expect("kill");
         stage.etcd.restart().expect("restart");
-        told(&mut changes, "it stands again").await;
+        until_notified(&mut changes, "the watch is open again").await;
         stage.put("bgppeers/tor-2", TOR).await;
-        told(&mut changes, "a peer").await;
+        until_notified(&mut changes, "a peer").await;
         assert_eq!(store.read().await.expect("read").peers.len(), 2);
     });
 }
 
-/// Its own watch had no caller: changes in an etcd were seen when the next pass was due.
+/// The watch had no caller: changes in an etcd were seen only in the next due pass.
 #[test]
 fn r14_a_datastore_in_use_is_watched_once_and_as_long_as_a_set_uses_it() {
     run(async |bench| {
@@ -63,7 +63,7 @@ fn r14_a_datastore_in_use_is_watched_once_and_as_long_as_a_set_uses_it() {
             stores.of(set, &plain, || Ok(kubernetes.clone())).expect("open");
         }
         let opened = stores.of("a", &in_etcd, || Ok(etcd.clone())).expect("open");
-        let again = stores.of("a", &in_etcd, || panic!("it is open")).expect("open");
+        let again = stores.of("a", &in_etcd, || panic!("it is already open")).expect("open");
         assert!(opened.is_same(&again) && !opened.is_same(&kubernetes));
         let both = ["b".to_owned(), "c".to_owned()].into();
         let one: BTreeSet<String> = ["a".to_owned()].into();
@@ -83,13 +83,13 @@ fn r14_a_datastore_in_use_is_watched_once_and_as_long_as_a_set_uses_it() {
         let last: BTreeSet<String> = ["c".to_owned()].into();
         loop {
             let sets = changes.next().await.expect("endless");
-            assert!(!sets.contains("a"), "nobody uses it");
+            assert!(!sets.contains("a"), "no set uses it");
             if sets == last {
                 break;
             }
         }
         let other = stores.of("a", &in_etcd, || Ok(etcd.clone())).expect("open");
         let changed = stores.of("a", &plain, || Ok(kubernetes.clone())).expect("open");
-        assert!(!other.is_same(&changed), "another spec");
+        assert!(!other.is_same(&changed), "the spec has changed");
     });
 }

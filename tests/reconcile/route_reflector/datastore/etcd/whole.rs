@@ -1,5 +1,5 @@
-//! Whole passes of the operator where Calico keeps its objects in etcd and the Kubernetes API has
-//! none of its kinds.
+//! Whole passes of the operator where Calico stores its objects in etcd and the Kubernetes API has
+//! none of Calico's kinds.
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Time during which nothing may be written.
+/// The time without any write.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// The values under a key.
@@ -36,8 +36,8 @@ async fn values<T: DeserializeOwned>(raw: &Client, kind: &str) -> Option<Vec<T>>
     found.kvs().iter().map(|kv| serde_json::from_slice(kv.value()).ok()).collect()
 }
 
-/// Reads the objects as Calico's confd does: labels and cluster ids are those of Calico's own
-/// Nodes, and those of Kubernetes do not count.
+/// Reads the objects as Calico's confd does: labels and cluster ids come from Calico's own Nodes,
+/// and those of Kubernetes do not count.
 async fn look(client: &kube::Client, raw: &Client) -> Option<Scene> {
     let calico: Vec<Value> = values(raw, "nodes").await?;
     let mut nodes = bgp_daemons::nodes(client).await?;
@@ -53,7 +53,7 @@ async fn look(client: &kube::Client, raw: &Client) -> Option<Scene> {
     Some(Scene::new(&nodes, objects))
 }
 
-/// BIRDs that are configured by the objects in etcd.
+/// Returns BIRDs that the objects in etcd configure.
 fn birds(client: &kube::Client, raw: &Client) -> bgp_daemons::Birds {
     let (client, raw) = (client.clone(), raw.clone());
     bgp_daemons::Birds::seeing(move || {
@@ -62,7 +62,7 @@ fn birds(client: &kube::Client, raw: &Client) -> bgp_daemons::Birds {
     })
 }
 
-/// Four nodes, with Calico's Nodes for them, which have other names.
+/// Creates four nodes, and Calico's Nodes for them under other names.
 async fn nodes(stage: &route_reflector::Stage, store: &Stage<'_>) {
     stage.nodes(4).await;
     for number in 1..=4 {
@@ -72,8 +72,8 @@ async fn nodes(stage: &route_reflector::Stage, store: &Stage<'_>) {
     }
 }
 
-/// Acts as calico-kube-controllers in etcd mode, after a delay: it copies the labels of Kubernetes'
-/// Nodes, and removes those that it has copied before and that are gone.
+/// Acts as calico-kube-controllers in etcd mode, after a delay: copies the labels of Kubernetes'
+/// Nodes, and removes those that it copied before and that are gone.
 async fn copy_labels(client: kube::Client, raw: Client, later: Duration) {
     const REMEMBERED: &str = "projectcalico.org/kube-labels";
     let mut seen: BTreeMap<String, (BTreeMap<String, String>, Instant)> = BTreeMap::new();
@@ -124,14 +124,13 @@ fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
         let late = Duration::from_secs(8);
         let copier = tokio::spawn(copy_labels(stage.bench.client.clone(), raw, late));
         let _operator = stage.operator().await;
-        // As objects from before have it.
+        // In the form that older objects have.
         let datastore = json!({"type": "etcd", "etcd": {"secretRef": SECRET}});
         stage.set("main", two(json!({"mesh": "Migrate", "datastore": datastore}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
         stage.cordon("node-1", true).await;
         stage.converged("main", &["node-3", "node-2"]).await;
-        // Once all labels are copied, the holders of slots in Kubernetes are exactly those in
-        // Calico.
+        // Once all labels are copied, the same nodes hold slots in Kubernetes and in Calico.
         stage
             .wait("the copies", async || {
                 let own: Vec<Value> = values(&store.raw, "nodes").await?;
@@ -151,7 +150,7 @@ fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
     });
 }
 
-/// No controller copies labels here.
+/// Runs without a controller that copies labels.
 #[test]
 fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
     run(async |bench| {
@@ -181,11 +180,11 @@ fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
         let peers: Vec<Value> = values(&store.raw, "bgppeers").await.expect("BGPPeers");
         let names: Vec<_> = peers.iter().map(|peer| &peer["metadata"]["name"]).collect();
         assert_eq!(names, ["peer-to-rrs-1", "rrs-to-rrs", "tor"]);
-        // Calico reads the id from its own node, and not from an annotation of Kubernetes'.
+        // Calico reads the id from its own node, and not from an annotation of Kubernetes.
         let marks = stage.marks().await;
         assert_eq!(marks["node-1"], json!(["", "0", null, null]), "{marks:?}");
 
-        // Silence, in etcd as well.
+        // Nothing is written, in etcd as well.
         let (since, then) = (Timestamp::now(), store.all().await);
         tokio::time::sleep(QUIET).await;
         assert_eq!(stage.bench.writes_since(since), []);

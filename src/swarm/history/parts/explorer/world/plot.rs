@@ -12,7 +12,7 @@ pub enum Weak {
     Nothing,
     /// The head is written after the parts.
     HeadLast,
-    /// A part that is older than the head says is trusted.
+    /// A part that is older than the head states is trusted.
     NoFence,
 }
 
@@ -57,7 +57,7 @@ pub enum Move {
     /// The next write of the one that hangs arrives.
     Arrive,
     Wish(usize),
-    /// A worker reads the next version of its part; its pod goes; another one comes.
+    /// A worker reads the next version of its part; its pod is deleted; another pod is created.
     Deliver(usize),
     Go(usize),
     Come(usize),

@@ -83,7 +83,7 @@ fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
     (memory.barrier.is_some(), memory.awaiting.is_some()).hash(hasher);
 }
 
-/// Makes the head say of each part the version that it has.
+/// Makes the head state the actual version of each part.
 fn believe(view: &mut WorkloadView) {
     let Some(share) = &mut view.share else { return };
     let Some(mut head) = share.data.get(STATE_KEY).and_then(|text| Head::parse(text).ok()) else {
