@@ -143,8 +143,8 @@ impl TrafficWatchReconciler {
                 sorter.take(&request.question, names, &series)
             };
             let warnings = client.query_vector(&promql, seat, take).await;
-            let (_, sorter) = sorting.unwrap_or_else(|| begin(&nodes));
-            let reading = warnings.map(|warnings| Arc::new(sorter.end(warnings)));
+            let (identity, sorter) = sorting.unwrap_or_else(|| begin(&nodes));
+            let reading = warnings.map(|warnings| Arc::new(sorter.end(&identity, warnings)));
             match &reading {
                 Ok(reading) => metrics.samples_rejected("unmapped", reading.unmapped.0),
                 Err(error) => tracing::warn!(
