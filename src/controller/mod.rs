@@ -275,7 +275,10 @@ async fn reconcile_valid<R: Reconciler>(
     if object.meta().deletion_timestamp.is_some() && !has_finalizer {
         return Ok(Action::await_change());
     }
-    if !has_finalizer && !ctx.reconciler.needs_cleanup(object) {
+    // What the finalizer would do, without a copy of the object.
+    if object.meta().deletion_timestamp.is_none()
+        && (has_finalizer || !ctx.reconciler.needs_cleanup(object))
+    {
         return pass_or_complain(object, ctx).await;
     }
     let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());

@@ -35,8 +35,11 @@ pub(super) struct State {
     texts: HashSet<Arc<str>>,
     /// Number of texts left by the last sweep.
     texts_in_use: usize,
-    /// Nodes of a list that is not complete yet.
-    listing: Option<BTreeMap<Arc<str>, Stored>>,
+    /// The taints of the last node that has some: most others that have some have the same.
+    taints: Arc<[Taint]>,
+    /// Nodes of a list that is not complete yet. No map, whose leaves stay half empty when it grows
+    /// in its order.
+    listing: Option<Vec<(Arc<str>, Stored)>>,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of one node")]
@@ -193,7 +196,9 @@ impl State {
         let keys = [BGP_AS_ANNOTATION, v4, v6, CLUSTER_ID_ANNOTATION];
         let annotations = metadata.annotations.iter().flatten();
         let annotations = annotations.filter(|(key, _)| keys.contains(&key.as_str()));
-        annotations.map(|(key, value)| (self.text(key), self.text(value))).collect()
+        let texts: Vec<_> =
+            annotations.map(|(key, value)| (self.text(key), self.text(value))).collect();
+        if texts.is_empty() { Arc::default() } else { texts.into() }
     }
 
     fn taints(&mut self, node: &NodeObject) -> Arc<[Taint]> {
@@ -204,7 +209,14 @@ impl State {
                 effect: self.text(taint["effect"].as_str()?),
             })
         });
-        taints.collect()
+        let taints: Vec<_> = taints.collect();
+        if taints.is_empty() {
+            return Arc::default();
+        }
+        if *self.taints != *taints {
+            self.taints = taints.into();
+        }
+        Arc::clone(&self.taints)
     }
 
     pub fn store(&mut self, node: &NodeObject) -> Option<(Arc<str>, Stored)> {
@@ -233,17 +245,18 @@ impl State {
     pub fn apply(&mut self, event: Event<NodeObject>) -> bool {
         match event {
             Event::Init => {
-                self.listing = Some(BTreeMap::new());
+                self.listing = Some(Vec::new());
                 false
             }
             Event::InitApply(node) => {
                 if let Some((name, stored)) = self.store(&node) {
-                    self.listing.get_or_insert_default().insert(name, stored);
+                    self.listing.get_or_insert_default().push((name, stored));
                 }
                 false
             }
             Event::InitDone => {
-                let mut listed = self.listing.take().unwrap_or_default();
+                let listed = self.listing.take().unwrap_or_default();
+                let mut listed: BTreeMap<_, _> = listed.into_iter().collect();
                 // A write of ours may be newer than the list.
                 for (name, old) in std::mem::take(&mut self.nodes) {
                     if let Some(new) = listed.get_mut(&name)

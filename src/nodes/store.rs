@@ -109,6 +109,16 @@ impl NodeStore {
     /// The nodes of a selection, by name, with their value of the label `key`.
     #[must_use]
     pub fn select(&self, selector: &Selector, key: &str) -> Vec<NodeFacts> {
+        self.selected(selector, key, true)
+    }
+
+    /// The same without all their other labels, which few decisions need.
+    #[must_use]
+    pub fn select_unlabeled(&self, selector: &Selector, key: &str) -> Vec<NodeFacts> {
+        self.selected(selector, key, false)
+    }
+
+    fn selected(&self, selector: &Selector, key: &str, labels: bool) -> Vec<NodeFacts> {
         let state = self.read();
         let selects = selector.prepared(|key| state.lookup(key));
         let (label, taint) = (state.lookup(key), state.lookup(key));
@@ -123,7 +133,7 @@ impl NodeStore {
                 open: node.open,
                 capacity: node.capacity.clone(),
                 incarnation: node.incarnation,
-                labels: Arc::clone(&node.labels),
+                labels: if labels { Arc::clone(&node.labels) } else { Arc::default() },
                 taints: Arc::clone(&node.taints),
                 unfit: node.unfit,
             })

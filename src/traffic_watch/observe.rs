@@ -49,8 +49,14 @@ pub(super) async fn observe(
     let readings =
         if decides && any { Some(reconciler.measure(&key.0, &settings).await) } else { None };
     // After the answer: the objects that wait for it together hold no copy of the nodes each.
-    let nodes =
-        if any { reconciler.nodes.select(&settings.selector, &watch.label_key()) } else { vec![] };
+    let (store, selector, label) = (&reconciler.nodes, &settings.selector, watch.label_key());
+    let nodes = if !any {
+        vec![]
+    } else if settings.room.reads_labels() {
+        store.select(selector, &label)
+    } else {
+        store.select_unlabeled(selector, &label)
+    };
     let memory = reconciler.memories.read(&key, |entry| Arc::clone(&entry.memory));
     let deployment = reconciler.owned_deployment(watch);
     let now = Timestamp::now();
@@ -143,8 +149,8 @@ impl TrafficWatchReconciler {
                 sorter.take(&request.question, names, &series)
             };
             let warnings = client.query_vector(&promql, seat, take).await;
-            let (_, sorter) = sorting.unwrap_or_else(|| begin(&nodes));
-            let reading = warnings.map(|warnings| Arc::new(sorter.end(warnings)));
+            let (identity, sorter) = sorting.unwrap_or_else(|| begin(&nodes));
+            let reading = warnings.map(|warnings| Arc::new(sorter.end(&identity, warnings)));
             match &reading {
                 Ok(reading) => metrics.samples_rejected("unmapped", reading.unmapped.0),
                 Err(error) => tracing::warn!(

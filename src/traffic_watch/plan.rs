@@ -157,7 +157,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let refresh = report::is_due(seen);
     let status = report::status(&judged, ready, refresh);
     let (conditions, reworded) = report::settled(&judged, conditions);
-    let names = seen.nodes.iter().map(|facts| Arc::clone(&facts.name));
+    let names = seen.nodes.iter().map(|facts| &facts.name);
     let evaluation = judged.evaluation();
     let memory = Memory {
         tick: Some(seen.tick),
@@ -183,7 +183,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         },
         reworded: if reworded { Some(seen.now) } else { seen.memory.reworded },
         refused,
-        nodes: NodeTable::sorted(names, std::mem::take(&mut judged.nodes)),
+        nodes: NodeTable::next(&seen.memory.nodes, names, std::mem::take(&mut judged.nodes)),
     };
     let measured = seen.readings.is_some();
     let evaluation = (measured && judged.is_new()).then_some(evaluation);

@@ -1,7 +1,7 @@
 //! One answer of Prometheus, sorted by node.
 use std::sync::Arc;
 
-use super::query::Question;
+use super::query::{Measure, Question};
 use crate::{
     nodes::{Finger, Identity, Resolution, ShortNames, Trail},
     prometheus::{
@@ -20,6 +20,9 @@ pub use names::{Devices, Names, Subject};
 #[cfg(test)]
 pub use numbers::OneNode;
 pub use numbers::{NodeMeasurement, Numbers, Value};
+
+/// The label of the link that a number is about.
+const DEVICE: &str = "device";
 
 /// Maximum number of unmatched series to name, and of bytes for each.
 const NAMED_UNMAPPED: (usize, usize) = (3, 100);
@@ -78,7 +81,7 @@ impl Measurement {
         let mut sorter = Sorter::new(names.identity);
         let take = |series: Series<'_>| sorter.take(question, names, &series);
         let warnings = decode::vector(status, content_type, body, take)?;
-        Ok(sorter.end(warnings))
+        Ok(sorter.end(names.identity, warnings))
     }
 
     /// Decides about short names, after the last number.
@@ -109,10 +112,7 @@ impl Measurement {
     /// Stores one number.
     pub fn take(&mut self, subject: &Subject, value: Option<f64>, device: Option<Arc<str>>) {
         match subject {
-            Subject::Node(place, measure) => {
-                let value = value.map_or(Value::Unusable, |value| Value::One(value, device));
-                self.numbers.put(*place, *measure, value);
-            }
+            Subject::Node(place, measure) => self.put(*place, *measure, value, device),
             Subject::Scrapes => self.scrapes = value,
             Subject::OtherJob(job) => note_job(&mut self.other_jobs, job),
             Subject::Unmapped(name) => self.unmapped(name),
@@ -120,6 +120,17 @@ impl Measurement {
             // An exporter has many series, and counts once.
             Subject::Counted => {}
         }
+    }
+
+    fn put(
+        &mut self,
+        place: usize,
+        measure: Measure,
+        value: Option<f64>,
+        device: Option<Arc<str>>,
+    ) {
+        let value = value.map_or(Value::Unusable, |value| Value::One(value, device));
+        self.numbers.put(place, measure, value);
     }
 
     fn unmapped(&mut self, name: &str) {
@@ -137,8 +148,34 @@ pub struct Sorter {
     reading: Measurement,
     devices: Devices,
     trail: Trail,
-    /// The labels that may name the node, by their places in this form of series.
-    naming: (Option<u64>, Vec<usize>),
+    turn: Turn,
+}
+
+/// What a run of series has in common.
+#[derive(Debug, Default)]
+struct Turn {
+    number: Option<u64>,
+    /// The labels that may name the node, by their places.
+    naming: Vec<usize>,
+    measure: Common<Measure>,
+    device: Common<Arc<str>>,
+}
+
+/// What a label says in a run of series.
+#[derive(Debug, Default)]
+enum Common<T> {
+    /// Each series says it.
+    #[default]
+    Differs,
+    /// The same in all of them, or nothing.
+    Same(Option<T>),
+}
+
+impl<T> Common<T> {
+    fn of(labels: &Labels<'_>, name: &str, get: impl FnOnce() -> Option<T>) -> Self {
+        let stays = labels.place(name).is_none_or(|place| labels.staying(place).is_some());
+        if stays { Self::Same(get()) } else { Self::Differs }
+    }
 }
 
 impl Sorter {
@@ -148,8 +185,8 @@ impl Sorter {
         Self {
             reading: Measurement::empty(identity),
             devices: Devices::default(),
-            trail: Trail::default(),
-            naming: (None, Vec::new()),
+            trail: identity.take_trail(),
+            turn: Turn::default(),
         }
     }
 
@@ -163,40 +200,58 @@ impl Sorter {
         names: Names<'_>,
         series: &Series<'_>,
     ) -> Result<(), QueryError> {
-        let subject = match self.usual(question, names, &series.labels) {
-            Some(subject) => subject,
-            None => names.subject(question, &series.labels)?,
-        };
-        let device = series.labels.get("device").map(|device| self.devices.get(device));
+        if self.usual(question, names, series).is_some() {
+            return Ok(());
+        }
+        let subject = names.subject(question, &series.labels)?;
+        let device = series.labels.get(DEVICE).map(|device| self.devices.get(device));
         self.reading.take(&subject, series.value, device);
         Ok(())
     }
 
-    /// The number of a node that the first of its names leads to: nearly every series.
-    fn usual(
+    /// Takes the number of a node that the first of its names leads to: nearly every series.
+    fn usual(&mut self, question: &Question, names: Names<'_>, series: &Series<'_>) -> Option<()> {
+        let labels = &series.labels;
+        let number = labels.turn()?;
+        if self.turn.number != Some(number) {
+            self.begin_turn(number, question, names, labels);
+        }
+        let turn = &self.turn;
+        let measure = match turn.measure {
+            Common::Same(measure) => measure?,
+            Common::Differs => names::measure(question, labels)?,
+        };
+        let name = turn.naming.iter().find_map(|place| labels.at(*place))?;
+        let Resolution::Node(node) = self.trail.find(names.identity, name) else { return None };
+        let device = match &turn.device {
+            Common::Same(device) => device.clone(),
+            Common::Differs => labels.get(DEVICE).map(|device| self.devices.get(device)),
+        };
+        self.reading.put(node, measure, series.value, device);
+        Some(())
+    }
+
+    fn begin_turn(
         &mut self,
+        number: u64,
         question: &Question,
         names: Names<'_>,
         labels: &Labels<'_>,
-    ) -> Option<Subject> {
-        let form = labels.form()?;
-        let measure = names::measure(question, labels)?;
-        let (known, places) = &mut self.naming;
-        if *known != Some(form) {
-            *known = Some(form);
-            places.clear();
-            places.extend(names.all().filter_map(|name| labels.place(name)));
-        }
-        let name = places.iter().find_map(|place| labels.at(*place))?;
-        match self.trail.find(names.identity, name) {
-            Resolution::Node(place) => Some(Subject::Node(place, measure)),
-            _ => None,
-        }
+    ) {
+        let (turn, devices) = (&mut self.turn, &mut self.devices);
+        turn.number = Some(number);
+        turn.naming.clear();
+        turn.naming.extend(names.all().filter_map(|name| labels.place(name)));
+        let device = || labels.get(DEVICE).map(|device| devices.get(device));
+        turn.device = Common::of(labels, DEVICE, device);
+        let measure = || names::measure(question, labels);
+        turn.measure = Common::of(labels, names::measuring(question), measure);
     }
 
     /// The whole answer, and what the server warned of.
     #[must_use]
-    pub fn end(self, warnings: Vec<String>) -> Measurement {
+    pub fn end(self, identity: &Identity, warnings: Vec<String>) -> Measurement {
+        identity.keep_trail(self.trail);
         let mut reading = Measurement { warnings, ..self.reading };
         reading.settle();
         reading
@@ -210,7 +265,7 @@ impl Measurement {
         let names = nodes.keys().cloned().collect();
         let mut numbers = Numbers::of(nodes.len());
         for (place, node) in nodes.into_values().enumerate() {
-            for measure in super::query::Measure::ALL {
+            for measure in Measure::ALL {
                 numbers.put(place, measure, node.reading().get(measure).clone());
             }
         }
@@ -220,7 +275,7 @@ impl Measurement {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::query::Measure, *};
+    use super::*;
     use crate::prometheus::Class;
 
     fn read(result: &serde_json::Value) -> Result<Measurement, QueryError> {

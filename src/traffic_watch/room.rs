@@ -39,6 +39,12 @@ impl Room {
         }
     }
 
+    /// Reports whether labels of nodes decide.
+    #[must_use]
+    pub fn reads_labels(&self) -> bool {
+        !self.labels.is_empty() || self.affinity.is_some()
+    }
+
     /// Reports whether a node can take the pods, its mark apart.
     #[must_use]
     pub fn takes(&self, node: &NodeFacts) -> bool {

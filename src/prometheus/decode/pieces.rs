@@ -147,9 +147,9 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
 
     /// Reads what is complete. Returns where that ends, and what is left to be read now.
     fn elements<'p>(&mut self, mut next: Next, piece: &'p [u8]) -> (usize, &'p [u8]) {
-        let mut at = 0;
+        let (mut at, text) = (0, valid(piece));
         loop {
-            match self.one(next, &piece[at..]) {
+            match self.one(next, &piece[at..], text.get(at..).unwrap_or_default()) {
                 Ok(Found::Read(len, then)) => (at, next) = (at + len, then),
                 Ok(Found::End(len)) => return (at, self.ended(&piece[at + len..])),
                 Ok(Found::Incomplete) => {
@@ -170,15 +170,15 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         rest
     }
 
-    /// Reads what the list continues with.
-    fn one(&mut self, next: Next, bytes: &[u8]) -> Result<Found, QueryError> {
+    /// Reads what the list continues with: these bytes, which begin with this text.
+    fn one(&mut self, next: Next, bytes: &[u8], text: &str) -> Result<Found, QueryError> {
         match (next, bytes.first()) {
             (_, None) => Ok(Found::Incomplete),
             (_, Some(b' ' | b'\t' | b'\n' | b'\r')) => Ok(Found::Read(1, next)),
             (Next::First | Next::CommaOrEnd, Some(b']')) => Ok(Found::End(1)),
             (Next::CommaOrEnd, Some(b',')) => Ok(Found::Read(1, Next::Element)),
             (Next::First | Next::Element, Some(b'{')) => {
-                let stop = match self.elements.read(bytes) {
+                let stop = match self.elements.read(text) {
                     Ok((series, len)) => {
                         (self.take)(series)?;
                         return Ok(Found::Read(len, Next::CommaOrEnd));
@@ -186,8 +186,8 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
                     Err(stop) => stop,
                 };
                 let end = match stop {
-                    Stop::Incomplete => None,
-                    Stop::Unusual => Nesting::default().end(bytes),
+                    Stop::Incomplete if text.len() == bytes.len() => None,
+                    _ => Nesting::default().end(bytes),
                 };
                 let Some(len) = end else { return Ok(Found::Incomplete) };
                 self.element(&bytes[..len])?;
@@ -199,7 +199,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
 
     /// Reads an element that is in memory as a whole, in any form.
     fn element(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
-        if let Ok((series, len)) = self.elements.read(bytes)
+        if let Ok((series, len)) = self.elements.read(valid(bytes))
             && len == bytes.len()
         {
             return (self.take)(series);
@@ -209,6 +209,12 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
             element.map_err(|error| unreadable(&format!("vector is not readable: {error}")))?;
         (self.take)(element.into())
     }
+}
+
+/// The text that some bytes begin with.
+fn valid(bytes: &[u8]) -> &str {
+    let text = std::str::from_utf8(bytes);
+    text.or_else(|error| std::str::from_utf8(&bytes[..error.valid_up_to()])).unwrap_or_default()
 }
 
 /// The nesting depth within an object, piece by piece.

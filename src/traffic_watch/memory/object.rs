@@ -60,7 +60,8 @@ pub struct Memory {
 /// half empty space.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeTable {
-    names: Box<[Arc<str>]>,
+    /// Shared with the table of the next judgment, mostly.
+    names: Arc<[Arc<str>]>,
     /// In the order of the names.
     nodes: Box<[NodeMemory]>,
 }
@@ -68,10 +69,23 @@ pub struct NodeTable {
 impl NodeTable {
     /// A table of nodes that are sorted by name.
     pub fn sorted(names: impl Iterator<Item = Arc<str>>, nodes: Vec<NodeMemory>) -> Self {
-        let names: Box<[_]> = names.collect();
+        let names: Arc<[_]> = names.collect();
         debug_assert!(names.is_sorted_by(|a, b| a < b), "sorted by name");
         debug_assert_eq!(names.len(), nodes.len(), "one name for each");
         Self { names, nodes: nodes.into() }
+    }
+
+    /// The table that follows this one, of nodes that are sorted by name.
+    #[must_use]
+    pub fn next<'a>(
+        &self,
+        names: impl Iterator<Item = &'a Arc<str>> + Clone,
+        nodes: Vec<NodeMemory>,
+    ) -> Self {
+        if self.names.iter().eq(names.clone()) {
+            return Self { names: Arc::clone(&self.names), nodes: nodes.into() };
+        }
+        Self::sorted(names.cloned(), nodes)
     }
 
     /// One node.

@@ -73,6 +73,14 @@ pub struct Names<'a> {
     pub labels: &'a [String],
 }
 
+/// Returns the label by which [`measure`] tells the measure.
+pub(super) fn measuring(question: &Question) -> &'static str {
+    match question {
+        Question::Own(_) => OWN_AGE.0,
+        Question::BuiltIn { .. } => MEASURE,
+    }
+}
+
 /// Returns the measure of a series of a node; `None` if the series belongs to no node, or was not
 /// queried.
 pub(super) fn measure(question: &Question, labels: &Labels<'_>) -> Option<Measure> {

@@ -54,7 +54,7 @@ impl Numbers {
             *column = vec![Value::Absent; self.nodes].into_boxed_slice();
         }
         if let Some(known) = column.get_mut(node) {
-            *known = if *known == Value::Absent { value } else { Value::Unusable };
+            *known = if matches!(known, Value::Absent) { value } else { Value::Unusable };
         }
     }
 }

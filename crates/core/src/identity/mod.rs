@@ -9,7 +9,7 @@
 use std::{
     collections::{HashMap, HashSet},
     hash::{BuildHasherDefault, Hasher},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 mod trail;
@@ -17,12 +17,14 @@ mod trail;
 pub use trail::Trail;
 
 /// An index from everything a node is called to its place among the names.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Identity {
     names: Arc<[Arc<str>]>,
     index: Index,
     /// The nodes whose domain nobody knows, by their short name.
     short: Index,
+    /// The trail of the last answer.
+    trail: Mutex<Trail>,
 }
 
 /// Every series of an answer is looked up twice, and what is in here comes from the API server: it
@@ -112,7 +114,22 @@ impl Identity {
                 }
             }
         }
-        Self { names, index, short }
+        Self { names, index, short, trail: Mutex::default() }
+    }
+
+    /// Takes the trail of the last answer: the next one names the nodes in the same order.
+    #[must_use]
+    pub fn take_trail(&self) -> Trail {
+        std::mem::take(&mut self.trail())
+    }
+
+    /// Keeps the trail of an answer that was resolved with this identity.
+    pub fn keep_trail(&self, trail: Trail) {
+        *self.trail() = trail;
+    }
+
+    fn trail(&self) -> MutexGuard<'_, Trail> {
+        self.trail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The names of the nodes, sorted.

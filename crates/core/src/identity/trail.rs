@@ -28,11 +28,14 @@ impl Trail {
     pub fn find<'a>(&mut self, identity: &Identity, text: &'a str) -> Resolution<'a> {
         // At its end it begins again.
         let next = if self.next < self.steps.len() { self.next } else { 0 };
-        if let Some((known, node)) = self.step(next)
-            && known == text
-        {
-            self.next = next + 1;
-            return Resolution::Node(node);
+        // Some servers list all measures of a node before those of the next one.
+        for place in [Some(next), self.next.checked_sub(1)].into_iter().flatten() {
+            if let Some((known, node)) = self.step(place)
+                && known == text
+            {
+                self.next = place + 1;
+                return Resolution::Node(node);
+            }
         }
         let found = identity.lookup(text);
         if let Resolution::Node(node) = found {

@@ -4,20 +4,16 @@
 //! Everything else that is valid (spaces, escapes, histograms, further fields) is
 //! [`Stop::Unusual`] and left to a full JSON parser, which decides what is valid.
 //!
-//! Most elements are like the one before but for the values of labels and the number: of the text
-//! between these nothing is read again, it is compared.
+//! Most elements are like the one before but for the values of labels and the number, and of these
+//! values most are the same too: of the text between what differs nothing is read again, it is
+//! compared.
 use std::ops::Range;
 
-use super::{Labels, Series, labels::FEW};
-
-/// The reason why there is no element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// The bytes end within it.
-    Incomplete,
-    /// It is in no form that is read here.
-    Unusual,
-}
+use super::{
+    Labels, Series,
+    cursor::{Cursor, Stop, plain},
+    labels::FEW,
+};
 
 /// Reads the elements of one answer, one after the other.
 #[derive(Debug, Default)]
@@ -25,59 +21,144 @@ pub struct Elements {
     form: Form,
 }
 
-/// An element without the values of its labels and its number.
+/// What elements have in common.
 #[derive(Debug, Default)]
 pub(super) struct Form {
-    /// Counts the forms of the answer.
+    /// Counts the sequences of names in the answer.
     number: u64,
+    /// Counts the same with the values that stay.
+    turn: u64,
     /// The text of the element that had it first.
     text: String,
-    /// Of each label the text before its value, and its name, which is part of that.
-    labels: Vec<(Range<usize>, Range<usize>)>,
-    /// The text between the labels and the number.
-    middle: Range<usize>,
+    labels: Vec<Label>,
+    /// The place of the number.
+    sample: Range<usize>,
+    /// True if one value at most does not stay: no more is to be expected.
+    settled: bool,
+    /// Elements that were not as expected, or of which nothing is; and those in a row since then
+    /// that were.
+    surprises: u32,
+    calm: u32,
 }
 
+/// After so many elements in a row that are as expected a surprise counts as the first one.
+const CALM: u32 = 16;
+
+/// A label in the text of a form.
+#[derive(Debug)]
+struct Label {
+    /// The length of its name.
+    name: usize,
+    /// The place of its value.
+    value: Range<usize>,
+    /// True if its value is expected to stay.
+    stays: bool,
+}
+
+/// The text between the name of a label and its value.
+const BETWEEN: &str = "\":\"";
+
+/// The text after the number.
+const END: &[u8] = b"\"]}";
+
 impl Form {
-    /// The number of the form within the answer.
+    /// The number of the sequence of names within the answer.
     pub fn number(&self) -> u64 {
         self.number
     }
 
+    /// The number of that and of the values that stay.
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
     /// The names of its labels.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.labels.iter().map(|(_, name)| self.part(name))
+        self.labels.iter().map(|label| {
+            let end = label.value.start.saturating_sub(BETWEEN.len());
+            self.text.get(end.saturating_sub(label.name)..end).unwrap_or_default()
+        })
     }
 
-    fn part(&self, range: &Range<usize>) -> &str {
-        self.text.get(range.clone()).unwrap_or_default()
+    /// The value of a label, if it stays.
+    pub fn staying(&self, place: usize) -> Option<&str> {
+        let label = self.labels.get(place).filter(|label| label.stays)?;
+        self.text.get(label.value.clone())
     }
 
-    fn literal(&self, range: &Range<usize>) -> &[u8] {
-        self.text.as_bytes().get(range.clone()).unwrap_or_default()
-    }
-
-    /// Finds the values in an element of this form.
-    fn places(&self, bytes: &[u8]) -> Option<Places> {
-        let mut places = Places::default();
-        let mut at = 0;
-        for (place, (before, _)) in places.values.iter_mut().zip(&self.labels) {
-            let rest = bytes.get(at..)?.strip_prefix(self.literal(before))?;
-            let start = bytes.len() - rest.len();
+    /// Finds the values in an element of this form: all of them, or only those that do not stay.
+    fn places(&self, text: &str, all: bool) -> Option<Places> {
+        let (mut places, bytes) = (Places::default(), text.as_bytes());
+        // Up to here both texts have been read.
+        let (mut at, mut known) = (0, 0);
+        for (place, label) in places.values.iter_mut().zip(&self.labels) {
+            if label.stays && !all {
+                continue;
+            }
+            let before = self.text.as_bytes().get(known..label.value.start)?;
+            let rest = bytes.get(at..)?.strip_prefix(before)?;
+            let start = at + before.len();
             at = start + plain(rest);
             *place = (start, at);
+            known = label.value.end;
         }
-        let rest = bytes.get(at..)?.strip_prefix(self.literal(&self.middle))?;
-        let start = bytes.len() - rest.len();
+        let before = self.text.as_bytes().get(known..self.sample.start)?;
+        let rest = bytes.get(at..)?.strip_prefix(before)?;
+        let start = at + before.len();
         let len = plain(rest);
         places.number = (start, start + len);
         places.end = start + len + END.len();
         rest.get(len..)?.starts_with(END).then_some(places)
     }
-}
 
-/// The text after the number.
-const END: &[u8] = b"\"]}";
+    /// Finds the values in an element of this form, and adapts to it: less and less often where
+    /// nearly every element is a surprise.
+    fn find(&mut self, text: &str) -> Option<Places> {
+        if self.labels.is_empty() {
+            return None;
+        }
+        let expected = self.places(text, false);
+        if self.settled && expected.is_some() {
+            self.calm = self.calm.saturating_add(1);
+            if self.calm == CALM {
+                self.surprises = 0;
+            }
+            return expected;
+        }
+        self.calm = 0;
+        self.surprises = self.surprises.saturating_add(1);
+        let adapts = self.surprises.is_power_of_two();
+        if expected.is_some() && !adapts {
+            return expected;
+        }
+        let places = self.places(text, true)?;
+        if adapts {
+            self.adapt(text, &places);
+        } else {
+            self.labels.iter_mut().for_each(|label| label.stays = false);
+            self.begin_turn();
+        }
+        Some(places)
+    }
+
+    fn begin_turn(&mut self) {
+        self.turn += 1;
+        self.settled = self.labels.iter().filter(|label| !label.stays).count() <= 1;
+    }
+
+    /// Expects the values to stay that this element has in common with the one that was looked at
+    /// before.
+    fn adapt(&mut self, text: &str, places: &Places) {
+        for (label, (start, end)) in self.labels.iter_mut().zip(places.values) {
+            label.stays = text.get(start..end) == self.text.get(label.value.clone());
+            label.value = start..end;
+        }
+        self.sample = places.number.0..places.number.1;
+        self.text.clear();
+        self.text.push_str(text.get(..places.end).unwrap_or_default());
+        self.begin_turn();
+    }
+}
 
 /// The places of the values in an element.
 #[derive(Default)]
@@ -88,43 +169,36 @@ struct Places {
 }
 
 impl Elements {
-    /// Reads the element that `bytes` begin with, and says how long it is.
+    /// Reads the element that `text` begins with, and says how long it is.
     ///
     /// # Errors
     /// When it is not complete, or in another form than Prometheus' own.
-    pub fn read<'a>(&'a mut self, bytes: &'a [u8]) -> Result<(Series<'a>, usize), Stop> {
-        let known = if self.form.labels.is_empty() { None } else { self.form.places(bytes) };
-        let places = match known {
+    pub fn read<'a>(&'a mut self, text: &'a str) -> Result<(Series<'a>, usize), Stop> {
+        let places = match self.form.find(text) {
             Some(places) => places,
-            None => self.learn(bytes)?,
+            None => self.learn(text)?,
         };
-        let text = |(start, end)| {
-            let text = bytes.get(start..end).and_then(|bytes| std::str::from_utf8(bytes).ok());
-            text.ok_or(Stop::Unusual)
-        };
-        let value = text(places.number)?.parse().map_err(|_| Stop::Unusual)?;
-        let mut values = [""; FEW];
-        for (value, place) in values.iter_mut().zip(places.values).take(self.form.labels.len()) {
-            *value = text(place)?;
-        }
-        let labels = Labels::of(&self.form, values);
+        let (start, end) = places.number;
+        let value = text.get(start..end).and_then(|number| number.parse().ok());
+        let value = value.ok_or(Stop::Unusual)?;
+        let labels = Labels::of(&self.form, text, places.values);
         Ok((Series { labels, value: Some(value) }, places.end))
     }
 
     /// Reads an element of any usual form, which becomes the form of those after it.
-    fn learn(&mut self, bytes: &[u8]) -> Result<Places, Stop> {
-        let mut cursor = Cursor { bytes, at: 0 };
+    fn learn(&mut self, text: &str) -> Result<Places, Stop> {
+        let mut cursor = Cursor { bytes: text.as_bytes(), at: 0 };
         let mut places = Places::default();
-        let mut names: [Range<usize>; FEW] = std::array::from_fn(|_| 0..0);
+        let mut names = [0; FEW];
         let mut count = 0;
         cursor.literal(b"{\"metric\":{")?;
         if !cursor.takes(b'}')? {
             loop {
                 cursor.literal(b"\"")?;
                 let name = cursor.string()?;
-                cursor.literal(b":\"")?;
+                cursor.literal(&BETWEEN.as_bytes()[1..])?;
                 let value = cursor.string()?;
-                *names.get_mut(count).ok_or(Stop::Unusual)? = name;
+                *names.get_mut(count).ok_or(Stop::Unusual)? = name.len();
                 places.values[count] = (value.start, value.end);
                 count += 1;
                 if cursor.takes(b'}')? {
@@ -139,134 +213,32 @@ impl Elements {
         let number = cursor.string()?;
         cursor.literal(&END[1..])?;
         (places.number, places.end) = ((number.start, number.end), cursor.at);
-        let text = bytes.get(..cursor.at).and_then(|element| std::str::from_utf8(element).ok());
-        let text = text.ok_or(Stop::Unusual)?;
-        self.form.number += 1;
-        self.form.text.clear();
-        self.form.text.push_str(text);
-        self.form.labels.clear();
-        let mut before = 0;
-        for (name, (start, end)) in names.iter().zip(places.values).take(count) {
-            self.form.labels.push((before..start, name.clone()));
-            before = end;
+        let element = text.get(..cursor.at).ok_or(Stop::Unusual)?;
+        let form = &mut self.form;
+        form.number += 1;
+        form.text.clear();
+        form.text.push_str(element);
+        form.labels.clear();
+        for (name, (start, end)) in names.into_iter().zip(places.values).take(count) {
+            form.labels.push(Label { name, value: start..end, stays: false });
         }
-        self.form.middle = before..number.start;
+        form.sample = number;
+        (form.surprises, form.calm) = (0, 0);
+        form.begin_turn();
         Ok(places)
     }
 }
 
-struct Cursor<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl Cursor<'_> {
-    fn literal(&mut self, text: &[u8]) -> Result<(), Stop> {
-        let rest = &self.bytes[self.at..];
-        if rest.starts_with(text) {
-            self.at += text.len();
-            return Ok(());
-        }
-        Err(if text.starts_with(rest) { Stop::Incomplete } else { Stop::Unusual })
-    }
-
-    /// Reports whether the next byte is this one, which is then taken.
-    fn takes(&mut self, byte: u8) -> Result<bool, Stop> {
-        let next = self.bytes.get(self.at).ok_or(Stop::Incomplete)?;
-        let found = *next == byte;
-        self.at += usize::from(found);
-        Ok(found)
-    }
-
-    /// The rest of a string without escapes, and its end.
-    fn string(&mut self) -> Result<Range<usize>, Stop> {
-        let start = self.at;
-        let end = start + plain(&self.bytes[start..]);
-        match self.bytes.get(end) {
-            Some(b'"') => {
-                self.at = end + 1;
-                Ok(start..end)
-            }
-            Some(_) => Err(Stop::Unusual),
-            None => Err(Stop::Incomplete),
-        }
-    }
-
-    /// A number that begins with a digit; nobody reads it.
-    fn number(&mut self) -> Result<(), Stop> {
-        let rest = &self.bytes[self.at..];
-        let len = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.');
-        match len {
-            Some(len) if is_usual(&rest[..len]) => {
-                self.at += len;
-                Ok(())
-            }
-            Some(_) => Err(Stop::Unusual),
-            None => Err(Stop::Incomplete),
-        }
-    }
-}
-
-/// Reports whether a text of digits and points is a number in JSON.
-fn is_usual(number: &[u8]) -> bool {
-    let (whole, fraction) = match number.iter().position(|byte| *byte == b'.') {
-        Some(point) => (&number[..point], &number[point + 1..]),
-        None => (number, &b"0"[..]),
-    };
-    let has_zeros = whole.len() > 1 && whole[0] == b'0';
-    !whole.is_empty() && !has_zeros && !fraction.is_empty() && !fraction.contains(&b'.')
-}
-
-const LOW: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
-
-/// Counts the leading bytes that are neither a quote, nor a backslash, nor a control character:
-/// eight at a time.
-fn plain(bytes: &[u8]) -> usize {
-    let below = |word: u64, bound: u64| word.wrapping_sub(LOW * bound) & !word & HIGH;
-    let mut words = bytes.chunks_exact(8);
-    let mut at = 0;
-    for word in &mut words {
-        // A chunk of eight is an array of eight.
-        let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
-        let special = below(word ^ (LOW * u64::from(b'"')), 1)
-            | below(word ^ (LOW * u64::from(b'\\')), 1)
-            | below(word, 0x20);
-        if special != 0 {
-            // The lowest mark is exact; those above it may be borrowed.
-            return at + special.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    let special = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
-    at + words.remainder().iter().position(special).unwrap_or(words.remainder().len())
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn plain_text_ends_where_a_search_byte_by_byte_ends(bytes: Vec<u8>, quote in 0..20usize) {
-            let mut bytes = bytes;
-            if let Some(byte) = bytes.get_mut(quote) {
-                *byte = b'"';
-            }
-            let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-            let expected = bytes.iter().position(special).unwrap_or(bytes.len());
-            prop_assert_eq!(plain(&bytes), expected);
-        }
-    }
 
     #[test]
     fn a_number_of_seconds_is_as_json_writes_it() {
         let read = |number: &str| {
             let text = format!(r#"{{"metric":{{}},"value":[{number},"8"]}}"#);
             let mut elements = Elements::default();
-            let read = elements.read(text.as_bytes());
+            let read = elements.read(&text);
             read.map(|(series, len)| (series.value, len == text.len()))
         };
         for number in ["0", "0.5", "1", "1.5", "1700000000.123"] {
@@ -298,7 +270,7 @@ mod tests {
             element("x", "y", "1.5", "8").replace("\"]}", "\" ]}"),
         ] {
             let read = |elements: &mut Elements, text: &str| {
-                let read = elements.read(text.as_bytes());
+                let read = elements.read(text);
                 read.map(|(series, len)| (format!("{series:?}", series = Shown(&series)), len))
             };
             let alone = read(&mut Elements::default(), &text);
@@ -327,7 +299,7 @@ mod tests {
     fn names_keep_their_places_while_the_form_is_the_same() {
         let mut elements = Elements::default();
         let mut form = |text: &str| {
-            let (series, _) = elements.read(text.as_bytes()).unwrap();
+            let (series, _) = elements.read(text).unwrap();
             let labels = series.labels;
             (labels.form(), labels.place("b"), labels.place("c"), labels.at(1).map(str::to_owned))
         };
@@ -337,5 +309,30 @@ mod tests {
         assert_eq!(like, (Some(1), Some(1), None, None));
         let other = form(r#"{"metric":{"b":"1","c":"2"},"value":[1,"8"]}"#);
         assert_eq!(other, (Some(2), Some(0), Some(1), Some("2".into())));
+    }
+
+    #[test]
+    fn values_that_stay_are_as_good_as_those_that_are_read() {
+        // Runs of every length, by node and by measure, so that what stays keeps changing.
+        let series = (1..60usize).rev().flat_map(|run| {
+            (0..run).map(move |i| (format!("node-{}", i * run % 7), format!("m{}", run % 5)))
+        });
+        let mut elements = Elements::default();
+        let (mut turns, mut all) = (std::collections::HashMap::new(), 0);
+        for (node, measure) in series {
+            let text = format!(
+                r#"{{"metric":{{"a":"eth0","b":"{node}","c":"{measure}"}},"value":[1,"8"]}}"#
+            );
+            let (series, len) = elements.read(&text).unwrap();
+            assert_eq!(len, text.len());
+            let labels = series.labels;
+            assert_eq!(labels.get("a"), Some("eth0"));
+            assert_eq!((labels.get("b"), labels.get("c")), (Some(&*node), Some(&*measure)));
+            let staying = [0, 1, 2].map(|place| labels.staying(place).map(str::to_owned));
+            all += usize::from(staying.iter().flatten().count() == 2);
+            let turn = turns.entry(labels.turn()).or_insert_with(|| staying.clone());
+            assert_eq!(*turn, staying);
+        }
+        assert!(all > 1000, "{all}");
     }
 }

@@ -14,17 +14,19 @@ pub(super) const FEW: usize = 6;
 /// Labels borrowed from the answer's text.
 #[derive(Debug, Default)]
 pub struct Labels<'a> {
-    /// The names, where the element is in a usual form.
+    /// The names, and the values that stay, where the element is in a usual form.
     form: Option<&'a Form>,
-    values: [&'a str; FEW],
+    /// The text of the element, and the places of the other values in it.
+    text: &'a str,
+    values: [(usize, usize); FEW],
     /// Instead of them, where there are more than [`FEW`], or some have escapes.
     many: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
 impl<'a> Labels<'a> {
-    /// The names of a form, each with its value.
-    pub(super) fn of(form: &'a Form, values: [&'a str; FEW]) -> Self {
-        Self { form: Some(form), values, many: Vec::new() }
+    /// The labels of an element in this form, and the places of those values that do not stay.
+    pub(super) fn of(form: &'a Form, text: &'a str, values: [(usize, usize); FEW]) -> Self {
+        Self { form: Some(form), text, values, many: Vec::new() }
     }
 
     /// Tells one sequence of names from the others of the same [`super::Elements`]; `None` where it
@@ -32,6 +34,20 @@ impl<'a> Labels<'a> {
     #[must_use]
     pub fn form(&self) -> Option<u64> {
         self.form.map(Form::number)
+    }
+
+    /// Like [`Self::form`], but tells also one set of values that [stay](Self::staying) from the
+    /// others.
+    #[must_use]
+    pub fn turn(&self) -> Option<u64> {
+        self.form.map(Form::turn)
+    }
+
+    /// The value at a place of the form, if it stays the same as long as [`Self::turn`] does; an
+    /// empty one is "".
+    #[must_use]
+    pub fn staying(&self, place: usize) -> Option<&'a str> {
+        self.form?.staying(place)
     }
 
     /// The place of a label among those of its form.
@@ -43,7 +59,15 @@ impl<'a> Labels<'a> {
     /// The value at a place of the form; absent and empty are the same to Prometheus.
     #[must_use]
     pub fn at(&self, place: usize) -> Option<&'a str> {
-        self.values.get(place).copied().filter(|value| !value.is_empty())
+        self.value(place).filter(|value| !value.is_empty())
+    }
+
+    fn value(&self, place: usize) -> Option<&'a str> {
+        if let Some(value) = self.staying(place) {
+            return Some(value);
+        }
+        let (start, end) = *self.values.get(place)?;
+        self.text.get(start..end)
     }
 
     /// The value of one label; absent and empty are the same to Prometheus.
@@ -59,7 +83,8 @@ impl<'a> Labels<'a> {
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let names = self.form.into_iter().flat_map(Form::names);
-        let few = names.zip(self.values);
+        let value = |place| self.value(place).unwrap_or_default();
+        let few = names.enumerate().map(move |(place, name)| (name, value(place)));
         few.chain(self.many.iter().map(|(name, value)| (name.as_ref(), value.as_ref())))
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! Reading them is most of what a judgment costs: an answer about 5,000 nodes has 20,000. That is
 //! why this is here, in a crate that is built for speed, and not beside the client that asks.
+mod cursor;
 mod element;
 mod labels;
 
-pub use element::{Elements, Stop};
+pub use cursor::Stop;
+pub use element::Elements;
 pub use labels::Labels;
 
 /// One element of an instant vector.
