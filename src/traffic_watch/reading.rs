@@ -151,7 +151,7 @@ pub struct Sorter {
     turn: Turn,
 }
 
-/// What a run of series has in common.
+/// The properties that a run of series has in common.
 #[derive(Debug, Default)]
 struct Turn {
     number: Option<u64>,
@@ -161,7 +161,7 @@ struct Turn {
     device: Common<Arc<str>>,
 }
 
-/// What a label says in a run of series.
+/// The value of a label in a run of series.
 #[derive(Debug, Default)]
 enum Common<T> {
     /// Each series says it.

@@ -52,11 +52,7 @@ fn main() -> ExitCode {
         let runtime = Arc::clone(&runtime);
         // Real BGP runs between nodes that have no other purpose.
         Trial::test("route_reflectors_replace_the_mesh_and_go_again", move || {
-            let operator = Path::new(env!("CARGO_BIN_EXE_traffic-operator"));
-            let parts = [lab::demo::reflectors::Part::Short];
-            let demo = lab::demo::reflectors::run(&parts, false, operator);
-            let passed = runtime.block_on(demo);
-            if passed.map_err(failed)? { Ok(()) } else { Err("see the checks".into()) }
+            runtime.block_on(route_reflectors_replace_the_mesh_and_go_again())
         })
         .with_ignored_flag(!is_root())
     };
@@ -83,4 +79,12 @@ fn failed(error: anyhow::Error) -> Failed {
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0)
+}
+
+/// Nodes of dual stack.
+async fn route_reflectors_replace_the_mesh_and_go_again() -> Result<(), Failed> {
+    let operator = Path::new(env!("CARGO_BIN_EXE_traffic-operator"));
+    let parts = [lab::demo::reflectors::Part::Short];
+    let passed = lab::demo::reflectors::run(&parts, false, operator).await;
+    if passed.map_err(failed)? { Ok(()) } else { Err("see the checks".into()) }
 }

@@ -141,7 +141,7 @@ fn quiet(families: &[Family]) -> Result<()> {
 
 fn node(number: u8, all: &[u8], families: &[Family]) -> String {
     let address = |family| {
-        // A check whether somebody else has this address would take seconds.
+        // Duplicate address detection would take seconds.
         let unchecked = if family == Family::V6 { " nodad" } else { "" };
         let (address, prefix) = (address(family, number), prefix(family));
         format!("addr add {address}/{prefix} dev eth0{unchecked}\n")

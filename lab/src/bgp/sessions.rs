@@ -51,7 +51,8 @@ struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Which of two ends connects is decided by their addresses as texts.
+    /// Reports whether the other end connects: the one with the lower address, as text, does not
+    /// wait.
     fn waits_for(&self, other: &Self) -> bool {
         other.address.to_string() > self.address.to_string()
     }

@@ -49,8 +49,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts nodes in zones, each with the same number of neighboring nodes, as a full mesh in each
-    /// address family, and waits until it is one.
+    /// Starts nodes in zones, each with the same number of neighboring nodes, as a full mesh in
+    /// each address family, and waits until it is one.
     ///
     /// Each node hears of a change within `skew`, in its own time.
     ///

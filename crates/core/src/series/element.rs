@@ -21,7 +21,7 @@ pub struct Elements {
     form: Form,
 }
 
-/// What elements have in common.
+/// The properties that elements have in common.
 #[derive(Debug, Default)]
 pub(super) struct Form {
     /// Counts the sequences of names in the answer.
@@ -33,7 +33,7 @@ pub(super) struct Form {
     labels: Vec<Label>,
     /// The place of the number.
     sample: Range<usize>,
-    /// True if one value at most does not stay: no more is to be expected.
+    /// True if one value at most does not stay: no more can be expected.
     settled: bool,
     /// Elements that were not as expected, or of which nothing is; and those in a row since then
     /// that were.
@@ -41,7 +41,7 @@ pub(super) struct Form {
     calm: u32,
 }
 
-/// After so many elements in a row that are as expected a surprise counts as the first one.
+/// Number of expected elements in a row after which a surprise counts as the first one.
 const CALM: u32 = 16;
 
 /// A label in the text of a form.

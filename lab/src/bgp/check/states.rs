@@ -53,7 +53,7 @@ pub(crate) fn mesh(count: u8) -> World {
     World { nodes: (0..count).map(node).collect(), ..World::default() }
 }
 
-/// What a node says in a family.
+/// A node's speaker of a family.
 pub(crate) fn speaker(family: Family, number: u8) -> (Family, Speaker) {
     let address = network::address(family, number).parse().expect("the lab makes addresses");
     (family, Speaker { address, pods: network::pods(family, number) })

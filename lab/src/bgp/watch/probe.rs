@@ -107,7 +107,7 @@ impl Prober {
     }
 }
 
-/// Where the probes to a node go.
+/// The address and port of the probes to a node.
 fn target(family: Family, number: u8) -> Result<SocketAddr> {
     let address: IpAddr = pod(family, number).parse().context("the address of a pod")?;
     Ok(SocketAddr::new(address, PORT))

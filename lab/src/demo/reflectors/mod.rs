@@ -52,10 +52,10 @@ pub enum Part {
 /// The parts of the whole demo.
 pub const PARTS: [Part; 4] = [Part::ThreeZones, Part::FourZones, Part::DualStack, Part::Ipv6];
 
-/// Where a part plays.
+/// The ground of a part.
 #[derive(Debug, Clone, Copy)]
 struct Scene {
-    /// What its checks are called; nothing for the first part.
+    /// The prefix of its checks' names; empty for the first part.
     name: &'static str,
     nodes: u8,
     zones: &'static [&'static str],
