@@ -240,6 +240,10 @@ release: ## Build all files of a release into dist (VERSION=…), and check what
 release-dry-run: ## The same from any state of the tree, to see that it works; SKIP="reproducible sbom deny" leaves steps out.
 	RELEASE= $(RELEASING)
 
+.PHONY: upgrade-test
+upgrade-test: ## Upgrade on real nodes from the revision FROM= to this one and back: PASS if no label changes and no pod restarts.
+	hack/upgrade-test $(FROM)
+
 .PHONY: reproducible
 reproducible: ## Build the image twice in two folders and compare the digests; PASS or FAIL.
 	hack/reproducible

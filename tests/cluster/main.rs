@@ -13,6 +13,7 @@ mod probing;
 mod scenarios;
 mod stage;
 mod swarming;
+mod upgrading;
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 

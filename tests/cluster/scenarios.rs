@@ -35,6 +35,7 @@ use crate::{
         no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off,
         the_original_swarm_s_layout_runs_verbatim,
     },
+    upgrading::an_upgrade_and_the_way_back_flap_no_label_and_restart_no_pod,
 };
 
 /// One scenario.
@@ -83,6 +84,7 @@ scenarios![
     no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off,
     every_panel_of_the_dashboard_has_data,
     the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
+    an_upgrade_and_the_way_back_flap_no_label_and_restart_no_pod,
     undeploy_leaves_no_label_behind,
     a_newcomer_follows_the_readme,
     a_newcomer_installs_with_helm_judges_nodes_and_uninstalls,

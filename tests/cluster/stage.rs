@@ -9,6 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use lab::{AuditEvent, Cluster, ClusterOptions};
 use serde_json::Value;
 
+use crate::upgrading;
+
 /// The longest wait for any condition here: rates, scrapes and roll-outs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -24,10 +26,12 @@ impl Stage {
     pub async fn set() -> Result<Self> {
         let image = Path::new(env!("CARGO_MANIFEST_DIR")).join(".lab/image/traffic-operator.tar");
         ensure!(image.exists(), "{} is not there: run `make image`", image.display());
+        let mut images = vec![lab::image::original_agent_archive(&image), image];
+        images.extend(upgrading::before().map(|before| upgrading::image(&before)));
         let options = ClusterOptions {
             // The links are 10 Gbit/s; traffic that fills a tenth of them is enough.
             capacity: Some("1G".into()),
-            images: vec![lab::image::original_agent_archive(&image), image],
+            images,
             ..ClusterOptions::default()
         };
         let cluster = Cluster::start(options).await?;

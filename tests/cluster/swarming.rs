@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{prober::compare, stage::Stage};
 
-const NAMESPACE: &str = "swarm";
+pub const NAMESPACE: &str = "swarm";
 const WORKERS: &str = "swarm-worker";
 /// The streams of the original's sample.
 const STREAMS: usize = 27;
@@ -37,8 +37,14 @@ fn scale(stage: &Stage, replicas: usize) -> Result<()> {
     stage.cluster.kubectl(&["scale", "-n", NAMESPACE, &workers, &replicas]).map(drop)
 }
 
+/// Creates the original's sample: two workers, and a Swarm in place of its controller.
+pub fn create(stage: &Stage) -> Result<()> {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/samples/swarm-original");
+    stage.cluster.kubectl(&["apply", "-k", sample]).map(drop)
+}
+
 /// Waits until the Swarm has this many workers and each runs exactly its list.
-async fn converged(stage: &Stage, workers: usize) -> Result<()> {
+pub async fn converged(stage: &Stage, workers: usize) -> Result<()> {
     let what = format!("{workers} workers, each with exactly its list");
     let holds = async || {
         let status = &stage.json(&["swarm", WORKERS, "-n", NAMESPACE])?["status"];
@@ -56,15 +62,14 @@ fn runs(stage: &Stage, worker: &str) -> Result<BTreeSet<String>> {
     Ok(jobs(&serde_json::from_str(&stage.cluster.kubectl(&["get", "--raw", &path])?)?))
 }
 
-fn delete(stage: &Stage) -> Result<()> {
+pub fn delete(stage: &Stage) -> Result<()> {
     stage.cluster.kubectl(&["delete", "namespace", NAMESPACE, "--timeout=80s"]).map(drop)
 }
 
 /// Namespace, list, workers and their names are the original's; only the image is ours, and a Swarm
 /// in place of its controller.
 pub async fn the_original_swarm_s_layout_runs_verbatim(stage: &Stage) -> Result<()> {
-    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/samples/swarm-original");
-    stage.cluster.kubectl(&["apply", "-k", sample])?;
+    create(stage)?;
     for (workers, sizes) in [(2, vec![13, 14]), (3, vec![9, 9, 9]), (2, vec![13, 14])] {
         if workers != shares(stage).map_or(workers, |shares| shares.len()) {
             scale(stage, workers)?;

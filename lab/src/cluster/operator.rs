@@ -1,7 +1,7 @@
 //! The product on the cluster: deployed from the same files that `make deploy` applies.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,6 +12,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::Cluster;
+use crate::image::PRODUCT_REFERENCE;
 use crate::wait::{Look, until};
 use crate::{process, workspace};
 
@@ -38,14 +39,37 @@ impl Cluster {
     ///
     /// If something is refused, or the pods are not ready in time; the error shows their log.
     pub async fn deploy_operator(&self) -> Result<()> {
-        let deploy = workspace::root().join("deploy");
-        for path in definitions(&deploy.join("crds"))? {
+        let root = workspace::root();
+        self.define_kinds(&root).await?;
+        self.deploy_operator_from(&root, None).await
+    }
+
+    /// Applies the custom resource definitions of a checkout.
+    ///
+    /// # Errors
+    ///
+    /// If one is refused.
+    pub async fn define_kinds(&self, checkout: &Path) -> Result<()> {
+        for path in definitions(&checkout.join("deploy/crds"))? {
             self.apply(&fs::read_to_string(&path)?)
                 .await
                 .with_context(|| format!("applying {}", path.display()))?;
         }
-        let overlay = deploy.join("overlays/kube-prometheus");
-        let manifests = self.kubectl(&["kustomize", &overlay.to_string_lossy()])?;
+        Ok(())
+    }
+
+    /// Deploys the operator of a checkout without its definitions, in the overlay for
+    /// kube-prometheus, and waits for all its replicas; `image` in place of the product's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::deploy_operator`].
+    pub async fn deploy_operator_from(&self, checkout: &Path, image: Option<&str>) -> Result<()> {
+        let overlay = checkout.join("deploy/overlays/kube-prometheus");
+        let mut manifests = self.kubectl(&["kustomize", &overlay.to_string_lossy()])?;
+        if let Some(image) = image {
+            manifests = with_image(&manifests, image);
+        }
         self.apply(&manifests).await.with_context(|| format!("applying {}", overlay.display()))?;
         self.operator_ready().await
     }
@@ -207,5 +231,30 @@ mod tests {
         let said = process::output("sh", &["-c", &script]).unwrap();
         assert_eq!(said, "/a b/it's/admin.conf|http://p");
         assert!(text.contains("lab traffic NODE RATE SECONDS"));
+    }
+}
+
+/// Replaces the product's image, of any version.
+fn with_image(manifests: &str, image: &str) -> String {
+    let (repository, _) = PRODUCT_REFERENCE.rsplit_once(':').unwrap_or((PRODUCT_REFERENCE, ""));
+    let line = |line: &str| match line.split_once("image: ") {
+        Some((indent, found)) if found.starts_with(repository) => {
+            format!("{indent}image: {image}\n")
+        }
+        _ => format!("{line}\n"),
+    };
+    manifests.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod image_tests {
+    use super::*;
+
+    #[test]
+    fn only_the_products_image_is_replaced() {
+        let manifests =
+            format!("  - image: {PRODUCT_REFERENCE}\n    name: a\n  - image: other.example/b:1\n");
+        let expected = "  - image: x:before\n    name: a\n  - image: other.example/b:1\n";
+        assert_eq!(with_image(&manifests, "x:before"), expected);
     }
 }
