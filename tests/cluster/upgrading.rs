@@ -77,7 +77,7 @@ async fn create(stage: &Stage) -> Result<()> {
     prober::create(stage, "upgrade-probed", "").await?;
     prober::deploy(stage, "upgrade-probed", 3).await?;
     swarming::create(stage)?;
-    // There is no Calico here: its status says so, before and after.
+    // Without Calico its status reports that, before and after.
     stage
         .cluster
         .apply(
