@@ -19,7 +19,7 @@ use crate::{
 /// Time for which an agent waits for a change, in seconds.
 const WAIT: u64 = 50;
 
-/// Everything that the agents have received.
+/// The results that the agents have received.
 #[derive(Default)]
 struct Board {
     /// By agent: the peers that it probes, and the bytes of the list.
@@ -43,7 +43,7 @@ impl Agents {
     /// Starts without agents, with a client that trusts the operator's authority.
     pub async fn new(client: &Client, pinglists: SocketAddr) -> anyhow::Result<Self> {
         let roots = reqwest::Certificate::from_pem_bundle(authority(client).await?.as_bytes())?;
-        // One connection for each request under way, as that many processes have.
+        // One connection for each concurrent request, as with that many processes.
         let http = reqwest::Client::builder().tls_certs_only(roots).http1_only().build()?;
         let url = format!("https://{pinglists}/pinglist?prober={NAMESPACE}/{NAME}");
         Ok(Self { http, url, board: Arc::default(), tasks: JoinSet::new() })
@@ -81,25 +81,25 @@ impl Agents {
         lock(&self.board).lists.contains_key(name)
     }
 
-    /// Edges and bytes of all lists.
+    /// Returns the number of edges and bytes of all lists.
     pub fn sums(&self) -> (usize, usize) {
         let board = lock(&self.board);
         let each = board.lists.values().map(|(peers, bytes)| (peers.len(), *bytes));
         each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// Returns when this many probers of a pod had received it in their lists.
+    /// Returns the time at which this many probers of a pod had received it in their lists.
     pub fn named(&self, name: &str, probers: usize) -> Option<Instant> {
         let board = lock(&self.board);
         board.named.get(name).filter(|all| all.len() >= probers)?.iter().max().copied()
     }
 
-    /// Returns when an agent received its first list that is not empty.
+    /// Returns the time at which an agent received its first list that is not empty.
     pub fn probes(&self, name: &str) -> Option<Instant> {
         lock(&self.board).probes.get(name).copied()
     }
 
-    /// Requests that failed.
+    /// Returns the number of failed requests.
     pub fn failures(&self) -> usize {
         lock(&self.board).failures
     }

@@ -21,7 +21,7 @@ use crate::nodes;
 /// Number of nodes that the operator patches at once; the bare loop uses the same.
 const AT_ONCE: usize = 8;
 
-/// The value of one label by node, and the time since it has had it.
+/// The value of one label by node, and the time since when it has it.
 type Seen = HashMap<String, (bool, Instant)>;
 
 /// Follows a label until it is dropped.
@@ -51,7 +51,7 @@ impl Labels {
         Self { seen, task }
     }
 
-    /// Returns the number of nodes that carry the label with this value.
+    /// Returns the number of nodes that have the label with this value.
     pub fn count(&self, unfit: bool) -> usize {
         lock(&self.seen).values().filter(|(value, _)| *value == unfit).count()
     }

@@ -34,7 +34,7 @@ impl Member {
     }
 }
 
-/// The authority that agents trust, as PEM.
+/// Returns the authority that agents trust, as PEM.
 pub async fn authority(client: &Client) -> anyhow::Result<String> {
     let maps = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE);
     wait("ca.crt", async || maps.get_opt(NAME).await.ok()??.data?.remove("ca.crt")).await

@@ -29,7 +29,7 @@ pub fn binary() -> anyhow::Result<PathBuf> {
     Ok(binary)
 }
 
-/// Installs the definitions and the operator's namespace, which its Lease is in.
+/// Installs the definitions, and the operator's namespace for its Lease.
 pub async fn install(client: &Client) -> anyhow::Result<()> {
     let post = PostParams::default();
     let namespace = json!({"metadata": {"name": manifests::NAMESPACE}});
@@ -51,8 +51,17 @@ pub async fn install(client: &Client) -> anyhow::Result<()> {
 }
 
 /// Waits until `check` returns a value.
-pub async fn wait<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> anyhow::Result<T> {
-    let end = Instant::now() + PATIENCE;
+pub async fn wait<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> anyhow::Result<T> {
+    wait_for(what, PATIENCE, check).await
+}
+
+/// The same, with another longest wait.
+pub async fn wait_for<T>(
+    what: &str,
+    patience: Duration,
+    mut check: impl AsyncFnMut() -> Option<T>,
+) -> anyhow::Result<T> {
+    let end = Instant::now() + patience;
     loop {
         if let Some(found) = check().await {
             return Ok(found);
@@ -76,17 +85,29 @@ impl Drop for Operator {
 impl Operator {
     /// Starts `run` with these arguments and the environment of `deploy/base`. A killed operator
     /// keeps its Lease, so the next one needs another.
+    #[allow(dead_code, reason = "benches with peers start commands")]
     pub fn start(
         binary: &Path,
         kubeconfig: &Path,
         lease: &str,
         args: &[&str],
     ) -> anyhow::Result<Self> {
-        let child = Command::new(binary)
+        Self::start_command(Command::new(binary), kubeconfig, lease, args)
+    }
+
+    /// The same with a program that may have flags before `run`.
+    pub fn start_command(
+        mut command: Command,
+        kubeconfig: &Path,
+        lease: &str,
+        args: &[&str],
+    ) -> anyhow::Result<Self> {
+        let program = PathBuf::from(command.get_program());
+        let child = command
             .args(["run", "--log", "warn", "--lease-name", lease])
             .args(args)
             .env("KUBECONFIG", kubeconfig)
-            // Scraped in plain HTTP: TLS and reviews are a cost of the API server and not ours.
+            // Scraped over plain HTTP: TLS and reviews are a cost of the API server, not ours.
             .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
             .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", "127.0.0.1:0")
             .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", "127.0.0.1:0")
@@ -95,10 +116,10 @@ impl Operator {
             .env("MALLOC_TRIM_THRESHOLD_", "131072")
             .stdin(Stdio::null())
             .spawn();
-        Ok(Self(child.with_context(|| format!("{}", binary.display()))?))
+        Ok(Self(child.with_context(|| format!("{}", program.display()))?))
     }
 
-    /// Resident memory now and at most, in MiB.
+    /// Returns the current and the maximum resident memory, in MiB.
     pub fn memory(&self) -> anyhow::Result<(f64, f64)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
         let kib = |key: &str| -> anyhow::Result<f64> {
@@ -116,7 +137,7 @@ impl Operator {
         Ok(line.trim().trim_end_matches(" kB").trim().parse::<f64>()? / 1024.0)
     }
 
-    /// Processor time so far, in milliseconds (the kernel counts in steps of ten).
+    /// Returns the processor time so far, in milliseconds (the kernel counts in steps of ten).
     pub fn cpu(&self) -> anyhow::Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
         let fields: Vec<_> =

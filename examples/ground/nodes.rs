@@ -12,7 +12,13 @@ pub fn name(i: usize) -> String {
     format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", i / 65536, i / 256 % 256, i % 256)
 }
 
-/// A node of a usual size: the labels of a cloud provider, and 5 kB that the operator skips.
+/// Returns the address of a node.
+pub fn address(i: usize) -> String {
+    format!("10.{}.{}.{}", i / 65536, i / 256 % 256, i % 256)
+}
+
+/// Returns a node of a usual size: with the labels of a cloud provider, and 5 kB that the operator
+/// skips.
 pub fn node(i: usize) -> serde_json::Value {
     let name = name(i);
     let images: Vec<_> = (0..50)
@@ -27,7 +33,7 @@ pub fn node(i: usize) -> serde_json::Value {
             "node-pool": format!("pool-{}", i % 10), "team": "a", "kernel": "6.1",
         }},
         "status": {
-            "addresses": [{"type": "InternalIP", "address": format!("10.{}.{}.{}", i / 65536, i / 256 % 256, i % 256)}],
+            "addresses": [{"type": "InternalIP", "address": address(i)}],
             "images": images,
         }
     })

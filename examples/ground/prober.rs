@@ -14,7 +14,7 @@ use traffic_operator::api::NetworkProber;
 
 use crate::ground::{Operator, wait};
 
-/// The object that the operator writes its webhooks into, as the installation brings it.
+/// The object that the operator writes its webhooks into, as installed.
 const WEBHOOKS: &str = include_str!("../../deploy/base/webhook.yaml");
 
 /// The namespace of everything.
@@ -23,18 +23,19 @@ pub const NAMESPACE: &str = "default";
 /// The name of the `NetworkProber`.
 pub const NAME: &str = "mesh";
 
-/// An operator that serves.
+/// A running operator.
 pub struct Serving {
     /// Its process.
     pub operator: Operator,
     /// The address of its pages.
     pub admin: String,
-    /// The address that agents ask.
+    /// The address that agents use.
     pub pinglists: SocketAddr,
 }
 
 impl Serving {
-    /// Starts it and waits until it is ready. The webhook's address is that of an earlier operator.
+    /// Starts it and waits until it is ready. The webhook's address is the one of an earlier
+    /// operator.
     pub async fn start(
         (binary, plane): (&Path, &ControlPlane),
         lease: &str,
@@ -62,13 +63,13 @@ impl Serving {
         Ok(answer.error_for_status()?.text().await?)
     }
 
-    /// The sum of the series of a metric that hold `label`.
+    /// Returns the sum of the series of a metric that contain `label`.
     pub async fn metric(&self, name: &str, label: &str) -> anyhow::Result<f64> {
         Ok(sum(&self.page("/metrics").await?, name, label))
     }
 }
 
-/// The sum of the series of a metric that hold `label`, on a page.
+/// Returns the sum of the series of a metric that contain `label`, on a page.
 pub fn sum(page: &str, name: &str, label: &str) -> f64 {
     page.lines()
         .filter(|line| line.split(['{', ' ']).next() == Some(name) && line.contains(label))
@@ -76,7 +77,8 @@ pub fn sum(page: &str, name: &str, label: &str) -> f64 {
         .sum()
 }
 
-/// A port without a listener, which no connection takes meanwhile.
+/// Returns an address with a port that has no listener, and that no connection takes in the
+/// meantime.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(([127, 0, 0, 1], lab::free_port()?).into())
 }
@@ -84,7 +86,7 @@ pub fn free_address() -> anyhow::Result<SocketAddr> {
 /// Creates the `NetworkProber` and the objects that pods need, and waits until pods get agents.
 pub async fn install(client: &Client) -> anyhow::Result<()> {
     let post = PostParams::default();
-    // There is no controller manager that creates one.
+    // No controller manager creates one here.
     let account = serde_json::from_value(json!({"metadata": {"name": "default"}}))?;
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), NAMESPACE);
     accounts.create(&post, &account).await?;
@@ -106,7 +108,7 @@ pub async fn install(client: &Client) -> anyhow::Result<()> {
     .context("the webhook is not called")
 }
 
-/// A selected pod.
+/// Returns a selected pod.
 pub fn pod(name: &str, node: Option<&str>) -> Value {
     json!({
         "metadata": {"name": name, "labels": {"app": "app"}},

@@ -7,8 +7,8 @@ use std::{
 
 use axum::{
     Router,
-    body::{Body, Bytes},
-    extract::State,
+    body::{Body, Bytes, to_bytes},
+    extract::{Request, State},
     http::header,
     response::IntoResponse,
 };
@@ -17,7 +17,16 @@ use futures::stream;
 /// The bytes written at once, as by Prometheus' own server.
 const PIECE: usize = 32 << 10;
 
-/// Share of the link of a node that is fit, and of one that is not; of the same length.
+/// The label that the operator's query gives to each measure; the same in a form.
+const MEASURE: &[u8] = b"measure";
+
+/// The longest form that is read, in bytes: a query has a few thousand.
+const MAX_FORM: usize = 64 << 10;
+
+/// The end of an answer.
+const END: &[u8] = b"]}}";
+
+/// Link load of a node that is fit, and of one that is not; texts of the same length.
 const SHARES: [&[u8; 2]; 2] = [b"10", b"90"];
 
 /// The measures of the built-in query with the value of each for a node, in the order of the query:
@@ -37,6 +46,8 @@ struct Inner {
     body: Vec<u8>,
     /// The position of each node's share in the body.
     shares: Vec<usize>,
+    /// The length of the first measure.
+    first: usize,
     /// Number of unfit nodes, which are the first ones.
     unfit: usize,
     /// Number of nodes that become unfit with each answer.
@@ -46,12 +57,12 @@ struct Inner {
 }
 
 impl Prometheus {
-    /// Serves answers about nodes that are all fit.
+    /// Starts with all nodes fit.
     pub async fn start(nodes: usize) -> anyhow::Result<(Self, String)> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
-        let (body, shares) = answer(nodes);
-        let inner = Inner { body, shares, unfit: 0, step: 0, answers: vec![] };
+        let (body, shares, first) = answer(nodes);
+        let inner = Inner { body, shares, first, unfit: 0, step: 0, answers: vec![] };
         let prometheus = Self(Arc::new(Mutex::new(inner)));
         let router = Router::new().fallback(serve).with_state(prometheus.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -89,10 +100,12 @@ impl Inner {
     }
 }
 
-/// Builds the answer, with the position of each node's share in it.
-fn answer(nodes: usize) -> (Vec<u8>, Vec<usize>) {
+/// Builds the answer, with the position of each node's share in it, and the length of the first
+/// measure.
+fn answer(nodes: usize) -> (Vec<u8>, Vec<usize>, usize) {
     let mut body = br#"{"status":"success","data":{"resultType":"vector","result":["#.to_vec();
     let mut shares = vec![];
+    let mut first = 0;
     for (measure, value) in MEASURES {
         for i in 0..nodes {
             let device = if measure == "transmit_percent" { r#""device":"eth0","# } else { "" };
@@ -107,19 +120,37 @@ fn answer(nodes: usize) -> (Vec<u8>, Vec<usize>) {
             body.extend_from_slice(value.as_bytes());
             body.extend_from_slice(br#""]}"#);
         }
+        if first == 0 {
+            first = body.len();
+        }
     }
-    body.extend_from_slice(b"]}}");
-    (body, shares)
+    body.extend_from_slice(END);
+    (body, shares, first)
 }
 
-async fn serve(State(this): State<Prometheus>) -> impl IntoResponse {
+/// Reports whether a query asks for all measures, as the operator's does; a simple one, which a
+/// peer may send, asks for the first.
+async fn asks_for_all(request: Request) -> bool {
+    let has = |text: &[u8]| text.windows(MEASURE.len()).any(|part| part == MEASURE);
+    let in_url = request.uri().query().is_some_and(|query| has(query.as_bytes()));
+    let form = to_bytes(request.into_body(), MAX_FORM).await.unwrap_or_default();
+    in_url || has(&form)
+}
+
+async fn serve(State(this): State<Prometheus>, request: Request) -> impl IntoResponse {
+    let all = asks_for_all(request).await;
     let (body, unfit) = {
         let mut inner = this.lock();
         let step = inner.unfit + inner.step;
         if inner.step > 0 {
             inner.paint(step);
         }
-        (Bytes::copy_from_slice(&inner.body), inner.unfit)
+        let body = if all {
+            Bytes::copy_from_slice(&inner.body)
+        } else {
+            [&inner.body[..inner.first], END].concat().into()
+        };
+        (body, inner.unfit)
     };
     let pieces = stream::unfold(body, move |mut body| {
         let this = this.clone();

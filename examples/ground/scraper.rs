@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::ensure;
+use http::header;
 use tokio::{task::JoinHandle, time::MissedTickBehavior};
 
 /// The interval of `monitoring/servicemonitor.yaml`.
@@ -30,7 +31,7 @@ impl Scraper {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                // It may not listen yet; the end tries once more.
+                // The operator may not listen yet; `end` tries once more.
                 if let Ok(bytes) = scrape(&asked).await {
                     told.fetch_max(bytes, Ordering::Relaxed);
                 }
@@ -39,7 +40,7 @@ impl Scraper {
         Self { largest, task, url }
     }
 
-    /// The largest page, in MB.
+    /// Ends scraping, and returns the size of the largest page, in MB.
     pub async fn end(self) -> anyhow::Result<f64> {
         self.task.abort();
         let last = scrape(&self.url).await?;
@@ -50,12 +51,17 @@ impl Scraper {
 
 async fn scrape(url: &str) -> anyhow::Result<usize> {
     let http = reqwest::Client::builder().tls_certs_only([]).no_proxy().build()?;
-    let page = http.get(url).send().await?.error_for_status()?.text().await?;
-    ensure!(page.ends_with("# EOF\n"), "the page has no end");
+    let response = http.get(url).send().await?.error_for_status()?;
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let open = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/openmetrics"));
+    let page = response.text().await?;
+    // The text format, which a peer may have, does not mark its end.
+    ensure!(page.ends_with(if open { "# EOF\n" } else { "\n" }), "the page has no end");
     Ok(page.len())
 }
 
-/// A port without a listener, which no connection takes meanwhile.
+/// Returns an address with a port that has no listener, and that no connection takes in the
+/// meantime.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(([127, 0, 0, 1], lab::free_port()?).into())
 }

@@ -1,4 +1,4 @@
-//! A cluster, and the events in it, for which both choices of reflectors are compared.
+//! A cluster, and the events for which both choices of reflectors are compared.
 use traffic_operator::route_reflector::{
     election::{Member, Previous, PreviousSlot, Target, target},
     settings,
@@ -9,7 +9,7 @@ use super::{
     original::{self, Assignment},
 };
 
-/// Events in the clusters on which both choices are compared.
+/// An event for which both choices are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     OldestClientRemoved,
@@ -65,7 +65,7 @@ impl Trial {
         trial
     }
 
-    /// Returns our choice, given our choice before.
+    /// Returns our choice, given our previous choice.
     pub fn ours(&self, before: Option<&Target>) -> anyhow::Result<Target> {
         let count = self.reflectors.len();
         let spec = serde_json::json!({"topology": "Multi", "count": {"min": count, "max": count}});
