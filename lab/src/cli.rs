@@ -80,6 +80,7 @@ fn run(command: Command) -> Result<ExitCode> {
             let demo = demo::reflectors::run(&parts, keep, &operator);
             return Ok(verdict(interruptible(demo)?));
         }
+        Command::DemoAll { keep } => return Ok(verdict(interruptible(demo::all::run(keep))?)),
         Command::BgpCheck { scenarios } => {
             return Ok(verdict(interruptible(bgp::check::run(&scenarios))?));
         }

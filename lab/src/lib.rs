@@ -27,9 +27,10 @@
 //! them, `pki` and `credentials` make identities, `control_plane`, `cluster` and `bgp` put the
 //! levels together, [`calico`] installs Calico's kinds, [`etcd`] is one as Calico has it, `image`
 //! writes OCI archives, `impair` slows links down, `streams` collects the reports of workers,
-//! `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards, [`flood`] has
-//! hostile clients, [`newcomer`] runs the commands of the documentation,
-//! [`history`] is a Prometheus with a made-up history.
+//! `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards, [`fault`] is a
+//! proxy that answers wrongly or not at all, [`flood`] has hostile clients, [`newcomer`] runs the
+//! commands of the documentation, [`history`] is a Prometheus with a made-up history, [`fleet`] one
+//! with thousands of nodes.
 
 mod audit;
 pub mod bgp;
@@ -41,6 +42,8 @@ mod credentials;
 pub mod dashboard;
 pub mod demo;
 pub mod etcd;
+pub mod fault;
+pub mod fleet;
 pub mod flood;
 pub mod history;
 pub mod image;

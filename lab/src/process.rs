@@ -348,14 +348,13 @@ mod tests {
             Process::start("sleep", CommandLine::new("sleep", ["60"]), &dir, Lifetime::Starter)
                 .unwrap();
         let pid = process.pid().unwrap();
+        assert!(!kill_recorded(pid, Path::new("/elsewhere")).unwrap());
         // While setpriv becomes sleep its environment cannot be read for a moment.
         let deadline = Instant::now() + Duration::from_secs(5);
-        while !is_marked(pid, &dir) {
+        while !kill_recorded(pid, &dir).unwrap() {
             assert!(Instant::now() < deadline, "the process carries no mark");
             std::thread::yield_now();
         }
-        assert!(!kill_recorded(pid, Path::new("/elsewhere")).unwrap());
-        assert!(kill_recorded(pid, &dir).unwrap());
         assert!(process.check().unwrap_err().to_string().contains("sleep ended with signal: 9"));
         drop(process);
         fs::remove_dir_all(&dir).unwrap();

@@ -76,6 +76,12 @@ pub(super) enum Command {
         #[arg(long, default_value = "target/debug/traffic-operator")]
         operator: PathBuf,
     },
+    /// Play all four kinds on one cluster, and say PASS or FAIL.
+    DemoAll {
+        /// Leave the cluster running.
+        #[arg(long)]
+        keep: bool,
+    },
     /// Measure real BGP between nodes whose losses are known, and say PASS or FAIL: does the ground
     /// see them?
     BgpCheck {

@@ -6,6 +6,7 @@ mod cgroups;
 mod containers;
 mod definitions;
 pub(crate) mod exposure;
+mod faults;
 pub(crate) mod forward;
 pub(crate) mod guard;
 mod impairment;
@@ -270,6 +271,11 @@ impl Cluster {
 
     fn id(&self) -> String {
         self.state().id.clone()
+    }
+
+    /// Returns the beginning of the cgroups of all processes on its nodes.
+    pub(crate) fn cgroup(&self) -> String {
+        format!("/lab-{}/", self.id())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

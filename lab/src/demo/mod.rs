@@ -1,8 +1,10 @@
 //! The product's jobs, played on a real cluster and judged.
 
+pub mod all;
 mod checks;
 mod exposition;
 mod leader;
+mod objects;
 pub mod prober;
 pub mod reflectors;
 mod story;

@@ -4,6 +4,8 @@
 //! times in which two pods ran a stream (which must not happen), and in which none did. A worker
 //! that could not report does so later, so a cut cable hides nothing.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 mod coverage;
 mod ledger;
 mod report;
@@ -13,3 +15,10 @@ pub use coverage::{Millis, Stretch};
 pub use ledger::{Gap, Ledger, Overlap, Regression, Run};
 pub use report::{Interval, Report};
 pub use sink::Sink;
+
+/// Returns the time by the clock of the workers' reports.
+#[must_use]
+pub fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 
-use super::stage::{Stage, now};
+use super::stage::Stage;
 use crate::demo::Check;
-use crate::streams::{Millis, Stretch};
+use crate::streams::{Millis, Stretch, now};
 use crate::workspace;
 
 /// Starts a pod that runs what another one runs already, and waits until the sink has counted it.

@@ -1,6 +1,6 @@
 //! The cluster, what its workers report, and one step after the other.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ use super::settled::{Times, Workers, missing, restarted, worker};
 use super::table::{Ran, Row};
 use crate::cluster::Cluster;
 use crate::demo::view::View;
-use crate::streams::{Millis, Sink, Stretch};
+use crate::streams::{Millis, Sink, Stretch, now};
 use crate::workspace;
 
 /// The original's names.
@@ -260,12 +260,6 @@ fn unconverged(swarm: &DynamicObject, replicas: usize) -> Option<String> {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
-}
-
-/// The time by the clock of the workers' reports.
-pub(super) fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

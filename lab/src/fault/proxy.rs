@@ -1,0 +1,389 @@
+//! The proxy itself: its server, and the way of each request through it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::State;
+use axum::response::Response;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::{StreamExt, stream};
+use http::request::Parts;
+use http::{StatusCode, header};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::upstream::Upstream;
+use super::wire::{self, Wire};
+use super::{Call, Fault, Rule, Shared, events, halt};
+use crate::control_plane::{ControlPlane, free_port};
+use crate::pki::write_secret;
+
+/// The time in which the bytes before a break leave.
+const FLUSH: Duration = Duration::from_millis(20);
+
+/// One request that reached the proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The request.
+    pub call: Call,
+    /// The fault that was applied to it.
+    pub fault: Option<Fault>,
+    /// The code that was answered; 0 if there was no answer yet.
+    pub code: u16,
+}
+
+/// A proxy with faults. It ends when it is dropped.
+pub struct Proxy {
+    pub(super) shared: Arc<Shared>,
+    wire: watch::Sender<Wire>,
+    url: String,
+    kubeconfig: Option<PathBuf>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Proxy").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Proxy {
+    /// Starts a proxy before an API server, which sends every request as this user.
+    ///
+    /// # Errors
+    ///
+    /// If the user's identity cannot be made, or there is no port.
+    pub async fn before_api_server(
+        plane: &ControlPlane,
+        user: &str,
+        groups: &[&str],
+    ) -> Result<Self> {
+        let upstream = Upstream::kubernetes(plane.config_for(user, groups).await?)?;
+        let mut proxy = Self::start(upstream).await?;
+        let path = plane.kubeconfig().with_file_name(format!("{}.conf", proxy.port()));
+        write_secret(&path, &without_identity(plane.kubeconfig(), &proxy.url)?)?;
+        proxy.kubeconfig = Some(path);
+        Ok(proxy)
+    }
+
+    /// Starts a proxy before a server of plain HTTP, such as a Prometheus.
+    ///
+    /// # Errors
+    ///
+    /// If there is no port.
+    pub async fn before(url: &str) -> Result<Self> {
+        Self::start(Upstream::plain(url)?).await
+    }
+
+    async fn start(upstream: Upstream) -> Result<Self> {
+        // Connections end at the relay; behind it is the server that reads requests.
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        // A port that nobody takes while connections are refused.
+        let front = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port()?)).await?;
+        let (inner, url) = (server.local_addr()?, format!("http://{}", front.local_addr()?));
+        let shared = Arc::new(Shared::new(upstream));
+        let router = Router::new().fallback(forward).with_state(Arc::clone(&shared));
+        let (wire, state) = watch::channel(Wire::Open);
+        let serving = tokio::spawn(async move { axum::serve(server, router).await });
+        let relaying = tokio::spawn(wire::relay(front, inner, state));
+        let tasks = vec![serving.abort_handle(), relaying.abort_handle()];
+        Ok(Self { shared, wire, url, kubeconfig: None, tasks })
+    }
+
+    /// Returns its URL.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn port(&self) -> &str {
+        self.url.rsplit_once(':').map_or("", |(_, port)| port)
+    }
+
+    /// Returns a kubeconfig for its clients, which need no identity; none before other servers.
+    #[must_use]
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
+    }
+
+    /// Replaces all rules, with their numbers; releases events that are held back no longer.
+    pub fn set(&self, rules: impl IntoIterator<Item = Rule>) {
+        let rules: Vec<Rule> = rules.into_iter().collect();
+        self.shared.change(|script| script.rules = rules);
+    }
+
+    /// Removes all rules.
+    pub fn clear(&self) {
+        self.set([]);
+    }
+
+    /// Sets the state of all connections.
+    pub fn wire(&self, wire: Wire) {
+        self.wire.send_replace(wire);
+    }
+
+    /// Freezes the view: from now on lists answer as of this moment and watches deliver nothing
+    /// newer, as from an API server that lags behind. Writes and reads of single objects go
+    /// through, and so does everything about leases.
+    ///
+    /// The API server keeps the past for some minutes only.
+    ///
+    /// # Errors
+    ///
+    /// If the server is not an API server, or does not answer.
+    pub async fn freeze(&self) -> Result<()> {
+        self.freeze_at(halt::version(&self.shared).await?);
+        Ok(())
+    }
+
+    /// Ends the frozen view, and releases what it held back.
+    pub fn thaw(&self) {
+        self.shared.change(|script| script.frozen = None);
+    }
+
+    /// Returns the requests so far.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.shared.script().requests.clone()
+    }
+
+    /// Returns how many requests had a fault.
+    #[must_use]
+    pub fn faults(&self) -> usize {
+        self.shared.script().requests.iter().filter(|request| request.fault.is_some()).count()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        if let Some(path) = &self.kubeconfig {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Returns the kubeconfig with another server and no user. It names the certificate authority,
+/// though the proxy serves no certificate: without one a client uses the system's.
+fn without_identity(kubeconfig: &Path, server: &str) -> Result<String> {
+    let text = fs::read_to_string(kubeconfig)
+        .with_context(|| format!("reading {}", kubeconfig.display()))?;
+    let config: Value = serde_yaml::from_str(&text)?;
+    let mut cluster = config["clusters"][0]["cluster"].clone();
+    cluster["server"] = server.into();
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "proxy",
+        "clusters": [{"name": "proxy", "cluster": cluster}],
+        "users": [{"name": "proxy", "user": {}}],
+        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
+    });
+    Ok(config.to_string())
+}
+
+async fn forward(State(shared): State<Arc<Shared>>, request: http::Request<Body>) -> Response {
+    let (head, body) = request.into_parts();
+    let call = Call::of(&head.method, &head.uri);
+    let (number, fault) = shared.decide(&call);
+    // A client that goes away in mid-request gets no answer anyhow.
+    let Ok(body) = to_bytes(body, usize::MAX).await else {
+        return refusal(StatusCode::BAD_REQUEST);
+    };
+    // Nothing is sent before it is awaited.
+    let onward = pass_on(&shared, &head, &call, body);
+    let answer = match fault {
+        None | Some(Fault::Event(_)) => onward.await,
+        Some(Fault::Delay(least, most)) => {
+            tokio::time::sleep(between(least, most, number)).await;
+            onward.await
+        }
+        Some(Fault::Refuse(code)) => refusal(status(code)),
+        Some(Fault::Throttle(seconds)) => {
+            let mut answer = refusal(StatusCode::TOO_MANY_REQUESTS);
+            answer.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            answer
+        }
+        Some(Fault::Answer(code, kind, text)) => answer_of(status(code), kind, text),
+        Some(Fault::Bomb(mebibytes)) => bomb(mebibytes),
+        Some(Fault::Never) => std::future::pending().await,
+        Some(Fault::Lost) => {
+            onward.await;
+            std::future::pending().await
+        }
+        Some(Fault::Halt(halt)) => halt::pass(&shared, halt, number, onward).await,
+        Some(Fault::Executed(code)) => {
+            onward.await;
+            refusal(status(code))
+        }
+        Some(Fault::Cut(most)) => onward.await.map(|body| cut(body, most)),
+        Some(Fault::Trickle(pause)) => onward.await.map(|body| trickle(body, pause)),
+        Some(Fault::Close(time)) => onward.await.map(|body| {
+            let end = Box::pin(tokio::time::sleep(time));
+            Body::from_stream(body.into_data_stream().take_until(end))
+        }),
+    };
+    shared.answered(number, answer.status().as_u16());
+    if call.verb == "watch" && answer.status().is_success() {
+        return answer.map(|body| events::edited(&shared, &call, body));
+    }
+    answer
+}
+
+/// Sends a request to the server behind, and returns its answer.
+async fn pass_on(shared: &Shared, head: &Parts, call: &Call, body: Bytes) -> Response {
+    let target = match shared.as_of(call) {
+        Some(version) => past(&call.target, version),
+        None => call.target.clone(),
+    };
+    shared.upstream.send(head, &target, body).await.unwrap_or_else(|error| {
+        crate::progress(&format!("the proxy could not send {target}: {error:#}"));
+        refusal(StatusCode::BAD_GATEWAY)
+    })
+}
+
+/// Breaks a body after this many bytes, if it has them.
+fn cut(body: Body, most: usize) -> Body {
+    let chunks = stream::unfold(Some((body.into_data_stream(), most)), |state| async move {
+        let (mut chunks, left) = state?;
+        if left == 0 {
+            // An error ends the connection at once: the head and the bytes so far leave first.
+            tokio::time::sleep(FLUSH).await;
+            return Some((Err(io::Error::from(io::ErrorKind::ConnectionReset)), None));
+        }
+        match chunks.next().await? {
+            Ok(mut chunk) => {
+                chunk.truncate(left);
+                let left = left - chunk.len();
+                Some((Ok(chunk), Some((chunks, left))))
+            }
+            Err(error) => Some((Err(io::Error::other(error)), None)),
+        }
+    });
+    Body::from_stream(chunks)
+}
+
+/// Sends a body byte by byte.
+fn trickle(body: Body, pause: Duration) -> Body {
+    let bytes = body.into_data_stream().flat_map(|chunk| {
+        let bytes: Vec<_> = match chunk {
+            Ok(chunk) => (0..chunk.len()).map(|at| Ok(chunk.slice(at..=at))).collect(),
+            Err(error) => vec![Err(io::Error::other(error))],
+        };
+        stream::iter(bytes)
+    });
+    let slow = bytes.then(move |byte| async move {
+        tokio::time::sleep(pause).await;
+        byte
+    });
+    Body::from_stream(slow)
+}
+
+/// Returns the target of a list as of a version; the further pages of a list are of their first
+/// one's version already.
+fn past(target: &str, version: u64) -> String {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let parameters: Vec<_> = query.split('&').filter(|p| !p.is_empty()).collect();
+    if parameters.iter().any(|p| p.starts_with("continue=")) {
+        return target.to_owned();
+    }
+    let kept = parameters.into_iter().filter(|p| !p.starts_with("resourceVersion"));
+    let as_of = format!("resourceVersion={version}&resourceVersionMatch=Exact");
+    let all: Vec<_> = kept.chain([as_of.as_str()]).collect();
+    format!("{path}?{}", all.join("&"))
+}
+
+/// Returns a pause between two, another one for each request, and the same ones in every run.
+fn between(least: Duration, most: Duration, number: usize) -> Duration {
+    // A multiplicative hash spreads neighboring numbers.
+    let spread = u32::try_from(number % 1024).unwrap_or(0).wrapping_mul(2_654_435_761) >> 22;
+    least + most.saturating_sub(least) * spread / 1023
+}
+
+fn status(code: u16) -> StatusCode {
+    StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Returns an answer with a Status, as the API server refuses a request.
+fn refusal(code: StatusCode) -> Response {
+    let reason = match code.as_u16() {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        410 => "Expired",
+        429 => "TooManyRequests",
+        500 => "InternalError",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "",
+    };
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "a fault of the proxy", "reason": reason, "code": code.as_u16(),
+    });
+    answer_of(code, "application/json", status.to_string())
+}
+
+/// Returns the beginning of a vector with one label of this many mebibytes, compressed.
+fn bomb(mebibytes: usize) -> Response {
+    let begin = br#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"x":""#;
+    let chunk = vec![b'x'; 1 << 20];
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let written = encoder.write_all(begin).and_then(|()| {
+        (0..mebibytes).try_for_each(|_| encoder.write_all(&chunk))?;
+        encoder.finish()
+    });
+    let Ok(bytes) = written else { return refusal(StatusCode::INTERNAL_SERVER_ERROR) };
+    let mut answer = answer_of(StatusCode::OK, "application/json", String::new());
+    *answer.body_mut() = Body::from(bytes);
+    let gzip = header::HeaderValue::from_static("gzip");
+    answer.headers_mut().insert(header::CONTENT_ENCODING, gzip);
+    answer
+}
+
+fn answer_of(code: StatusCode, kind: &'static str, text: String) -> Response {
+    let mut answer = Response::new(Body::from(text));
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_as_of_a_version_keeps_everything_else() {
+        assert_eq!(
+            past("/api/v1/nodes?limit=100&resourceVersion=0&resourceVersionMatch=NotOlderThan", 7),
+            "/api/v1/nodes?limit=100&resourceVersion=7&resourceVersionMatch=Exact"
+        );
+        assert_eq!(
+            past("/api/v1/nodes", 7),
+            "/api/v1/nodes?resourceVersion=7&resourceVersionMatch=Exact"
+        );
+        let page = "/api/v1/nodes?limit=100&continue=abc";
+        assert_eq!(past(page, 7), page);
+    }
+
+    #[test]
+    fn pauses_are_between_their_bounds_and_differ() {
+        let (least, most) = (Duration::from_secs(1), Duration::from_secs(9));
+        let pauses: Vec<_> = (0..50).map(|number| between(least, most, number)).collect();
+        assert!(pauses.iter().all(|pause| (least..=most).contains(pause)), "{pauses:?}");
+        assert!(pauses.iter().any(|pause| *pause < Duration::from_secs(4)));
+        assert!(pauses.iter().any(|pause| *pause > Duration::from_secs(6)));
+    }
+}

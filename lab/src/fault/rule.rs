@@ -1,0 +1,290 @@
+//! The rules of a proxy: which requests or watch events a fault applies to.
+
+use std::time::Duration;
+
+use super::Call;
+
+/// A fault of one request, or of one event of a watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The request is passed on after a pause between these two.
+    Delay(Duration, Duration),
+    /// The server never sees the request; the answer has this code, and a Status as its body.
+    Refuse(u16),
+    /// The same with code 429 and this many seconds in Retry-After.
+    Throttle(u32),
+    /// The server never sees the request; the answer has this code, content type and body.
+    Answer(u16, &'static str, String),
+    /// The server never sees the request; the answer is a Prometheus' vector with a label of this
+    /// many mebibytes, compressed to a thousandth.
+    Bomb(usize),
+    /// The server never sees the request, and no answer comes.
+    Never,
+    /// The server executes the request; no answer comes.
+    Lost,
+    /// The request gets as far as this; no later one reaches the server, and no later one is
+    /// answered. Its client is killed at this point, see [`Proxy::halted`](super::Proxy::halted).
+    Halt(Halt),
+    /// The server executes the request; the answer has this code, and a Status as its body.
+    Executed(u16),
+    /// The connection breaks after this many bytes of the body.
+    Cut(usize),
+    /// The body comes one byte at a time, with this pause in front of each. Not for
+    /// watches, whose events are put together again.
+    Trickle(Duration),
+    /// The body ends in good order after this time. For watches.
+    Close(Duration),
+    /// A fault of one event of a watch.
+    Event(EventFault),
+}
+
+/// The last stage of a request before its client is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Halt {
+    /// The server never sees it.
+    Before,
+    /// The server executes it; no answer comes.
+    Unanswered,
+    /// The server executes it, and the answer comes.
+    Answered,
+}
+
+/// A fault of one event of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventFault {
+    /// The event comes twice.
+    Duplicate,
+    /// The event never comes.
+    Drop,
+    /// The event, and all behind it, come when the rule is gone. The rule's numbers do not apply.
+    Hold,
+    /// The event comes after the next one.
+    Swap,
+    /// In place of the event comes the error that its version is gone, and the watch ends.
+    Gone,
+    /// In place of the event the watch ends in good order.
+    End,
+    /// In place of the event comes a line that is no JSON, and the watch ends.
+    Garbage,
+}
+
+/// The event of a watch whose version is gone.
+pub const GONE: &str = concat!(
+    r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"#,
+    r#""status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#,
+    "\n"
+);
+
+/// One rule. A new one matches every request, each time; the methods narrow it.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    verbs: &'static [&'static str],
+    group: Option<String>,
+    resource: Option<String>,
+    subresource: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    target: Option<String>,
+    other_than: Option<String>,
+    skip: usize,
+    times: usize,
+    every: usize,
+    pub(super) fault: Fault,
+    seen: usize,
+}
+
+impl Rule {
+    /// A rule for every request, or every event of every watch.
+    #[must_use]
+    pub fn new(fault: Fault) -> Self {
+        Self {
+            verbs: &[],
+            group: None,
+            resource: None,
+            subresource: None,
+            namespace: None,
+            name: None,
+            target: None,
+            other_than: None,
+            skip: 0,
+            times: usize::MAX,
+            every: 1,
+            fault,
+            seen: 0,
+        }
+    }
+
+    /// A rule for the events of watches.
+    #[must_use]
+    pub fn event(fault: EventFault) -> Self {
+        Self::new(Fault::Event(fault))
+    }
+
+    /// Matches these verbs only.
+    #[must_use]
+    pub fn verbs(mut self, verbs: &'static [&'static str]) -> Self {
+        self.verbs = verbs;
+        self
+    }
+
+    /// Matches `plural`, `plural/subresource`, `plural.group` or `plural.group/subresource` only:
+    /// without a group, those of every group; without a subresource, the object and all of its
+    /// subresources; with `plural/`, the object alone.
+    #[must_use]
+    pub fn resource(mut self, resource: &str) -> Self {
+        let (whole, sub) = match resource.split_once('/') {
+            Some((whole, sub)) => (whole, Some(sub.to_owned())),
+            None => (resource, None),
+        };
+        let (plural, group) = match whole.split_once('.') {
+            Some((plural, group)) => (plural, Some(group.to_owned())),
+            None => (whole, None),
+        };
+        (self.resource, self.group, self.subresource) = (Some(plural.to_owned()), group, sub);
+        self
+    }
+
+    /// Matches this namespace only.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Matches this object only; of a watch, the events about it.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Matches requests whose path and query contain this.
+    #[must_use]
+    pub fn target(mut self, text: &str) -> Self {
+        self.target = Some(text.to_owned());
+        self
+    }
+
+    /// Matches requests whose path and query do not contain this.
+    #[must_use]
+    pub fn other_than(mut self, text: &str) -> Self {
+        self.other_than = Some(text.to_owned());
+        self
+    }
+
+    /// Lets the first `skip` pass.
+    #[must_use]
+    pub fn skip(mut self, skip: usize) -> Self {
+        self.skip = skip;
+        self
+    }
+
+    /// Applies this many times.
+    #[must_use]
+    pub fn times(mut self, times: usize) -> Self {
+        self.times = times;
+        self
+    }
+
+    /// Applies to the first of every `every` requests.
+    #[must_use]
+    pub fn every(mut self, every: usize) -> Self {
+        self.every = every.max(1);
+        self
+    }
+
+    /// Reports whether it applies to the request, which counts if it matches.
+    pub(super) fn applies(&mut self, call: &Call) -> bool {
+        !matches!(self.fault, Fault::Event(_)) && self.matches(call, &call.name) && self.is_due()
+    }
+
+    /// Returns its fault of an event about `name`, which counts if it matches.
+    pub(super) fn of_event(&mut self, call: &Call, name: &str) -> Option<EventFault> {
+        let Fault::Event(fault) = self.fault else { return None };
+        let applies = fault != EventFault::Hold && self.matches(call, name) && self.is_due();
+        applies.then_some(fault)
+    }
+
+    /// Reports whether it holds an event about `name` back.
+    pub(super) fn holds(&self, call: &Call, name: &str) -> bool {
+        self.fault == Fault::Event(EventFault::Hold) && self.matches(call, name)
+    }
+
+    fn matches(&self, call: &Call, name: &str) -> bool {
+        let is = |wanted: &Option<String>, actual: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == actual)
+        };
+        (self.verbs.is_empty() || self.verbs.contains(&call.verb.as_str()))
+            && is(&self.resource, &call.resource)
+            && is(&self.group, &call.group)
+            && is(&self.subresource, &call.subresource)
+            && is(&self.namespace, &call.namespace)
+            && is(&self.name, name)
+            && self.target.as_deref().is_none_or(|text| call.target.contains(text))
+            && self.other_than.as_deref().is_none_or(|text| !call.target.contains(text))
+    }
+
+    /// Counts one more, and reports whether the rule applies to it.
+    fn is_due(&mut self) -> bool {
+        let number = self.seen;
+        self.seen += 1;
+        let Some(number) = number.checked_sub(self.skip) else { return false };
+        number.is_multiple_of(self.every) && number / self.every < self.times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    fn call(method: &Method, target: &str) -> Call {
+        Call::of(method, &target.parse().unwrap())
+    }
+
+    #[test]
+    fn the_numbers_of_a_rule_count_what_matches() {
+        let patch = call(&Method::PATCH, "/api/v1/nodes/a");
+        let mut rule = Rule::new(Fault::Refuse(409)).verbs(&["patch"]).resource("nodes");
+        rule = rule.skip(1).every(2).times(2);
+        let due: Vec<_> = (0..8).map(|_| rule.applies(&patch)).collect();
+        assert_eq!(due, [false, true, false, true, false, false, false, false]);
+        let mut rule = Rule::new(Fault::Never).resource("nodes").times(1);
+        assert!(!rule.applies(&call(&Method::GET, "/api/v1/pods")));
+        assert!(rule.applies(&patch) && !rule.applies(&patch));
+    }
+
+    #[test]
+    fn a_resource_has_a_group_and_a_subresource_where_they_are_given() {
+        let status = "/apis/traffic.example.com/v1alpha1/namespaces/ns/trafficwatches/a/status";
+        let status = call(&Method::PATCH, status);
+        for (resource, expected) in [
+            ("trafficwatches", true),
+            ("trafficwatches/status", true),
+            ("trafficwatches/", false),
+            ("trafficwatches.traffic.example.com", true),
+            ("trafficwatches.traffic.example.com/status", true),
+            ("trafficwatches.other.example.com", false),
+        ] {
+            let mut rule = Rule::new(Fault::Never).resource(resource);
+            assert_eq!(rule.applies(&status), expected, "{resource}");
+        }
+        assert!(Rule::new(Fault::Never).namespace("ns").name("a").applies(&status));
+        assert!(!Rule::new(Fault::Never).name("b").applies(&status));
+        assert!(Rule::new(Fault::Never).target("v1alpha1").applies(&status));
+        assert!(!Rule::new(Fault::Never).other_than("v1alpha1").applies(&status));
+    }
+
+    #[test]
+    fn a_rule_of_events_matches_no_request_and_the_object_of_the_event() {
+        let watch = call(&Method::GET, "/api/v1/nodes?watch=true");
+        let mut rule = Rule::event(EventFault::Drop).resource("nodes").name("a").times(1);
+        assert!(!rule.applies(&watch));
+        assert_eq!(rule.of_event(&watch, "b"), None);
+        assert_eq!(rule.of_event(&watch, "a"), Some(EventFault::Drop));
+        assert_eq!(rule.of_event(&watch, "a"), None);
+        let mut hold = Rule::event(EventFault::Hold).resource("nodes");
+        assert!(hold.holds(&watch, "a") && hold.of_event(&watch, "a").is_none());
+    }
+}

@@ -1,0 +1,244 @@
+//! The proxy before a small server of plain HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use futures::StreamExt;
+use tokio::sync::mpsc;
+
+use super::*;
+
+/// Longer than anything here takes, shorter than a person waits.
+const SOON: Duration = Duration::from_secs(10);
+/// Long enough to show that nothing comes.
+const NOTHING: Duration = Duration::from_millis(300);
+
+const NODES: &str = "/api/v1/nodes";
+
+/// A server whose watches deliver what a test sends, and whose other answers are `answer`.
+struct Server {
+    url: String,
+    events: mpsc::UnboundedSender<String>,
+    requests: Arc<AtomicUsize>,
+    client: reqwest::Client,
+}
+
+type Watched = (Arc<AtomicUsize>, Arc<Mutex<Option<mpsc::UnboundedReceiver<String>>>>);
+
+#[allow(clippy::unused_async, reason = "handlers are asynchronous")]
+async fn serve(State((requests, events)): State<Watched>, uri: http::Uri) -> Response {
+    requests.fetch_add(1, Ordering::SeqCst);
+    let taken = if uri.query().is_some_and(|query| query.contains("watch=true")) {
+        events.lock().unwrap().take()
+    } else {
+        None
+    };
+    let body = match taken {
+        Some(events) => {
+            Body::from_stream(futures::stream::unfold(events, |mut events| async move {
+                let event = events.recv().await?;
+                Some((Ok::<_, std::io::Error>(event), events))
+            }))
+        }
+        None => Body::from("answer"),
+    };
+    Response::new(body)
+}
+
+impl Server {
+    async fn start() -> Self {
+        crate::credentials::install_crypto();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (events, receiver) = mpsc::unbounded_channel();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let state: Watched = (Arc::clone(&requests), Arc::new(Mutex::new(Some(receiver))));
+        let router = Router::new().fallback(serve).with_state(state);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        // Connections are not kept: a broken one would make the next request fail.
+        let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
+        Self { url, events, requests, client: client.build().unwrap() }
+    }
+
+    fn event(&self, name: &str, version: u64) {
+        let metadata = format!(r#"{{"name":"{name}","resourceVersion":"{version}"}}"#);
+        let event = format!(r#"{{"type":"MODIFIED","object":{{"metadata":{metadata}}}}}"#);
+        self.events.send(format!("{event}\n")).unwrap();
+    }
+
+    async fn get(&self, proxy: &Proxy, target: &str) -> reqwest::Result<reqwest::Response> {
+        self.client.get(format!("{}{target}", proxy.url())).timeout(SOON).send().await
+    }
+
+    fn count(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn a_request_passes_is_refused_or_throttled_as_the_rules_say() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server.url).await.unwrap();
+    assert_eq!(server.get(&proxy, NODES).await.unwrap().text().await.unwrap(), "answer");
+    proxy.set([
+        Rule::new(Fault::Throttle(7)).resource("nodes").times(1),
+        Rule::new(Fault::Refuse(503)).resource("nodes").skip(1).times(1),
+        Rule::new(Fault::Executed(504)).resource("nodes").skip(2).times(1),
+    ]);
+    let throttled = server.get(&proxy, NODES).await.unwrap();
+    assert_eq!(throttled.status(), 429);
+    assert_eq!(throttled.headers()["retry-after"], "7");
+    let refused = server.get(&proxy, NODES).await.unwrap();
+    assert_eq!(refused.status(), 503);
+    let status: serde_json::Value = refused.json().await.unwrap();
+    assert_eq!(status["kind"], "Status");
+    assert_eq!(status["code"], 503);
+    assert_eq!(server.count(), 1);
+    assert_eq!(server.get(&proxy, NODES).await.unwrap().status(), 504);
+    assert_eq!(server.count(), 2);
+    assert_eq!(server.get(&proxy, NODES).await.unwrap().status(), 200);
+    let codes: Vec<_> = proxy.requests().iter().map(|request| request.code).collect();
+    assert_eq!((codes, proxy.faults()), (vec![200, 429, 503, 504, 200], 3));
+}
+
+#[tokio::test]
+async fn bodies_break_and_answers_are_late_or_never_come() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server.url).await.unwrap();
+    proxy.set([Rule::new(Fault::Cut(3))]);
+    let broken = server.get(&proxy, NODES).await.unwrap();
+    assert!(broken.text().await.is_err());
+    let pause = Duration::from_millis(50);
+    for (fault, least) in
+        [(Fault::Delay(NOTHING, NOTHING), NOTHING), (Fault::Trickle(pause), pause * 6)]
+    {
+        proxy.set([Rule::new(fault)]);
+        let began = Instant::now();
+        let answer = server.get(&proxy, NODES).await.unwrap();
+        assert_eq!(answer.text().await.unwrap(), "answer");
+        assert!(began.elapsed() >= least, "{:?}", began.elapsed());
+    }
+    let before = server.count();
+    for (fault, executed) in [(Fault::Never, 0), (Fault::Lost, 1)] {
+        proxy.set([Rule::new(fault)]);
+        let silence = tokio::time::timeout(NOTHING, server.get(&proxy, NODES)).await;
+        assert!(silence.is_err());
+        assert_eq!(server.count(), before + executed);
+    }
+}
+
+#[tokio::test]
+async fn after_a_halt_nothing_passes_and_its_request_gets_as_far_as_it_says() {
+    for (halt, executed, answered) in
+        [(Halt::Before, 0, false), (Halt::Unanswered, 1, false), (Halt::Answered, 1, true)]
+    {
+        let server = Server::start().await;
+        let proxy = Proxy::before(&server.url).await.unwrap();
+        proxy.set([Rule::new(Fault::Halt(halt)).skip(1).times(1)]);
+        assert_eq!(server.get(&proxy, NODES).await.unwrap().status(), 200);
+        assert_eq!(proxy.halted(), None);
+        let answer = tokio::time::timeout(NOTHING, server.get(&proxy, NODES)).await;
+        assert_eq!(answer.is_ok(), answered, "{halt:?}");
+        assert!(proxy.halted().is_some());
+        let next = tokio::time::timeout(NOTHING, server.get(&proxy, NODES)).await;
+        assert!(next.is_err());
+        assert_eq!(server.count(), 1 + executed);
+    }
+}
+
+#[tokio::test]
+async fn connections_are_refused_reset_or_silent_and_pass_again() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server.url).await.unwrap();
+    for wire in [Wire::Refused, Wire::Reset, Wire::Silent, Wire::Slow(1 << 20)] {
+        proxy.wire(wire);
+        // The relay learns of it a moment later.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let answer = tokio::time::timeout(NOTHING * 3, server.get(&proxy, NODES)).await;
+        match wire {
+            Wire::Silent => assert!(answer.is_err(), "{answer:?}"),
+            Wire::Slow(_) => assert!(matches!(answer, Ok(Ok(_))), "{answer:?}"),
+            _ => assert!(matches!(answer, Ok(Err(_))), "{answer:?}"),
+        }
+        proxy.wire(Wire::Open);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(server.get(&proxy, NODES).await.unwrap().status(), 200, "{wire:?}");
+    }
+}
+
+/// Sends events 1 to 4 about a, b, a, b, and returns the versions as they arrive within a moment.
+async fn seen(rules: impl IntoIterator<Item = Rule>, after: impl FnOnce(&Proxy)) -> Vec<String> {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server.url).await.unwrap();
+    proxy.set(rules);
+    let target = format!("{NODES}?watch=true");
+    let watch = server.get(&proxy, &target);
+    for (name, version) in [("a", 1), ("b", 2), ("a", 3), ("b", 4)] {
+        server.event(name, version);
+    }
+    let mut body = Body::new(reqwest::Body::from(watch.await.unwrap())).into_data_stream();
+    let mut text = String::new();
+    let mut after = Some(after);
+    loop {
+        match tokio::time::timeout(NOTHING, body.next()).await {
+            Ok(Some(chunk)) => text.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap()),
+            Ok(None) => break text.push_str("end\n"),
+            Err(_) => match after.take() {
+                Some(after) => after(&proxy),
+                None => break,
+            },
+        }
+    }
+    text.lines().map(version).collect()
+}
+
+/// The version of an event, or the line itself.
+fn version(line: &str) -> String {
+    let event: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+    let version = event["object"]["metadata"]["resourceVersion"].as_str();
+    version.or(event["object"]["reason"].as_str()).unwrap_or(line).to_owned()
+}
+
+#[tokio::test]
+async fn events_are_doubled_dropped_swapped_and_ended() {
+    let event = |fault| Rule::event(fault).resource("nodes").name("a").times(1);
+    for (rule, expected) in [
+        (event(EventFault::Duplicate), vec!["1", "1", "2", "3", "4"]),
+        (event(EventFault::Drop), vec!["2", "3", "4"]),
+        (event(EventFault::Swap).skip(1), vec!["1", "2", "4", "3"]),
+        (event(EventFault::Gone).skip(1), vec!["1", "2", "Expired", "end"]),
+        (event(EventFault::End).skip(1), vec!["1", "2", "end"]),
+        (Rule::new(Fault::Close(NOTHING / 2)), vec!["1", "2", "3", "4", "end"]),
+    ] {
+        let what = format!("{rule:?}");
+        assert_eq!(seen([rule], |_| ()).await, expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn events_that_are_held_come_in_their_order_when_the_rule_is_gone() {
+    let hold = || Rule::event(EventFault::Hold).resource("nodes").name("b");
+    assert_eq!(seen([hold()], |_| ()).await, ["1"]);
+    assert_eq!(seen([hold()], Proxy::clear).await, ["1", "2", "3", "4"]);
+}
+
+#[tokio::test]
+async fn a_frozen_view_has_nothing_newer_but_leases() {
+    let server = Server::start().await;
+    let proxy = Proxy::before(&server.url).await.unwrap();
+    assert!(proxy.freeze().await.unwrap_err().to_string().contains("only the view of"));
+    let shared = Shared::new(Upstream::plain(&server.url).unwrap());
+    shared.change(|script| script.frozen = Some(7));
+    let call = |target: &str| Call::of(&http::Method::GET, &target.parse().unwrap());
+    let watch = call("/api/v1/nodes?watch=true");
+    assert!(shared.holds(&watch, "a", 8) && !shared.holds(&watch, "a", 7));
+    assert_eq!(shared.as_of(&call(NODES)), Some(7));
+    assert_eq!(shared.as_of(&call("/api/v1/nodes/a")), None);
+    let lease = call("/apis/coordination.k8s.io/v1/leases?watch=true");
+    assert!(!shared.holds(&lease, "a", 8));
+}

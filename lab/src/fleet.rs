@@ -1,0 +1,299 @@
+//! A Prometheus with the series of thousands of nodes, for benches: one exporter makes up what the
+//! node-exporters of all of them would export.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::cluster::exposure::query;
+use crate::control_plane::{OWNER, free_port};
+use crate::process::{CommandLine, Lifetime, Process};
+use crate::wait::{Look, until};
+use crate::{credentials, tools, workspace};
+
+/// Bytes that a link of 10 Gbit/s carries in a second: `node_network_speed_bytes`.
+const SPEED: u64 = 1_250_000_000;
+/// Bytes that one percent of such a link carries in a millisecond.
+const PERCENT: u64 = SPEED / 1000 / 100;
+/// The percentage of its link that a node uses, and that a busy one uses.
+const USAGE: [u64; 2] = [10, 90];
+/// The devices of a node, as on one with two cards and a bridge for pods.
+const DEVICES: [&str; 4] = ["eth0", "eth1", "cni0", "lo"];
+/// The devices that have a speed.
+const LINKS: [&str; 2] = ["eth0", "eth1"];
+/// Time between two scrapes, as kube-prometheus scrapes a node-exporter.
+const SCRAPES: &str = "15s";
+/// Two scrapes, on a machine that is busy with the series of thousands of nodes.
+const LIMIT: Duration = Duration::from_mins(3);
+/// An answer of Prometheus about itself takes milliseconds.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An exporter of many nodes and a Prometheus that scrapes it; both end when it is dropped.
+///
+/// The exporter is one target whose labels are kept (`honor_labels`): the stored series are those
+/// of one target per node, at the cost of one scrape.
+#[derive(Debug)]
+pub struct Fleet {
+    dir: PathBuf,
+    url: String,
+    counters: Arc<Mutex<Counters>>,
+    exporter: JoinHandle<()>,
+    prometheus: Process,
+}
+
+impl Fleet {
+    /// Starts both, and waits until a rate of every node can be computed. `address` returns the
+    /// address of each node's exporter, its label `instance`.
+    ///
+    /// # Errors
+    ///
+    /// If Prometheus cannot be built, or does not come up in time.
+    pub async fn start(nodes: usize, address: impl Fn(usize) -> String) -> Result<Self> {
+        tools::prepare(&["prometheus"]).await?;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let target = listener.local_addr()?.to_string();
+        let counters = Counters::new((0..nodes).map(address).collect());
+        let counters = Arc::new(Mutex::new(counters));
+        let router = Router::new().route("/metrics", get(serve)).with_state(Arc::clone(&counters));
+        let exporter = tokio::spawn(async move {
+            let _ = axum::serve(listener, router).await;
+        });
+        let dir = workspace::run().join(format!("fleet-{}", workspace::unique()));
+        fs::create_dir_all(&dir)?;
+        fs::write(dir.join(OWNER), std::process::id().to_string())?;
+        let configuration = json!({
+            "global": {"scrape_interval": SCRAPES, "scrape_timeout": "10s"},
+            "scrape_configs": [{
+                "job_name": "fleet", "honor_labels": true,
+                "static_configs": [{"targets": [target]}],
+            }],
+        });
+        let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
+        fs::write(path("prometheus.yml"), serde_json::to_vec_pretty(&configuration)?)?;
+        let address = format!("127.0.0.1:{}", free_port()?);
+        let arguments = [
+            format!("--config.file={}", path("prometheus.yml")),
+            format!("--storage.tsdb.path={}", path("data")),
+            format!("--web.listen-address={address}"),
+            "--log.level=warn".to_owned(),
+        ];
+        let command = CommandLine::new(tools::ensure("prometheus")?, arguments);
+        let prometheus = Process::start("prometheus", command, &dir, Lifetime::Starter)?;
+        let url = format!("http://{address}");
+        let fleet = Self { dir, url, counters, exporter, prometheus };
+        fleet.whole(nodes).await?;
+        Ok(fleet)
+    }
+
+    /// Waits until Prometheus knows the rate of every node.
+    async fn whole(&self, nodes: usize) -> Result<()> {
+        let rates = r#"rate(node_network_transmit_bytes_total{device="eth0"}[1m])"#;
+        let missing = format!("{nodes} - count({rates})");
+        until("the rates of all nodes in Prometheus", LIMIT, || async {
+            self.prometheus.check()?;
+            Ok(match query(&self.url, &missing).await {
+                Ok(samples) if samples.iter().any(|(_, missing)| *missing < 0.5) => Look::Done(()),
+                Ok(samples) => Look::NotYet(format!("missing: {samples:?}")),
+                Err(error) => Look::NotYet(format!("{error:#}")),
+            })
+        })
+        .await
+    }
+
+    /// Returns the address of the Prometheus.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Lets the first `busy` nodes use 90 % of their links from now on, and the others 10 %.
+    pub fn set_busy(&self, busy: usize) {
+        let mut counters = lock(&self.counters);
+        counters.advance(Instant::now());
+        counters.busy = busy;
+    }
+
+    /// Returns the processor time of Prometheus so far, in milliseconds (the kernel counts in steps
+    /// of ten).
+    ///
+    /// # Errors
+    ///
+    /// If Prometheus has ended.
+    pub fn cpu(&self) -> Result<f64> {
+        let pid = self.prometheus.pid().context("Prometheus does not run")?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let fields: Vec<_> = fields.split_whitespace().collect();
+        let ticks = |at: usize| -> Result<f64> {
+            Ok(fields.get(at).context("too few fields in /proc/PID/stat")?.parse()?)
+        };
+        Ok((ticks(11)? + ticks(12)?) * 10.0)
+    }
+
+    /// Returns the number of instant queries that Prometheus has answered, as it counts them.
+    ///
+    /// # Errors
+    ///
+    /// If Prometheus does not answer.
+    pub async fn queries(&self) -> Result<f64> {
+        credentials::install_crypto();
+        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build()?;
+        let metrics = client.get(format!("{}/metrics", self.url)).send().await?.text().await?;
+        Ok(answered(&metrics))
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.exporter.abort();
+        let _ = self.prometheus.kill();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// The sum of the requests to the handler of instant queries, whatever was answered.
+fn answered(metrics: &str) -> f64 {
+    metrics
+        .lines()
+        .filter(|line| line.starts_with("prometheus_http_requests_total{"))
+        .filter(|line| line.contains(r#"handler="/api/v1/query""#))
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+        .sum()
+}
+
+/// The counters of all nodes.
+#[derive(Debug)]
+struct Counters {
+    addresses: Vec<String>,
+    /// Bytes that each node has sent over its first link.
+    sent: Vec<u64>,
+    /// The number of busy nodes, which are the first ones.
+    busy: usize,
+    /// The time that the counters have reached.
+    at: Instant,
+}
+
+impl Counters {
+    fn new(addresses: Vec<String>) -> Self {
+        Self { sent: vec![0; addresses.len()], addresses, busy: 0, at: Instant::now() }
+    }
+
+    /// Counts what was sent until now.
+    fn advance(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.at).as_millis();
+        // Whole milliseconds: the rest counts the next time.
+        let passed = u64::try_from(passed).unwrap_or(0);
+        self.at += Duration::from_millis(passed);
+        for (node, sent) in self.sent.iter_mut().enumerate() {
+            *sent += USAGE[usize::from(node < self.busy)] * PERCENT * passed;
+        }
+    }
+
+    /// Renders the page of all node-exporters.
+    fn page(&self) -> String {
+        // About 1,200 bytes for each node.
+        let mut text = String::with_capacity(self.sent.len() * 1300);
+        // The second link is nearly idle; pods' traffic passes both the bridge and the first link.
+        let bytes = |device: &str, sent: u64| if device == "eth1" { sent / 100 } else { sent };
+        self.write(&mut text, "up", "gauge", &[""], |_, _| 1);
+        self.write(&mut text, "node_network_transmit_bytes_total", "counter", &DEVICES, bytes);
+        self.write(&mut text, "node_network_receive_bytes_total", "counter", &DEVICES, bytes);
+        self.write(&mut text, "node_network_speed_bytes", "gauge", &LINKS, |_, _| SPEED);
+        text
+    }
+
+    /// Writes one metric of all nodes, by device; `""` is none.
+    fn write(
+        &self,
+        text: &mut String,
+        name: &str,
+        kind: &str,
+        devices: &[&str],
+        value: impl Fn(&str, u64) -> u64,
+    ) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "# TYPE {name} {kind}");
+        for (address, sent) in self.addresses.iter().zip(&self.sent) {
+            for &device in devices {
+                let _ = write!(text, r#"{name}{{job="node-exporter",instance="{address}""#);
+                if !device.is_empty() {
+                    let _ = write!(text, r#",device="{device}""#);
+                }
+                let _ = writeln!(text, "}} {}", value(device, *sent));
+            }
+        }
+    }
+}
+
+async fn serve(State(counters): State<Arc<Mutex<Counters>>>) -> impl IntoResponse {
+    let text = {
+        let mut counters = lock(&counters);
+        counters.advance(Instant::now());
+        counters.page()
+    };
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+}
+
+fn lock(counters: &Mutex<Counters>) -> MutexGuard<'_, Counters> {
+    // Counters are whole at every moment.
+    counters.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_grow_by_the_usage_of_each_node_and_never_fall() {
+        let mut counters = Counters::new(vec!["a:9100".into(), "b:9100".into()]);
+        let began = counters.at;
+        counters.advance(began + Duration::from_secs(10));
+        assert_eq!(counters.sent, [SPEED, SPEED]);
+        counters.busy = 1;
+        counters.advance(began + Duration::from_secs(20));
+        assert_eq!(counters.sent, [SPEED * 10, SPEED * 2]);
+        // A clock that reads an earlier time changes nothing.
+        counters.advance(began);
+        assert_eq!(counters.sent, [SPEED * 10, SPEED * 2]);
+    }
+
+    #[test]
+    fn a_page_has_the_series_of_every_node() {
+        let mut counters = Counters::new(vec!["a:9100".into(), "b:9100".into()]);
+        counters.sent = vec![700, 500];
+        let page = counters.page();
+        assert_eq!(page.lines().filter(|line| !line.starts_with('#')).count(), 2 * 11);
+        for line in [
+            r#"up{job="node-exporter",instance="b:9100"} 1"#,
+            r#"node_network_transmit_bytes_total{job="node-exporter",instance="a:9100",device="eth0"} 700"#,
+            r#"node_network_receive_bytes_total{job="node-exporter",instance="b:9100",device="eth1"} 5"#,
+            r#"node_network_speed_bytes{job="node-exporter",instance="b:9100",device="eth1"} 1250000000"#,
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
+        }
+        assert!(!page.contains(r#"speed_bytes{job="node-exporter",instance="a:9100",device="lo""#));
+    }
+
+    #[test]
+    fn only_instant_queries_are_counted() {
+        let metrics = "\
+prometheus_http_requests_total{code=\"200\",handler=\"/api/v1/query\"} 7
+prometheus_http_requests_total{code=\"400\",handler=\"/api/v1/query\"} 2
+prometheus_http_requests_total{code=\"200\",handler=\"/api/v1/query_range\"} 5
+prometheus_http_requests_total{code=\"200\",handler=\"/metrics\"} 9
+prometheus_http_request_duration_seconds_count{handler=\"/api/v1/query\"} 9
+";
+        assert!((answered(metrics) - 9.0).abs() < 1e-9);
+    }
+}
