@@ -32,7 +32,7 @@ const MOST_BYTES: u64 = 6_000_000;
 /// The most resident memory, in KiB, at any time.
 const MOST_RESIDENT: u64 = 6 * 1024;
 
-/// The time for which the operator of the bench holds a request: so there are several within one
+/// The time for which the operator of the bench holds a request: short enough for several in one
 /// run.
 const HELD: Duration = Duration::from_secs(5);
 
@@ -57,7 +57,7 @@ fn run() -> anyhow::Result<()> {
     measured
 }
 
-/// Two agents, each of which has the other one for all of its peers, at as many addresses.
+/// Measures two agents, each with the other as all of its peers, at as many addresses.
 fn measure(program: &str, long: Duration, directory: &Path) -> anyhow::Result<()> {
     let ports = [free_port()?, free_port()?];
     let metrics = [free_port()?, free_port()?];
@@ -93,7 +93,7 @@ fn measure(program: &str, long: Duration, directory: &Path) -> anyhow::Result<()
     Ok(())
 }
 
-/// An agent, which ends with this.
+/// An agent, killed when this is dropped.
 struct Agent(Child);
 
 impl Drop for Agent {
@@ -129,7 +129,7 @@ fn start(
     command.spawn().with_context(|| program.to_owned())
 }
 
-/// Names as long as they are in clusters; the addresses are all of loopback.
+/// A list with names as long as in clusters; all addresses are loopback addresses.
 fn list(port: u16) -> anyhow::Result<String> {
     let node = |i: u8| format!("ip-10-0-0-{i}.eu-central-1.compute.internal");
     let peer = |i: u8| Peer {
@@ -226,7 +226,7 @@ fn scrape(port: u16) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// One that is free for TCP and UDP.
+/// A port that is free for TCP and UDP.
 fn free_port() -> anyhow::Result<u16> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     let port = socket.local_addr()?.port();

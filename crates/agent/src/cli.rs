@@ -160,8 +160,8 @@ pub fn run(args: AgentArgs) -> anyhow::Result<()> {
     }
 }
 
-/// A runtime with one thread: agents wait, and each thread costs memory in every pod. Files are
-/// read by at most two more.
+/// Runs in one thread: agents mostly wait, and each thread costs memory in every pod. At most two
+/// more threads read files.
 fn block_on(agent: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -169,7 +169,7 @@ fn block_on(agent: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<(
         .build()
         .context("async runtime")?;
     let ended = runtime.block_on(agent);
-    // A file that cannot be read does not hold up the end.
+    // A read that hangs does not delay the exit.
     runtime.shutdown_background();
     ended
 }

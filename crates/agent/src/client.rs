@@ -1,8 +1,7 @@
 //! HTTP requests of an agent: to the operator over TLS, to a sink or an application beside it in
 //! plain text.
 //!
-//! No redirects, no proxies, no variables of the environment: a request goes where its address
-//! says.
+//! No redirects, no proxies, no environment variables: a request goes only to its address.
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
@@ -23,7 +22,7 @@ use rustls::{
 };
 use tokio::time::timeout;
 
-/// The time for which a connection is kept that nobody uses.
+/// The time for which an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(90);
 
 /// Sends requests, over the previous connection if it is still open; clones share it.
@@ -31,7 +30,7 @@ const IDLE: Duration = Duration::from_secs(90);
 pub(crate) struct Client(legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
 impl Client {
-    /// For addresses of http; it trusts no certificate.
+    /// Creates a client for http addresses; it trusts no certificate.
     ///
     /// # Errors
     /// When TLS cannot be set up.
@@ -39,11 +38,11 @@ impl Client {
         Self::new(RootCertStore::empty(), None)
     }
 
-    /// For servers whose certificate one of these has signed, in PEM form; `connect` limits a new
-    /// connection.
+    /// Creates a client for servers with a certificate signed by one of these, in PEM form;
+    /// `connect` limits the time to connect.
     ///
     /// # Errors
-    /// When they are no certificates.
+    /// When the text contains no valid certificates.
     pub fn trusting(pem: &[u8], connect: Duration) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -75,7 +74,7 @@ impl Client {
         Ok(Self(client))
     }
 
-    /// Sends one request and returns the answer, of whatever status.
+    /// Sends one request and returns the answer, whatever its status.
     ///
     /// # Errors
     /// When there is no answer.
@@ -92,7 +91,7 @@ impl Client {
     /// Posts and waits for a status of 2xx, with the credentials that the address may hold.
     ///
     /// # Errors
-    /// When there is no such answer within that time.
+    /// When no such answer arrives within that time.
     pub async fn post(
         &self,
         to: &Uri,

@@ -1,9 +1,10 @@
-//! Moments that a clock that is set does not move.
+//! Timestamps that are unaffected by changes of the system clock.
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// Moments by the wall clock at the start and by the monotonic clock from then on.
+/// A clock that reads the wall clock once, at the start, and counts by the monotonic clock from
+/// then on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     started: Instant,
@@ -16,7 +17,7 @@ impl Clock {
         Self { started: Instant::now(), epoch }
     }
 
-    /// Since the Unix epoch.
+    /// The current time since the Unix epoch.
     pub(super) fn now(&self) -> Duration {
         self.epoch + self.started.elapsed()
     }

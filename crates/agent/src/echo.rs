@@ -9,12 +9,12 @@
 //! 24    40 zero
 //! ```
 //!
-//! A reply is as long as its request, so that nobody is amplified, and only requests are
-//! answered, so that two echo servers never keep each other busy.
+//! A reply is as long as its request, so that the echo does not amplify an attack, and only
+//! requests are answered, so that two echo servers never keep each other busy.
 use std::hash::{BuildHasher, RandomState};
 
-/// Every packet: what a small real one takes (a DNS question, a voice sample), and what the
-/// headers of any tunnel leave room for.
+/// Length of every packet: that of a small real one (a DNS question, a voice sample), short enough
+/// to leave room for the headers of any tunnel.
 pub const LENGTH: usize = 64;
 
 const MAGIC: [u8; 4] = *b"NPE1";
@@ -64,7 +64,8 @@ impl Packet {
     }
 }
 
-/// A number that a stranger cannot guess: the standard library's hash keys come from the system.
+/// Returns a number that a stranger cannot guess: the standard library's hash keys come from the
+/// system.
 #[must_use]
 pub fn nonce() -> u64 {
     RandomState::new().hash_one(0)
@@ -73,13 +74,13 @@ pub fn nonce() -> u64 {
 /// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The first to its request, and no later request was answered before.
+    /// The first reply to its request; no later request was answered before.
     First,
-    /// The first to its request, after that to a later one.
+    /// The first reply to its request, received after the reply to a later one.
     Reordered,
-    /// Another to the same request.
+    /// Another reply to the same request.
     Duplicate,
-    /// To nothing that we asked, or so long ago that we do not remember.
+    /// A reply to none of our requests, or to one so old that it is forgotten.
     Foreign,
 }
 
@@ -88,13 +89,13 @@ pub enum Reply {
 pub struct Replies {
     nonce: u64,
     next: u64,
-    /// The highest answered, and which of the `WINDOW` below it were (bit 0: itself).
+    /// The highest answered number, and the answered ones of the `WINDOW` below it (bit 0: itself).
     highest: Option<u64>,
     answered: u64,
 }
 
 impl Replies {
-    /// Nothing was sent yet.
+    /// No request was sent yet.
     #[must_use]
     pub const fn new(nonce: u64) -> Self {
         Self { nonce, next: 0, highest: None, answered: 0 }
@@ -196,7 +197,7 @@ mod tests {
             prop_assert_eq!(answer.and_then(|answer| answer.answer()), None);
         }
 
-        /// Against the plain definition, within the window.
+        /// Compares with the plain definition, within the window.
         #[test]
         fn each_request_is_answered_first_once(order in vec(0u64..60, 0..200)) {
             let mut replies = Replies::new(1);

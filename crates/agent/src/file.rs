@@ -1,4 +1,4 @@
-//! A file that the kubelet replaces while we run: checked periodically, read when it changed.
+//! A file that the kubelet replaces at run time: checked periodically, read when it changes.
 use std::{
     fs, io,
     os::unix::fs::MetadataExt,
@@ -9,24 +9,24 @@ use std::{
 use anyhow::Context;
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 
-/// The longest file that is read: no `ConfigMap` is longer.
+/// Maximum size of a file in bytes: no `ConfigMap` is larger.
 const MOST: u64 = 1 << 20;
 
 /// The result of a check of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found<T> {
-    /// Something else than before.
+    /// The contents changed.
     Changed(T),
-    /// The last contents are still right.
+    /// The last contents are still valid.
     Unchanged,
-    /// There is no file, or it is not usable: what is known stays.
+    /// The file is missing or unusable: the last contents stay in use.
     Error,
 }
 
 /// Checks the file periodically, for as long as the receiver exists.
 ///
 /// # Errors
-/// When a look could not be finished: a panic in it.
+/// When a check panics.
 pub async fn watch<T, P>(
     path: PathBuf,
     interval: Duration,
@@ -42,7 +42,7 @@ where
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        // A disk that hangs must not hold up anything else.
+        // A disk that hangs must not block anything else.
         let (back, found) = tokio::task::spawn_blocking(move || {
             let found = look.again();
             (look, found)
@@ -58,12 +58,12 @@ where
     }
 }
 
-/// One file, as it was seen last.
+/// One file, and its state at the last check.
 struct Look<P> {
     path: PathBuf,
     parse: P,
     seen: Seen,
-    /// The last text that was good.
+    /// The last valid text.
     good: Option<Vec<u8>>,
 }
 
@@ -85,7 +85,8 @@ struct Stamp {
 }
 
 impl<T, P: FnMut(&[u8]) -> anyhow::Result<T>> Look<P> {
-    /// `None` when nothing is new about a file that is missing or broken: counted and logged once.
+    /// Checks again; `None` when the file is still missing or broken, which is counted and logged
+    /// once.
     fn again(&mut self) -> Option<Found<T>> {
         let stamp = match stamp(&self.path) {
             Ok(stamp) => stamp,

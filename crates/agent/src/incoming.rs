@@ -1,14 +1,14 @@
-//! The addresses that probe this agent: the other half of a measurement, because a peer that hears
-//! from nobody is cut off.
+//! The addresses that probe this agent: the other half of a measurement, because an agent that
+//! receives no probes is cut off.
 use std::{collections::HashMap, net::IpAddr, time::Duration};
 
 use tokio::time::Instant;
 
-/// The most addresses that are remembered: four times the members of the largest cluster a full
-/// mesh is thinkable in, and a bound on what strangers can make us keep (some 100 kB).
+/// Maximum number of remembered addresses: four times the members of the largest cluster in which a
+/// full mesh is practical, and a bound on the memory that strangers can occupy (some 100 kB).
 const MOST: usize = 4096;
 
-/// The time at which each address was last heard.
+/// The time of the last probe from each address.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     last: HashMap<IpAddr, Instant>,
@@ -20,7 +20,7 @@ pub(super) struct Incoming {
 const PRUNE: Duration = Duration::from_secs(1);
 
 impl Incoming {
-    /// Records that an address was heard; `window` is the time for which that counts.
+    /// Records a probe from an address; `window` is the time for which it counts.
     pub fn note(&mut self, from: IpAddr, now: Instant, window: Duration) {
         if self.last.len() >= MOST && !self.last.contains_key(&from) {
             if self.pruned.is_some_and(|last| now.saturating_duration_since(last) < PRUNE) {
@@ -34,7 +34,7 @@ impl Incoming {
         self.last.insert(from, now);
     }
 
-    /// Counts the addresses heard within the window; the others are forgotten.
+    /// Counts the addresses that probed within the window; the others are forgotten.
     pub fn count(&mut self, now: Instant, window: Duration) -> usize {
         self.prune(now, window);
         self.last.len()

@@ -3,19 +3,20 @@
 //!
 //! Read in this order:
 //!
-//! - [`pinglist`]: whom to probe, as the operator serves it; [`members`]: the same from a file.
+//! - [`pinglist`]: the list of peers to probe, as the operator serves it; [`members`]: the same
+//!   from a file.
 //! - [`budget`]: how many peers a list has at most.
-//! - [`source`]: how lists come here. They are all that the outside decides.
-//! - [`target`]: what a list means: addresses, protocols, labels, and which series are stale.
+//! - [`source`]: the sources of lists, which are the only input from outside.
+//! - [`target`]: a list as targets: addresses, protocols, labels, and which series are stale.
 //! - [`schedule`]: when each target is due.
 //! - [`prober`]: the loop that follows the lists, one task per target; [`probe`]: one probe.
-//! - [`server`]: what answers the probes of others, and the page of [`metrics`]; [`echo`]: the
+//! - [`server`]: answers the probes of others, and serves the page of [`metrics`]; [`echo`]: the
 //!   packets.
 //!
-//! - `client`: how it asks others; [`cli`]: its flags, with the help text.
+//! - `client`: its HTTP requests; [`cli`]: its flags, with the help text.
 //!
-//! Beside it stand [`worker`], which runs the streams of a Swarm, and [`reload`], which does that
-//! for an application that cannot say what it runs.
+//! The crate also contains [`worker`], which runs the streams of a Swarm, and [`reload`], the
+//! sidecar of an application that runs them but cannot report them.
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
@@ -65,14 +66,14 @@ pub struct Config {
     pub metrics_port: u16,
     /// The source of lists.
     pub source: Source,
-    /// The time for which a list is good that nobody confirms.
+    /// The time for which a list stays valid without confirmation.
     pub ttl: Duration,
 }
 
 /// The source of lists.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A file, as the original.
+    /// A file, as in the original.
     File {
         /// Path of the file.
         path: PathBuf,
@@ -108,7 +109,7 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
         addresses = ?config.who.ips, "agent"
     );
 
-    // One is enough: a list that nobody took yet makes the next one wait.
+    // One is enough: the next list waits until this one is taken.
     let (lists, taken) = mpsc::channel(1);
     let mut tasks = Tasks::default();
     let pings = server::PINGS.within(descriptors);
@@ -130,7 +131,7 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
         () = signals.stop() => {}
         error = tasks.ended() => return Err(error),
     }
-    // Nothing is kept that would have to be written: what is under way is dropped.
+    // There is no state to save: running probes are dropped.
     tracing::info!("told to stop");
     Ok(())
 }
@@ -139,8 +140,8 @@ fn taken(variable: &str, port: u16, protocol: &str) -> String {
     format!("{variable}: cannot listen on {protocol} port {port}")
 }
 
-/// The addresses of every interface. When the system does not say, nothing is our own, and every
-/// family is tried.
+/// The addresses of every interface. If the system does not report them, no address counts as our
+/// own, and every family is tried.
 fn local_addresses() -> Vec<IpAddr> {
     let addresses = match getifaddrs() {
         Ok(addresses) => addresses,

@@ -1,7 +1,7 @@
-//! `config.json`: the members of a prober, from which each agent works out its own peers.
+//! `config.json`: the members of a prober, from which each agent computes its own peers.
 //!
-//! The shape is the original's; what the operator adds, the original ignores. A file without the
-//! additions (of the original's operator) means the full mesh, as it did there.
+//! The format is the original's, whose agents ignore the fields that this operator adds. A file
+//! without these fields, written by the original's operator, means the full mesh, as it does there.
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use anyhow::{Context, bail};
@@ -29,9 +29,9 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reports whether something at this address is this agent. A pod's address belongs to one
-    /// agent, whatever the port: a list may name the next port before the pod is restarted. On
-    /// loopback several agents may live side by side, and the port tells them apart.
+    /// Reports whether this address is this agent's. A pod's address belongs to one agent, whatever
+    /// the port: a list may name the next port before the pod is restarted. On loopback, several
+    /// agents may run side by side, and the port distinguishes them.
     #[must_use]
     pub fn is_at(&self, ip: IpAddr, port: u16) -> bool {
         if ip.is_loopback() {
@@ -40,7 +40,7 @@ impl Identity {
         self.ips.contains(&ip)
     }
 
-    /// Reports whether this agent has a way to addresses of that family at all. Probing IPv6 from a
+    /// Reports whether this agent can reach addresses of that family at all. Probing IPv6 from a
     /// pod without IPv6 would report a loss that has nothing to do with the peer.
     #[must_use]
     pub fn reaches(&self, ip: IpAddr) -> bool {
@@ -112,14 +112,14 @@ pub struct Members {
     who: Who,
 }
 
-/// The peers that this agent would probe by the file without a bound.
+/// The peers that this agent probes according to the file, before the bound on their number.
 #[derive(Clone, Copy, Debug)]
 enum Who {
-    /// Everybody else, as with the original.
+    /// All others, as with the original.
     Everybody,
-    /// Those that the ring gives to this one of the peers.
+    /// The neighbors of the peer with this index on the ring.
     Ring(ring::Neighbors, usize),
-    /// Nobody: it is not (or no longer) a member, and nobody counts on its probes.
+    /// None: it is not (or no longer) a member, and no one counts on its probes.
     Nobody,
 }
 
@@ -127,7 +127,7 @@ impl Members {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it is not JSON of the right shape, or an entry has no usable address or port.
+    /// When it is not JSON of the expected format, or an entry has no usable address or port.
     pub fn read(text: &[u8], who: &Identity, prober: &str) -> anyhow::Result<Self> {
         let file: File = serde_json::from_slice(text).context("not the JSON of a config.json")?;
         let mut peers = Vec::new();
@@ -165,8 +165,8 @@ impl Members {
         Ok(Self { list: list.sane(), peers, who: ring })
     }
 
-    /// The list that this agent has at a time since the Unix epoch, and whether it has another one
-    /// at another time.
+    /// Returns this agent's list at a time since the Unix epoch, and whether the list differs at
+    /// other times.
     #[must_use]
     pub fn pinglist(&self, now: Duration) -> (Pinglist, bool) {
         let most = self.list.most_peers(&self.peers);
@@ -231,7 +231,7 @@ fn peer(key: &str, endpoint: Endpoint) -> anyhow::Result<Peer> {
     })
 }
 
-/// By name where both have one, else by address.
+/// Compares the names if both have one, else the addresses.
 fn is_me(peer: &Peer, who: &Identity) -> bool {
     if who.name.is_empty() || peer.namespace.is_empty() {
         return peer.ips.iter().any(|ip| who.is_at(*ip, peer.port));
@@ -239,5 +239,7 @@ fn is_me(peer: &Peer, who: &Identity) -> bool {
     peer.namespace == who.namespace && peer.name == who.name
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

@@ -28,22 +28,22 @@ mod names;
 /// The result of one check for a new list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refreshed {
-    /// There is another list.
+    /// The list changed.
     Changed,
-    /// The list we have is the right one.
+    /// The current list is still valid.
     Unchanged,
-    /// Nobody knows.
+    /// The check failed: it is unknown whether the list is still valid.
     Error,
 }
 
-/// Why a slot passed without a result.
+/// The reason why a slot passed without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skipped {
-    /// This process was not run in time.
+    /// This process was not scheduled in time.
     Starved,
-    /// The probe before was still under way.
+    /// The previous probe was still running.
     Busy,
-    /// The probe could not be made here.
+    /// The probe could not be sent, for a local reason.
     Local,
 }
 
@@ -109,7 +109,7 @@ pub struct Series {
     successes: Counter,
     failures: Vec<(Reason, Counter)>,
     interpod: Option<Histogram>,
-    /// Packets that came twice, and those that came after a later one: UDP only.
+    /// Packets that arrived twice, and those that arrived after a later one: UDP only.
     pub strays: Option<(Counter, Counter)>,
 }
 
@@ -120,7 +120,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All at zero; the age of the list counts from now.
+    /// Creates all metrics at zero; the age of the list counts from now.
     #[must_use]
     pub fn new() -> Self {
         let mut inner = Inner {
@@ -152,7 +152,7 @@ impl Metrics {
         Self(Arc::new(inner))
     }
 
-    /// The series of one target, all of them from now on.
+    /// Returns the series of one target, all of which exist from now on.
     #[must_use]
     pub fn series(&self, target: &Target) -> Series {
         let Target { protocol, pair, .. } = target;
@@ -176,7 +176,7 @@ impl Metrics {
         }
     }
 
-    /// Removes the series of label sets that are not in use any more.
+    /// Removes the series of label sets that are no longer in use.
     pub fn forget(&self, stale: &Stale) {
         let inner = &self.0;
         for (protocol, pair) in &stale.probes {
@@ -201,12 +201,12 @@ impl Metrics {
         }
     }
 
-    /// Records the delay with which a slot could begin.
+    /// Records how late a slot began.
     pub fn delayed(&self, late: Duration) {
         self.0.delay.observe(late.as_secs_f64());
     }
 
-    /// Slots that passed without a result.
+    /// Counts slots that passed without a result.
     pub fn skipped(&self, why: Skipped, count: u64) {
         match why {
             Skipped::Starved => self.0.starved.inc_by(count),
@@ -221,7 +221,7 @@ impl Metrics {
         self.changing().period = period;
     }
 
-    /// Counts one look for a new list.
+    /// Counts one check for a new list.
     pub fn refreshed(&self, result: Refreshed) {
         self.0.refreshes.get_or_create(&Result { result: result.label() }).inc();
         if result != Refreshed::Error {
@@ -237,7 +237,7 @@ impl Metrics {
         changing.heard.note(from.to_canonical(), now, since);
     }
 
-    /// Encodes everything, with what is computed at a scrape brought up to date.
+    /// Encodes all metrics, after it updates those that are computed at a scrape.
     pub fn encode_with<T>(&self, encode: impl FnOnce(&Registry) -> T) -> T {
         {
             let mut changing = self.changing();
@@ -255,7 +255,8 @@ impl Metrics {
 }
 
 impl Changing {
-    /// A peer is heard of once in a period; two of its probes may be lost.
+    /// The time for which a probe from a peer counts: a peer probes once per period, and two of its
+    /// probes may be lost.
     fn window(&self) -> Duration {
         self.period * 3
     }
@@ -270,14 +271,14 @@ impl Series {
         }
         self.successes.inc();
         if let Some(smoothed) = smoothed {
-            // Not there from the beginning: zero would be a measurement.
+            // Does not exist from the beginning, because zero would be a measurement.
             self.metrics.0.srtt.get_or_create(&self.pair).set(smoothed.as_secs_f64());
         }
     }
 
     /// The probe failed.
     pub fn failure(&self, reason: Reason) {
-        // A reason that the protocol should not have is counted as what has no name.
+        // A reason that is not expected of the protocol is counted as `other`.
         let counted = |reason| self.failures.iter().find(|(of, _)| *of == reason);
         if let Some((_, counter)) = counted(reason).or_else(|| counted(Reason::Other)) {
             counter.inc();

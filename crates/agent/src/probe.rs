@@ -13,14 +13,14 @@ mod http;
 mod kernel;
 mod udp;
 
-/// Why a probe failed: the label `reason`.
+/// The reason why a probe failed: the label `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No answer in time.
     Timeout,
-    /// The host is there and nobody listens.
+    /// The host answers, but nothing listens on the port.
     Refused,
-    /// The network says that there is no way.
+    /// The network reports that there is no route.
     Unreachable,
     /// The connection broke before the answer was complete.
     Reset,
@@ -30,12 +30,12 @@ pub enum Reason {
     Other,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// The probe was made, and failed.
+    /// The probe was sent, and failed.
     Failed(Reason),
-    /// It could not be made: this process or its node has no descriptor, port or memory left, or
+    /// It could not be sent: this process or its node has no descriptor, port or memory left, or
     /// forbids it. This is unrelated to the path to the peer.
     Local,
 }
@@ -54,7 +54,7 @@ impl Unanswered {
     }
 }
 
-/// Reports whether an error arose here, before anything could be lost on the way.
+/// Reports whether an error is local, so that nothing can have been lost in the network.
 fn is_local(error: &io::Error, to: SocketAddr) -> bool {
     match error.raw_os_error() {
         // No descriptors, no buffers, no memory, no port or address of ours to send from; and a
@@ -70,15 +70,15 @@ fn is_local(error: &io::Error, to: SocketAddr) -> bool {
             | libc::EAFNOSUPPORT
             | libc::EPERM,
         ) => true,
-        // Of IPv4 a route of this host that prohibits it. Of IPv6 it is also what a router far away
-        // says (ICMPv6, "administratively prohibited"), and that is no way.
+        // For IPv4, a route of this host prohibits it. For IPv6, a remote router may also have
+        // reported it (ICMPv6, "administratively prohibited"), and then there is no route.
         Some(libc::EACCES) => to.is_ipv4(),
         _ => error.kind() == io::ErrorKind::OutOfMemory,
     }
 }
 
 impl Reason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 6] =
         [Self::Timeout, Self::Refused, Self::Unreachable, Self::Reset, Self::Status, Self::Other];
 
@@ -110,7 +110,7 @@ impl Reason {
     pub fn of(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         match error.kind() {
-            // The kernel's own: it gave up sending again.
+            // From the kernel, which stopped retransmitting.
             Kind::TimedOut => Self::Timeout,
             Kind::ConnectionRefused => Self::Refused,
             Kind::HostUnreachable
@@ -137,20 +137,20 @@ pub struct Answer {
     pub smoothed: Option<Duration>,
 }
 
-/// The outcome of a slot that was begun.
+/// The outcome of a slot that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Answered in time.
     Success(Answer),
-    /// Not.
+    /// Not answered, for this reason.
     Failure(Reason),
-    /// It could not be made.
+    /// It could not be sent.
     Local,
-    /// This process was away while it waited: the answer may have come in time.
+    /// This process was not scheduled while it waited: the answer may have arrived in time.
     Void,
 }
 
-/// Probes one target. Holds what lives longer than one probe: the socket of UDP.
+/// Probes one target. Holds the state that outlives one probe: the UDP socket.
 pub enum Probe {
     /// A connection and a request.
     Http(SocketAddr),
@@ -161,7 +161,7 @@ pub enum Probe {
 }
 
 impl Probe {
-    /// Ready to probe; nothing is sent yet.
+    /// Prepares to probe; nothing is sent yet.
     #[must_use]
     pub fn new(target: &Target, series: &Series) -> Self {
         match target.protocol {
@@ -171,8 +171,8 @@ impl Probe {
         }
     }
 
-    /// Probes once, for `timeout` at most. `patience` is how much later than that the end may be
-    /// seen before the result says more about this process than about the peer.
+    /// Probes once, for `timeout` at most. `patience` is how late the end may be noticed before the
+    /// result says more about this process than about the peer.
     pub async fn once(&mut self, timeout: Duration, patience: Duration) -> Outcome {
         let started = Instant::now();
         let answer = timeout_at(started + timeout, self.answer()).await;
@@ -187,7 +187,7 @@ impl Probe {
         }
     }
 
-    /// Runs between probes, for as long as it is polled: reads packets that arrive late. Never
+    /// Runs between probes, for as long as it is polled, and reads packets that arrive late. Never
     /// returns.
     pub async fn idle(&mut self) -> std::convert::Infallible {
         match self {
@@ -197,7 +197,7 @@ impl Probe {
     }
 }
 
-/// `answer` is `None` when time was up.
+/// Judges one probe; `answer` is `None` after a timeout.
 fn judge(
     answer: Option<Result<Answer, Unanswered>>,
     took: Duration,
@@ -208,7 +208,8 @@ fn judge(
         return Outcome::Void;
     }
     match answer {
-        // What is there when time is up is still taken: it may be older than the timer.
+        // An answer that is available at the timeout still counts: it may have arrived before the
+        // timer fired.
         Some(Ok(answer)) if answer.rtt <= timeout => Outcome::Success(answer),
         Some(Ok(_)) | None => Outcome::Failure(Reason::Timeout),
         Some(Err(Unanswered::Failed(reason))) => Outcome::Failure(reason),

@@ -1,5 +1,5 @@
-//! The probing itself: one task per target, so that a target that does not answer costs its own
-//! task a timeout and nobody anything else.
+//! The probing itself: one task per target, so that a target that does not answer delays only its
+//! own task.
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -24,7 +24,7 @@ use super::{
 };
 
 /// A list lives for at least this many periods: with a period of minutes, ten minutes without the
-/// operator are nothing.
+/// operator do not matter.
 const PERIODS: u32 = 10;
 
 /// The period of probes of a target, and the timeout of an answer.
@@ -34,16 +34,16 @@ struct Timing {
     timeout: Duration,
 }
 
-/// Keeps the probes as the lists say.
+/// Keeps the running probes in agreement with the lists.
 pub struct Prober {
     who: Identity,
     metrics: Metrics,
-    /// The time for which a list is good that nobody confirms.
+    /// The time for which a list stays valid without confirmation.
     ttl: Duration,
-    /// Slots stay where they were over a restart.
+    /// Slots keep their times across a restart.
     clock: Clock,
     list: Option<Pinglist>,
-    /// The list is kept but not followed: its source may yet say that it was right all the time.
+    /// The list is kept but not followed: its source may still confirm it.
     expired: bool,
     confirmed: Instant,
     timing: watch::Sender<Timing>,
@@ -53,7 +53,7 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Probes nobody yet.
+    /// Creates a prober without targets.
     #[must_use]
     pub fn new(who: Identity, metrics: Metrics, ttl: Duration) -> Self {
         let timing = Timing { period: Duration::MAX, timeout: Duration::MAX };
@@ -75,7 +75,7 @@ impl Prober {
     /// Runs until the source of lists ends.
     ///
     /// # Errors
-    /// When a task died.
+    /// When a task panics.
     pub async fn run(mut self, mut lists: mpsc::Receiver<Refresh>) -> anyhow::Result<()> {
         loop {
             let expires = self.expires();
@@ -122,7 +122,7 @@ impl Prober {
         self.confirmed.checked_add(self.ttl.max(list.period.saturating_mul(PERIODS)))
     }
 
-    /// Fails closed: old addresses may belong to other pods by now.
+    /// Stops all probes: old addresses may belong to other pods by now.
     fn expire(&mut self) {
         tracing::warn!(
             age = %humantime::format_duration(Duration::from_secs(self.confirmed.elapsed().as_secs())),
@@ -145,7 +145,7 @@ impl Prober {
         );
         self.metrics.set_list(list.peers.len(), list.period);
         let timing = Timing { period: list.period, timeout: list.timeout };
-        // Running probes are finished first: only what follows them is moved.
+        // Running probes finish first: only the following slots move.
         self.timing.send_if_modified(|now| std::mem::replace(now, timing) != timing);
         self.list = Some(list);
         self.expired = false;
@@ -234,7 +234,8 @@ impl Slots {
                 Outcome::Void => self.metrics.skipped(Skipped::Starved, 1),
             },
         }
-        // A little late is soon enough (see `Schedule::start`); what is later is lost.
+        // A small delay is acceptable (see `Schedule::start`); a probe that is later counts as
+        // lost.
         let patience = schedule.longest_delay(timeout);
         let next = schedule.next(self.clock.now().saturating_sub(patience)).max(slot + 1);
         self.metrics.skipped(lost, next - slot - 1);

@@ -1,5 +1,6 @@
-//! The sidecar of an application that reads its share of a Swarm by itself but cannot say which
-//! file it has come up to: it reloads the application when the share changed, and says it for it.
+//! The sidecar of an application that reads its share of a Swarm by itself but cannot report which
+//! version it runs: the sidecar reloads the application when the share changes, and reports the
+//! version.
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
@@ -20,10 +21,10 @@ use super::{
 pub mod application;
 mod processes;
 
-/// Waiting after a reload that failed: half a second, doubled each time.
+/// Wait after the first failed reload: half a second, doubled after each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 
-/// The longest wait: an application that is back is reloaded within this.
+/// The longest wait: a recovered application is reloaded within this time.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// The settings of the sidecar at startup.
@@ -56,12 +57,12 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
             error = tasks.ended() => return Err(error),
         }
     }
-    // The application ends by itself: there is nothing to write, and nothing to revert.
+    // The application stops by itself: there is nothing to write, and nothing to revert.
     tracing::info!("told to stop");
     Ok(())
 }
 
-/// Brings the application to the newest file.
+/// Makes the application run the newest file.
 struct Follower {
     application: Application,
     status: Status,
@@ -74,14 +75,14 @@ struct Follower {
     /// application may have applied anyway.
     runs: Option<Arc<Share>>,
     step: Step,
-    /// In a row.
+    /// Failed reloads in a row.
     failures: u32,
 }
 
 /// The current activity.
 enum Step {
     Nothing,
-    /// A reload that brings this share.
+    /// A reload that applies this share.
     Reload(Arc<Share>, BoxFuture<'static, anyhow::Result<()>>),
     /// The wait for the next.
     Wait(Instant),
@@ -121,8 +122,8 @@ impl Follower {
         if self.loaded == Some(share.version) {
             return;
         }
-        // One whose list changed since is another, even if it is the same again: the application
-        // may have read what was between.
+        // A list that has changed since counts as different even if it is the same again: the
+        // application may have read the one in between.
         let same =
             |runs: &Arc<Share>| runs.same_streams(&share) && Some(share.epoch) <= self.loaded;
         if self.runs.as_ref().is_some_and(same) {
@@ -134,7 +135,7 @@ impl Follower {
         }
     }
 
-    /// Waits for the end of what is under way.
+    /// Waits for the end of the current activity.
     async fn goes_on(&mut self) {
         let reloaded = match &mut self.step {
             Step::Nothing => std::future::pending().await,
@@ -154,7 +155,7 @@ impl Follower {
                 let newest = self.newest.get().is_none_or(|newest| newest.version == share.version);
                 self.reached(share);
                 if !newest {
-                    // It may have read either.
+                    // It may have read either file.
                     self.runs = None;
                 }
             }
@@ -202,7 +203,7 @@ mod tests {
         Found::Changed(Share { version, epoch, streams })
     }
 
-    /// One reload, and what is found while it is under way.
+    /// One reload, and the files found while it runs.
     async fn reload(
         application: &tokio::net::TcpListener,
         sidecar: &mut Follower,
@@ -259,7 +260,7 @@ mod tests {
         reload(&application, &mut sidecar, vec![]).await;
         sidecar.look(share(10, 10, &["a"]));
         reload(&application, &mut sidecar, vec![]).await;
-        // One that has not changed since is as it was, whatever became of others.
+        // A list that has not changed since is still applied, whatever happened to others.
         sidecar.look(share(12, 10, &["a"]));
         sidecar.begin();
         assert_eq!((sidecar.loaded, matches!(sidecar.step, Step::Nothing)), (Some(12), true));

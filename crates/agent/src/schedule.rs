@@ -1,16 +1,16 @@
-//! The times of probes: a pure function of who probes whom and of the number of the slot.
+//! The times of probes: a pure function of the two ends and the number of the slot.
 //!
 //! Slots come at a fixed rate, whatever the probes take: a schedule that waits *after* each probe
-//! asks less often exactly when the network is slow (coordinated omission). Each target has a phase
-//! of its own, so that neither one agent's probes nor those of all agents at one target leave
-//! together; and each slot is a little late by its own jitter, so that nothing which happens
-//! periodically is met always or never. Both are hashes: a restarted agent continues where it was.
+//! would probe less often exactly when the network is slow (coordinated omission). Each target has
+//! its own phase, so that neither the probes of one agent nor those of all agents to one target are
+//! sent together; and each slot has its own small jitter, so that the probes do not always hit or
+//! always miss a periodic event. Both are hashes: a restarted agent continues where it was.
 use std::time::Duration;
 
 use traffic_operator_core::placement::hash;
 
-/// The part of a period by which slots are jittered: a tenth leaves 9/10 between two slots at
-/// least, and is enough to walk over events of any period in some ten slots.
+/// The part of a period by which slots are jittered: a tenth leaves at least 9/10 between two
+/// slots, and is enough to sweep across events of any period in some ten slots.
 const JITTER: u32 = 10;
 
 /// The slots of one target.
@@ -25,13 +25,13 @@ pub struct Schedule {
 pub enum Start {
     /// Probe.
     Now,
-    /// Skip: this process was not there in time, and would measure itself.
+    /// Skip: this process is late, and would measure its own delay.
     Starved,
 }
 
 impl Schedule {
-    /// The slots of what `identity` names (who probes whom, by which protocol), one per `period`. A
-    /// period of zero counts as a nanosecond.
+    /// Creates the slots of `identity` (the two ends and the protocol), one per `period`. A period
+    /// of zero counts as a nanosecond.
     #[must_use]
     pub fn new(identity: &str, period: Duration) -> Self {
         Self { seed: hash::of(identity), period: period.max(Duration::from_nanos(1)) }
@@ -49,7 +49,8 @@ impl Schedule {
     /// The first slot that is due at `now` or later.
     #[must_use]
     pub fn next(&self, now: Duration) -> u64 {
-        // Phase and jitter are less than two periods together: that many slots before are enough.
+        // Phase and jitter together are less than two periods: starting two slots earlier is
+        // enough.
         let near = nanoseconds(now) / nanoseconds(self.period);
         let mut number = u64::try_from(near).unwrap_or(u64::MAX).saturating_sub(2);
         while self.due(number) < now && number < u64::MAX {
@@ -58,22 +59,22 @@ impl Schedule {
         number
     }
 
-    /// The longest that a probe may take so that it is over before the next slot: what a period has
-    /// without its jitter.
+    /// The longest that a probe may take so that it is over before the next slot: a period minus
+    /// its jitter.
     #[must_use]
     pub fn longest_probe(&self) -> Duration {
         self.period.saturating_sub(self.period / JITTER)
     }
 
-    /// Decides whether a probe that is `late` should still start. An agent that was
-    /// not run for as long as its own timeout cannot tell a lost packet from its own absence; and
-    /// half a period late it would be nearer to the next slot than to its own.
+    /// Decides whether a probe that is `late` should still start. An agent that was not run for as
+    /// long as its own timeout cannot tell a lost packet from its own absence; and a probe that is
+    /// half a period late would be closer to the next slot than to its own.
     #[must_use]
     pub fn start(&self, late: Duration, timeout: Duration) -> Start {
         if late > self.longest_delay(timeout) { Start::Starved } else { Start::Now }
     }
 
-    /// The longest that this process may be away without spoiling what it measures.
+    /// The longest time that this process may be late without spoiling the measurement.
     #[must_use]
     pub fn longest_delay(&self, timeout: Duration) -> Duration {
         timeout.min(self.period / 2)
@@ -139,7 +140,8 @@ mod tests {
             prop_assert!(two + Duration::from_nanos(1) >= one + schedule.longest_probe());
             let start = schedule.due(0).as_nanos();
             let ideal = start + u128::from(nanos) * u128::from(number);
-            // However many slots there were: off the ideal by jitter only, never by a drift.
+            // After any number of slots, the time differs from the ideal only by the jitter and
+            // never drifts.
             prop_assert!(one.as_nanos().abs_diff(ideal) <= u128::from(nanos / 10) + 1);
         }
 

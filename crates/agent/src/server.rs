@@ -29,9 +29,9 @@ pub mod echo;
 pub(super) mod exposition;
 mod rates;
 
-/// The resources that clients of a port may use. Above that the newest connection wins: it takes
-/// the place of the oldest of its own source, or else of the oldest of all. Requests here are
-/// short, so the oldest connection is idle, and a client that holds connections blocks nobody, not
+/// The resources that clients of a port may use. Above that, the newest connection wins: it
+/// replaces the oldest of its own source, or else the oldest of all. Requests here are short, so
+/// the oldest connection is idle, and a client that holds connections blocks no other client, not
 /// even itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -39,37 +39,38 @@ pub struct Limits {
     pub connections: usize,
     /// Those of one address.
     pub of_one_source: usize,
-    /// The time that the headers of a request may take, the wait for the next request among it.
+    /// The time that the headers of a request may take, including the wait for the next request.
     pub headers: Duration,
 }
 
-/// The ping port. Two protocols of 250 agents at the same moment: far more than probe one pod, for
-/// their phases are spread over the period. An idle connection costs some 10 kB.
+/// The ping port. Two protocols of 250 agents at the same moment: far more than probe one pod,
+/// because their phases are spread over the period. An idle connection costs some 10 kB.
 ///
-/// Agents of one node may have one address, where they are behind NAT: 110 pods, what a kubelet
-/// allows by default, with one HTTP and one TCP probe each are 220, all at the same moment.
+/// Behind NAT, all agents of a node may share one address: 110 pods, the default maximum of a
+/// kubelet, with one HTTP and one TCP probe each make 220 connections, all at the same moment.
 ///
-/// A packet that is lost three times in a row is there again after 1.4 s; a prober that takes
-/// longer has given up by default.
+/// A packet that is lost three times in a row arrives after 1.4 s; a prober that takes longer has
+/// given up by default.
 pub const PINGS: Limits =
     Limits { connections: 512, of_one_source: 256, headers: Duration::from_secs(2) };
 
 /// The metrics port has separate places: a handful of replicas of Prometheus, and an occasional
-/// user. A page has some 400 kB, so that slow readers of all of them hold 6 MB. One address is one
-/// Prometheus, with the scrape before not closed yet, and what else is behind the same NAT.
+/// user. A page has some 400 kB, so that slow readers on all connections hold 6 MB. One address is
+/// one Prometheus, with the connection of the previous scrape not closed yet, and other clients
+/// behind the same NAT.
 pub const SCRAPES: Limits =
     Limits { connections: 16, of_one_source: 4, headers: Duration::from_secs(2) };
 
-/// Connections that the kernel queues for us while we are not scheduled: as many as a ping port
-/// with more probers than any has within a second, and more than the 128 of the standard library,
-/// all of which one stranger can take. The kernel's own limit (`net.core.somaxconn`) is 4096.
+/// Connections that the kernel queues for us while we are not scheduled: more than the probes that
+/// any ping port receives within a second, and more than the 128 of the standard library, all of
+/// which one stranger can occupy. The kernel's own limit (`net.core.somaxconn`) is 4096.
 const BACKLOG: u32 = 1024;
 
 /// The time for which a connection may last in total: a client that reads an answer a byte at a
 /// time is cut off.
 const LIFETIME: Duration = Duration::from_mins(1);
 
-/// The headers of a request: those of a scrape by way of a mesh are some kilobytes.
+/// The headers of a request: those of a scrape through a service mesh have some kilobytes.
 const HEADERS: usize = 16 << 10;
 
 /// The pause when no connection can be accepted (no file descriptor left).
@@ -94,7 +95,7 @@ pub trait Site: Clone + Send + 'static {
     /// A client connected.
     fn heard(&self, _from: IpAddr) {}
 
-    /// The answer to a request, whose body nobody reads.
+    /// Returns the answer to a request; the body of the request is not read.
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>>;
 }
 
@@ -106,15 +107,16 @@ pub struct Ping(pub Metrics);
 #[derive(Clone)]
 pub struct Scrape(pub Metrics);
 
-/// Every address of this host: IPv6 and, through the same socket, IPv4; without IPv6, IPv4.
+/// The wildcard addresses to try: IPv6, whose socket also serves IPv4; then, for a host without
+/// IPv6, IPv4.
 #[must_use]
 pub fn wildcards(port: u16) -> [SocketAddr; 2] {
     [IpAddr::from(Ipv6Addr::UNSPECIFIED), Ipv4Addr::UNSPECIFIED.into()]
         .map(|ip| SocketAddr::new(ip, port))
 }
 
-/// Reports whether a failed bind says that this host has no IPv6 (then IPv4 alone is right), and
-/// not that the port is taken.
+/// Reports whether a bind failed because this host has no IPv6 (then IPv4 alone is right), and not
+/// because the port is taken.
 #[must_use]
 pub fn no_ipv6(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::AddrNotAvailable)
@@ -145,7 +147,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Serves until it is dropped.
 ///
 /// # Errors
-/// When the task of a connection died.
+/// When the task of a connection panics.
 pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits) -> anyhow::Result<()> {
     let places = Places::newest_wins(limits.connections, limits.of_one_source);
     let mut connections = JoinSet::new();
@@ -153,7 +155,8 @@ pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits) -> a
         let (stream, from) = tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => (stream, from.ip()),
-                // The connection was gone already, or nothing can be accepted now; neither ends us.
+                // The connection is already gone, or none can be accepted now; neither stops the
+                // server.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => {
                     tracing::debug!(%error, "accept");
@@ -173,7 +176,7 @@ pub async fn serve<S: Site>(listener: TcpListener, site: S, limits: Limits) -> a
 }
 
 async fn connection<S: Site>(stream: TcpStream, site: S, place: Place, headers: Duration) {
-    // The answer is one packet; waiting for more would be measured.
+    // The answer is one packet; waiting for more would add to the measured time.
     if stream.set_nodelay(true).is_err() {
         return;
     }
@@ -187,7 +190,7 @@ async fn connection<S: Site>(stream: TcpStream, site: S, place: Place, headers: 
         .max_buf_size(HEADERS)
         .serve_connection(TokioIo::new(stream), service);
     let lost = poll_fn(|cx| if place.is_over(cx) { Poll::Ready(()) } else { Poll::Pending });
-    // What a client does to its own connection is its own affair.
+    // An error of one connection concerns only its client.
     tokio::select! {
         served = timeout(LIFETIME, serving) => match served {
             Ok(Ok(())) => {}
@@ -205,7 +208,7 @@ impl Site for Ping {
 
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         match request.uri().path() {
-            // Any method, as the original.
+            // Any method, as in the original.
             "/ping" => text(StatusCode::OK, "pong\n"),
             path => other(path),
         }
@@ -231,7 +234,7 @@ pub(super) fn other(path: &str) -> Response<Full<Bytes>> {
     }
 }
 
-/// The page, to those who want to read it.
+/// Returns the page, for requests that read.
 pub(super) fn read_only(
     request: &Request<Incoming>,
     page: impl FnOnce() -> Response<Full<Bytes>>,

@@ -1,4 +1,4 @@
-//! The targets of probes: one address and protocol each, with the labels under which it is counted.
+//! The targets of probes: one address and protocol each, with the labels of its series.
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
@@ -11,7 +11,7 @@ use super::{
     pinglist::{Peer, Pinglist, Protocol},
 };
 
-/// Between which nodes and zones; "" where unknown.
+/// The nodes and zones of the two ends; "" if unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
 pub struct Pair {
     /// Node of this agent.
@@ -33,8 +33,8 @@ pub struct Original {
     pub dest_ip: String,
 }
 
-/// One address of one peer, probed by one protocol. Targets that differ in anything, a label
-/// included, are different targets.
+/// One address of one peer, probed by one protocol. Two targets that differ in any field, even in a
+/// label, are different.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     /// The protocol of the probe.
@@ -45,7 +45,7 @@ pub struct Target {
     pub identity: String,
     /// Labels of our metrics.
     pub pair: Pair,
-    /// Labels of the original's metric, where it is wanted: HTTP only.
+    /// Labels of the original's metric, if enabled: HTTP only.
     pub original: Option<Original>,
 }
 
@@ -80,7 +80,7 @@ fn target(list: &Pinglist, who: &Identity, peer: &Peer, ip: IpAddr, protocol: Pr
         "{}/{}:{}>{}/{}/{}@{ip}:{}/{}",
         who.namespace,
         who.name,
-        // Without a name the address is what tells agents apart.
+        // Without a name, the address distinguishes the agents.
         who.ips.first().map(IpAddr::to_string).unwrap_or_default(),
         peer.namespace,
         peer.name,
@@ -102,7 +102,7 @@ fn target(list: &Pinglist, who: &Identity, peer: &Peer, ip: IpAddr, protocol: Pr
     }
 }
 
-/// The label sets that were in use and are not any more: their series go.
+/// The label sets that are no longer in use: their series are removed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Stale {
     /// Of the metrics with a protocol.

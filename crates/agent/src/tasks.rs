@@ -18,7 +18,7 @@ impl Tasks {
         self.0.spawn(async move { (name, task.await) })
     }
 
-    /// Waits for the first task that ends, which none should, and says why it did.
+    /// Waits for the first task that ends, which none should, and returns the reason.
     pub(crate) async fn ended(&mut self) -> anyhow::Error {
         match self.0.join_next().await {
             Some(Ok((name, Ok(())))) => anyhow!("{name} ended"),
@@ -36,7 +36,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens to them from now on.
+    /// Listens for the signals from now on.
     pub(crate) fn listen() -> anyhow::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate()).context("SIGTERM")?,
@@ -44,7 +44,7 @@ impl Signals {
         })
     }
 
-    /// Waits for either of them.
+    /// Waits for either signal.
     pub(crate) async fn stop(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,13 +1,13 @@
-//! The reference worker of a Swarm: runs the streams that the file gives it, and says which file it
-//! has come up to. It needs no API server.
+//! The reference worker of a Swarm: runs the streams that the file assigns to it, and reports the
+//! version that it has applied. It needs no API server.
 //!
 //! Read in this order:
 //!
 //! - [`place`]: its file, and the port of its reports; [`share`]: the file, as one worker reads it.
-//! - [`status`]: what it says of itself; [`metrics`].
+//! - [`status`]: its report about itself; [`metrics`].
 //! - `streams`: the streams to stop and to start, and when a version has been reached.
-//! - `process`: a process for each stream; [`report`] and [`ledger`]: the built-in work, which
-//!   reports the intervals in which streams ran.
+//! - `process`: a process for each stream; [`report`] and [`ledger`]: the built-in work: it reports
+//!   the intervals in which streams ran.
 use std::time::Duration;
 
 use anyhow::bail;
@@ -35,7 +35,7 @@ mod streams;
 /// Time between two passes that reap orphans.
 const REAP: Duration = Duration::from_secs(1);
 
-/// The time that the worker may need beyond that of its streams: the kernel's work after a SIGKILL.
+/// The time that the worker may need in addition to its streams: the kernel's work after a SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The settings of a worker at startup.
@@ -56,7 +56,7 @@ pub enum Kind {
     Command(Vec<String>),
     /// Intervals that are reported.
     Report(Report),
-    /// A name that is kept, as by the original's worker.
+    /// A name without any work, as in the original's worker.
     Nothing,
 }
 
@@ -125,7 +125,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     outcome
 }
 
-/// Follows what was found.
+/// Applies the result of a check.
 fn look(streams: &mut Streams, metrics: &Metrics, found: Found<Share>) {
     metrics.looked(match found {
         Found::Changed(share) => streams.follow(share),

@@ -1,6 +1,6 @@
-//! The signature of a worker's report, so that nobody can forge it: neither a pod that has taken
-//! over its address, nor a neighbor on the network, nor an earlier pod of its name, nor the worker
-//! itself with an older answer.
+//! The signature of a worker's report, so that it cannot be forged: neither by a pod that has taken
+//! over its address, nor by a neighbor on the network, nor by an earlier pod with its name, nor by
+//! the worker itself with an older answer.
 //!
 //! The operator writes a key into the `ConfigMap` with the shares, which only workers mount. Its
 //! question names the pod that it means and a number that is used once; the answer repeats both and
@@ -22,7 +22,7 @@ const KEY_DIGITS: usize = 64;
 /// same.
 const NONCE: usize = 16;
 
-/// The most characters of what a question repeats: a UID has 36, a number 32.
+/// Maximum number of characters of a value in a question: a UID has 36, a number 32.
 const LONGEST: usize = 128;
 
 /// Prefix of the signed text, so that the signature is valid for nothing else.
@@ -76,13 +76,13 @@ pub struct Question {
 }
 
 impl Question {
-    /// As written in the address.
+    /// Returns the query of the request's URL.
     #[must_use]
     pub fn query(&self) -> String {
         format!("uid={}&nonce={}", self.uid, self.nonce)
     }
 
-    /// Reads it from an address; `None` if that asks nothing of the kind.
+    /// Reads a question from the query of a URL; `None` if the query contains none.
     #[must_use]
     pub fn read(query: &str) -> Option<Self> {
         let value = |key: &str| {
@@ -100,13 +100,13 @@ impl Question {
 /// The signed content.
 #[derive(Clone, Copy, Debug)]
 pub struct Statement<'a, S> {
-    /// To which question.
+    /// The question that it answers.
     pub question: &'a Question,
-    /// By whom: the name of the worker.
+    /// The name of the worker.
     pub worker: &'a str,
-    /// The version of the file that is run.
+    /// The version of the file that the worker runs.
     pub version: u64,
-    /// The streams that are run.
+    /// The streams that the worker runs.
     pub jobs: &'a [S],
 }
 
@@ -124,7 +124,7 @@ impl<S: AsRef<str>> Statement<'_, S> {
         hmac::verify(&key.0, &self.bytes(), &mac).is_ok()
     }
 
-    /// Each part with its length before it, so that no two statements are the same bytes.
+    /// Encodes each part with its length in front, so that no two statements have the same bytes.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut put = |part: &[u8]| {
@@ -158,6 +158,8 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection, prelude::*};
+
     use super::*;
 
     const JOBS: [&str; 2] = ["a", "b"];
@@ -182,7 +184,7 @@ mod tests {
         let changed = [
             Question { uid: "0a1b-2d".into(), ..question.clone() },
             Question { nonce: "78".into(), ..question.clone() },
-            // The same characters, otherwise divided.
+            // The same characters, divided differently.
             Question { uid: "0a1b-2".into(), nonce: "c77".into() },
         ];
         for question in &changed {
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn s12_the_signature_is_hmac_sha_256_of_parts_with_lengths() {
-        // Computed by Python's hmac: workers of others can do the same.
+        // Computed with Python's hmac: workers by other authors can do the same.
         let key = Key::read(&"0123456789abcdef".repeat(4)).unwrap();
         let question = question();
         let said = Statement { question: &question, worker: "w-0", version: 7, jobs: &JOBS };
@@ -233,5 +235,64 @@ mod tests {
             assert!(Key::read(text).is_none(), "{text:?}");
         }
         assert!(!format!("{:?}", Key::read(&key)).contains(&key));
+    }
+
+    fn any_question() -> impl Strategy<Value = Question> {
+        ("[-0-9a-zA-Z]{1,128}", "[0-9a-f]{1,128}").prop_map(|(uid, nonce)| Question { uid, nonce })
+    }
+
+    proptest! {
+        #[test]
+        fn every_question_is_read_as_it_was_written(
+            question in any_question(), before in "([a-z]{1,3}=[a-z]{0,3}&){0,3}",
+            after in "(&[a-z]{0,3}){0,3}",
+        ) {
+            let query = format!("{before}{}{after}", question.query());
+            prop_assume!(!before.contains("uid=") && !before.contains("nonce="));
+            prop_assert_eq!(Question::read(&query), Some(question));
+        }
+
+        #[test]
+        fn s12_any_text_is_a_question_of_plain_words_or_none(
+            text in ".{0,60}", uid in ".{0,9}", nonce in ".{0,9}",
+        ) {
+            for text in [&text, &format!("uid={uid}&nonce={nonce}")] {
+                let Some(question) = Question::read(text) else { continue };
+                for word in [&question.uid, &question.nonce] {
+                    prop_assert!((1..=LONGEST).contains(&word.len()), "{text:?}");
+                    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+                    prop_assert!(word.bytes().all(plain), "{text:?}");
+                }
+                // It is asked again in the same words.
+                prop_assert_eq!(Question::read(&question.query()), Some(question));
+            }
+        }
+
+        /// Only what was signed is signed, to the last character.
+        #[test]
+        fn s12_no_other_statement_has_the_signature(
+            asked in any_question(), other in any_question(),
+            workers in ("[a-z]{0,6}", "[a-z]{0,6}"),
+            versions in (0..4_u64, 0..4_u64), jobs in collection::vec("[ab,]{0,2}", 0..4),
+            others in collection::vec("[ab,]{0,2}", 0..4), mac in ".{0,70}",
+            secret in "[0-9a-f]{64}",
+        ) {
+            let key = Key::read(&secret);
+            prop_assert!(key.is_some());
+            let Some(key) = key else { return Ok(()) };
+            let (worker, version) = (&*workers.0, versions.0);
+            let said = Statement { question: &asked, worker, version, jobs: &jobs[..] };
+            let signature = said.sign(&key);
+            prop_assert!(said.is_signed(&key, &signature));
+            prop_assert!(!said.is_signed(&key, &mac));
+            for (what, same, changed) in [
+                ("question", asked == other, Statement { question: &other, ..said }),
+                ("worker", workers.0 == workers.1, Statement { worker: &workers.1, ..said }),
+                ("version", versions.0 == versions.1, Statement { version: versions.1, ..said }),
+                ("jobs", jobs == others, Statement { jobs: &others[..], ..said }),
+            ] {
+                prop_assert_eq!(changed.is_signed(&key, &signature), same, "{}: {:?}", what, said);
+            }
+        }
     }
 }

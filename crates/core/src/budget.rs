@@ -1,19 +1,19 @@
 //! The cost of an agent to its scraper and its pod, which limits the number of peers that it
-//! probes. The operator and the agent reckon with the same numbers.
+//! probes. The operator and the agent use the same numbers.
 use std::time::Duration;
 
 use crate::placement::ring::Bound;
 
-/// The most series an agent exports: a page of some 400 kB, which is made and scraped in
-/// milliseconds, and with which an agent stays below 20 MiB. A thousand agents are two million
+/// Maximum number of series that an agent exports: a page of some 400 kB, which is generated and
+/// scraped in milliseconds and keeps an agent below 20 MiB. A thousand agents are two million
 /// series, the size of a large Prometheus.
 pub const SERIES: usize = 2000;
 
 /// Buckets of `netprober_rtt_seconds` with +Inf, sum and count.
 pub const RTT_SERIES: usize = 20;
 
-/// Beside it, for each protocol: the counters by result and reason (HTTP seven, TCP six, UDP five),
-/// the kernel's figure (TCP), duplicates and reordering (UDP): seven each.
+/// The other series of each protocol: the counters by result and reason (HTTP seven, TCP six, UDP
+/// five), the kernel's figure (TCP), duplicates and reordering (UDP): seven each.
 pub const OTHER_SERIES: usize = 7;
 
 /// Buckets of the original's histogram with +Inf, sum and count.
@@ -24,12 +24,12 @@ pub const ORIGINAL_SERIES: usize = 28;
 pub const AGENT_SERIES: usize = 40;
 
 /// The shortest turn of peers that do not fit into a list at the same time. A rule over five
-/// minutes says something after half of them, the alerts wait for five more; a turn has room for
+/// minutes has a result after half of them, and the alerts wait for five more; a turn has room for
 /// both, and as much again before it ends.
 const TURN: Duration = Duration::from_mins(15);
 
-/// A turn lasts at least this many periods: fewer probes than ten are no evidence
-/// for the rules either.
+/// A turn lasts at least this many periods: fewer than ten probes are no evidence for the rules
+/// either.
 const PERIODS: u32 = 10;
 
 /// Returns the number of series for each probed node.
@@ -51,7 +51,7 @@ pub const fn most_peers(protocols: usize, addresses: usize, original_metrics: bo
     let each = per_node(protocols) + addresses * per_address(original_metrics);
     match (SERIES - AGENT_SERIES).checked_div(each) {
         Some(peers) => peers,
-        // Nothing is measured by no protocol.
+        // Without a protocol, nothing is measured.
         None => 0,
     }
 }
@@ -62,7 +62,7 @@ pub fn turn(period: Duration) -> Duration {
     TURN.max(period.saturating_mul(PERIODS))
 }
 
-/// The bound of the lists at a time, counted from the Unix epoch.
+/// Returns the bound of the lists at a time, counted from the Unix epoch.
 #[must_use]
 pub fn bound(most: usize, period: Duration, now: Duration) -> Bound {
     // A turn is never shorter than minutes.

@@ -1,15 +1,16 @@
 //! The order in which people list workers: `worker-2` before `worker-10`.
 use std::cmp::Ordering;
 
-/// Compares the text before the number at the end, then the number, then all of it: names of
-/// different text are never equal, however many zeros a number begins with.
+/// Compares the text before the number at the end, then the number, then the whole text: different
+/// names are never equal, no matter how many leading zeros a number has.
 #[must_use]
 pub fn compare(a: &str, b: &str) -> Ordering {
     let (text_a, number_a) = split(a);
     let (text_b, number_b) = split(b);
     text_a
         .cmp(text_b)
-        // Digits without leading zeros: the longer number is the larger one, whatever its size.
+        // Digits without leading zeros: the longer number is the larger one, regardless of its
+        // size.
         .then_with(|| number_a.len().cmp(&number_b.len()))
         .then_with(|| number_a.cmp(number_b))
         .then_with(|| a.cmp(b))

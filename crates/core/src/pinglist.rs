@@ -1,16 +1,16 @@
-//! The list of whom an agent probes, as the operator serves it and the agent keeps it.
+//! The list of peers that an agent probes, as the operator serves it and the agent keeps it.
 use std::{net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::budget;
 
-/// The least period: what `spec.pollingPeriod` allows at least, so that no list makes an agent
-/// flood its peers.
+/// The shortest period: the minimum of `spec.pollingPeriod`, so that no list makes an agent flood
+/// its peers.
 pub const LEAST_PERIOD: Duration = Duration::from_millis(100);
 
-/// The longest period: who probes less than once in a day measures nothing, and times within a day
-/// can be added without care for overflow.
+/// The longest period: less than one probe a day measures nothing, and times within a day can be
+/// added without overflow.
 pub const LONGEST_PERIOD: Duration = Duration::from_hours(24);
 
 /// The period of a list that names none: that of the original.
@@ -60,13 +60,13 @@ pub struct Pinglist {
     /// The pod that the list is for.
     #[serde(rename = "self")]
     pub own: PinglistSelf,
-    /// Each peer is probed once in this time by each protocol.
+    /// Each protocol probes each peer once in this time.
     #[serde(with = "duration_text")]
     pub period: Duration,
-    /// A probe that has no answer by then has failed.
+    /// A probe without an answer within this time has failed.
     #[serde(with = "duration_text")]
     pub timeout: Duration,
-    /// By which protocols.
+    /// The protocols of the probes.
     pub probes: Vec<Protocol>,
     /// True if the original's metric is exported too.
     #[serde(default = "yes")]
@@ -115,10 +115,10 @@ pub struct Peer {
 }
 
 impl Pinglist {
-    /// The same list with valid figures: a period or timeout of zero is the default, the period has
-    /// a minimum and a maximum, the timeout is at most the period, no protocol is HTTP as in the
-    /// original, nothing occurs twice, and there are no more peers than an agent may probe, so a
-    /// longer list takes no memory.
+    /// Returns the list with valid values: a period or timeout of zero becomes the default, the
+    /// period has a minimum and a maximum, the timeout is at most the period, no protocol means
+    /// HTTP as in the original, nothing occurs twice, and there are no more peers than an agent may
+    /// probe, so that a longer list takes no memory.
     #[must_use]
     pub fn sane(mut self) -> Self {
         if self.period.is_zero() {
@@ -138,7 +138,7 @@ impl Pinglist {
         self.peers.dedup();
         let most = self.most_peers(&self.peers);
         self.peers.truncate(most);
-        // What was longer is given back.
+        // Returns the memory of a longer list.
         self.peers.shrink_to_fit();
         self
     }
@@ -173,7 +173,7 @@ mod duration_text {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use proptest::{collection, prelude::*};
 
     use super::*;
 
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(text, serde_json::from_str::<serde_json::Value>(DOCUMENT).unwrap());
     }
 
-    /// An agent may be older than its operator, and newer after a downgrade.
+    /// An agent may be older than its operator, or newer after a downgrade.
     #[test]
     fn a_list_of_another_version_is_read_without_what_is_unknown_or_missing() {
         let newer = DOCUMENT.replace(r#""zone":"#, r#""rack":{"row":[1]},"zone":"#);
@@ -233,7 +233,7 @@ mod tests {
         let list: Pinglist = serde_json::from_str(DOCUMENT).unwrap();
         let peer = |i: usize| Peer { key: format!("pod-{i}"), ..list.peers[0].clone() };
         let peers: Vec<_> = (0..5000).map(peer).collect();
-        // Three protocols, two families, the original's metric: the least that there is.
+        // Three protocols, two families, the original's metric: the smallest maximum.
         assert_eq!(Pinglist { peers: peers.clone(), ..list.clone() }.sane().peers.len(), 14);
         let cheap =
             Pinglist { peers, probes: vec![Protocol::Tcp], original_metrics: false, ..list };
@@ -254,6 +254,63 @@ mod tests {
             };
             let text = serde_json::to_string(&list).unwrap();
             prop_assert_eq!(serde_json::from_str::<Pinglist>(&text).unwrap(), list);
+        }
+
+        /// Whatever a list says, an agent can work by it, and a second look changes nothing.
+        #[test]
+        fn every_list_becomes_one_to_work_by(
+            period: Duration, timeout: Duration, original_metrics: bool,
+            probes in collection::vec(prop::sample::select(Protocol::ALL.to_vec()), 0..6),
+            peers in collection::vec((0..40_u16, 0..4_usize), 0..200),
+        ) {
+            let peer = |(port, ips): (u16, usize)| {
+                let ips = (0..ips).map(|i| IpAddr::from([10, 0, 0, u8::try_from(i).unwrap_or(0)]));
+                Peer { port, ips: ips.collect(), ..Peer::default() }
+            };
+            let list = Pinglist {
+                prober: "a/b".into(),
+                own: PinglistSelf::default(),
+                period,
+                timeout,
+                probes,
+                original_metrics,
+                peers: peers.into_iter().map(peer).collect(),
+            };
+            let sane = list.clone().sane();
+            prop_assert!((LEAST_PERIOD..=LONGEST_PERIOD).contains(&sane.period));
+            prop_assert!(!sane.timeout.is_zero() && sane.timeout <= sane.period);
+            prop_assert!(!sane.probes.is_empty() && sane.probes.is_sorted_by(|a, b| a < b));
+            prop_assert!(sane.peers.is_sorted_by(|a, b| a < b));
+            prop_assert!(sane.peers.iter().all(|peer| list.peers.contains(peer)));
+            prop_assert!(sane.peers.len() <= sane.most_peers(&sane.peers));
+            prop_assert_eq!(sane.clone().sane(), sane);
+        }
+
+        /// A list that breaks off is no shorter list.
+        #[test]
+        fn no_beginning_of_a_list_is_a_list(cut in 0..DOCUMENT.len()) {
+            let begun = &DOCUMENT[..DOCUMENT.floor_char_boundary(cut)];
+            prop_assert!(serde_json::from_str::<Pinglist>(begun).is_err());
+        }
+
+        #[test]
+        fn an_edited_list_is_read_as_it_stands_or_refused_with_the_place(
+            cut in 0..DOCUMENT.len(), gone in 0..3_usize,
+            written in "([\"{}:,0-9smh]|\\[|\\]|null|\\PC){0,3}",
+            bytes: Vec<u8>,
+        ) {
+            let end = (cut + gone).min(DOCUMENT.len());
+            let edited = format!("{}{written}{}", &DOCUMENT[..cut], &DOCUMENT[end..]);
+            for text in [edited.as_bytes(), &bytes[..]] {
+                match serde_json::from_slice::<Pinglist>(text) {
+                    Ok(list) => {
+                        let again = serde_json::to_string(&list).unwrap();
+                        prop_assert_eq!(&serde_json::from_str::<Pinglist>(&again).unwrap(), &list);
+                        let _ = list.sane();
+                    }
+                    Err(error) => prop_assert!(error.line() > 0 || text.is_empty(), "{error}"),
+                }
+            }
         }
     }
 }

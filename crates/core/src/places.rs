@@ -29,7 +29,7 @@ struct Taken {
     all: usize,
     /// Only sources that hold a place: never more than places.
     by_source: HashMap<IpAddr, Source>,
-    /// Those that a newer connection may take, in the order in which they were taken.
+    /// Places that a newer connection may take, in the order in which they were taken.
     loose: BTreeMap<u64, (IpAddr, Arc<End>)>,
 }
 
@@ -39,14 +39,14 @@ struct Source {
     loose: BTreeSet<u64>,
 }
 
-/// Marks a place as given to another client.
+/// The end of a connection: its place was given to another client.
 #[derive(Debug, Default)]
 struct End {
     over: AtomicBool,
     waker: AtomicWaker,
 }
 
-/// A place that is free again when this is dropped.
+/// A place, which is released when this is dropped.
 #[derive(Debug)]
 pub struct Place {
     places: Places,
@@ -58,15 +58,15 @@ pub struct Place {
 }
 
 impl Places {
-    /// `most` places in total, `of_one_source` for each source; a connection above that gets none.
+    /// Creates `most` places in total and `of_one_source` for each source; a connection above that
+    /// gets none.
     #[must_use]
     pub fn new(most: usize, of_one_source: usize) -> Self {
         Self::with(most, of_one_source, false)
     }
 
-    /// The same, but a connection above that takes the place of the oldest that is not
-    /// [kept](Place::keep): for clients with short requests, which must not wait for those that
-    /// stay.
+    /// Creates the same, but a connection above that takes the place of the oldest one that is not
+    /// [kept](Place::keep): for clients with short requests, which must not wait for idle ones.
     #[must_use]
     pub fn newest_wins(most: usize, of_one_source: usize) -> Self {
         Self::with(most, of_one_source, true)
@@ -77,7 +77,7 @@ impl Places {
         Self(Arc::new(Inner { most, of_one_source, newest_wins, taken }))
     }
 
-    /// A place for a source, if it may have one more.
+    /// Returns a place for a source, if it may have one more.
     #[must_use]
     pub fn take(&self, source: IpAddr) -> Option<Place> {
         // An IPv4 client of an IPv6 socket is the same client.
@@ -146,7 +146,8 @@ impl Place {
         self.end.over.load(Ordering::Acquire)
     }
 
-    /// Nobody newer gets it: who has it showed that it is no stranger.
+    /// Protects the place from newer connections, because its client has proved that it is no
+    /// stranger.
     pub fn keep(&self) {
         let mut taken = self.places.taken();
         taken.loose.remove(&self.id);
@@ -155,7 +156,7 @@ impl Place {
         }
     }
 
-    /// Returns the address that has it.
+    /// Returns the address that holds it.
     #[must_use]
     pub fn source(&self) -> IpAddr {
         self.source
@@ -165,7 +166,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
-        // A client that lost it has nothing to give back.
+        // A client that lost its place has nothing to release.
         if !self.end.over.load(Ordering::Acquire) {
             taken.release(self.source, self.id);
         }
@@ -212,7 +213,7 @@ mod tests {
         assert!(third.replaced && over(&old) && !over(&young) && !over(&first));
         let other = places.take(c).unwrap();
         assert!(other.replaced && over(&first) && !over(&young) && !over(&third));
-        // What was lost is not given back a second time.
+        // A lost place is not released a second time.
         drop((first, old));
         assert_eq!(places.taken().all, 3);
         drop((young, third, other));

@@ -29,7 +29,7 @@ fn the_original_file_is_the_full_mesh_without_oneself() {
     assert_eq!(list.timeout, Duration::from_secs(1));
     assert_eq!(list.probes, [Protocol::Http]);
     assert!(list.original_metrics);
-    // Also when the pod's name is known: the file names no namespaces.
+    // Even if the pod's name is known: the file contains no namespaces.
     let list = pinglist(ORIGINAL.as_bytes(), &me("p1", &["10.0.0.1"]), "").unwrap();
     assert_eq!(keys(&list), ["p2", "p3"]);
     let list = pinglist(ORIGINAL.as_bytes(), &me("", &["10.0.0.9", "fd00::3"]), "").unwrap();
@@ -128,7 +128,7 @@ fn only_families_that_both_have_are_probed() {
     assert!(me("", &[]).reaches(ip("fd00::2")));
 }
 
-/// A file of many members, all on nodes of their own, of which the first is alone in its zone.
+/// A file of many members, each on its own node; the first is alone in its zone.
 fn crowd(count: usize, neighbors: &str) -> String {
     let endpoint = |i: usize| {
         let zone = if i == 0 { "small" } else { "large" };
@@ -143,8 +143,8 @@ fn crowd(count: usize, neighbors: &str) -> String {
     format!(r#"{{"endpointsMap":{{{}}},{probes}{neighbors}}}"#, all.join(","))
 }
 
-/// The file is the same for all, and each agent finds its bounded list in it; so does one that
-/// reads a file of the original, which asks for a full mesh.
+/// The file is the same for all agents, and each derives its bounded list from it, even from a file
+/// of the original, which means a full mesh.
 #[test]
 fn n01_an_agent_bounds_what_it_reads_from_a_file_and_all_have_their_turn() {
     let ring = r#","neighbours":{"inZone":8,"perOtherZone":2}"#;
@@ -172,6 +172,6 @@ fn n01_an_agent_bounds_what_it_reads_from_a_file_and_all_have_their_turn() {
     let members = crowd(300, ring);
     let members = Members::read(members.as_bytes(), &me("pod-7", &[]), "").unwrap();
     let (list, rotates) = members.pinglist(Duration::ZERO);
-    // Eight of its zone, and perhaps the one of the other.
+    // Eight of its own zone, and perhaps the one of the other zone.
     assert!(!rotates && (8..=9).contains(&list.peers.len()), "{}", list.peers.len());
 }

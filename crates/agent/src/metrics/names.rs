@@ -40,16 +40,16 @@ pub const NAMES: &[&str] = &[
 ];
 
 /// Bounds of the buckets of `netprober_rtt_seconds`, in seconds: 1-2-5 from 50 µs (two pods of one
-/// node) to 5 s (the default timeout with a lost SYN, 1 s and 3 s, in mind). Limits must be bounds:
-/// buckets do not show whether a percentile is above any other value. 0.25 is one because people
-/// write it.
+/// node) to 5 s (a default timeout that allows for a lost SYN, 1 s and 3 s). Limits must be bounds:
+/// buckets do not show whether a percentile is above any other value. 0.25 is a bound because users
+/// choose it.
 pub const RTT_BOUNDS: [f64; 17] = [
     0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5,
     1.0, 2.0, 5.0,
 ];
 
-/// Scheduling delays: from what the timer's resolution (1 ms) gives anyway to the longest that is
-/// still probed (a timeout of some seconds).
+/// Bounds of scheduling delays: from the timer's resolution (1 ms) to the longest delay after which
+/// a probe still starts (a timeout of some seconds).
 pub(super) const DELAYS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -57,8 +57,8 @@ struct Why {
     reason: &'static str,
 }
 
-/// A resolution of 10 % is finer than round-trip times repeat themselves; 160 buckets hold six
-/// decades of it, and an outburst is forgotten after an hour instead of coarsening everything.
+/// A resolution of 10 % is finer than the variation of round-trip times; 160 buckets hold six
+/// decades of it, and an outlier is forgotten after an hour instead of making all buckets coarser.
 pub(super) fn native() -> NativeHistogramConfig {
     NativeHistogramConfig::new(1.1).max_buckets(160).min_reset_duration(Duration::from_hours(1))
 }
@@ -67,7 +67,7 @@ pub(super) fn rtt_histogram() -> Histogram {
     Histogram::new_classic_and_native(RTT_BOUNDS, native())
 }
 
-/// The original's buckets, and no others beside them: its dashboards ask for `_bucket`.
+/// The original's buckets, without native ones: its dashboards query `_bucket`.
 pub(super) fn interpod_histogram() -> Histogram {
     Histogram::new(exponential_buckets(1e-5, 2.0, 25))
 }
@@ -77,7 +77,7 @@ impl Inner {
     pub(super) fn register(&mut self) {
         self.registry.register_collector(Box::new(Process));
         let r = self.registry.sub_registry_with_prefix("netprober");
-        // Again under the prefix: of what a pod says, the PodMonitor keeps nothing else.
+        // Again under the prefix: the PodMonitor drops every other series of a pod.
         r.register_collector(Box::new(Process));
         r.register("rtt_seconds", "Round-trip time of answered probes", self.rtt.clone());
         r.register("probes", "Probes by result; each ends in exactly one", self.probes.clone());

@@ -1,4 +1,4 @@
-//! The path of a user: a new connection, `GET /ping`, and the time until the headers are there.
+//! The path of a user: a new connection, `GET /ping`, and the time until the headers arrive.
 use std::{error::Error as _, io, net::SocketAddr, pin::pin};
 
 use http::{Request, StatusCode, header};
@@ -13,16 +13,16 @@ use tokio::{net::TcpStream, time::Instant};
 use super::{Answer, Reason, Unanswered};
 
 /// Maximum number of bytes of a body that are read before the connection is closed: the agent's
-/// body has 5 bytes, and no other server should send us its front page.
+/// body has 5 bytes, and another server must not send its entire front page.
 const BODY: usize = 4096;
 
-/// One request on a connection of its own, which is closed in any case when this ends.
+/// Sends one request on a new connection, which is always closed at the end.
 pub(super) async fn get(address: SocketAddr) -> Result<Answer, Unanswered> {
     let started = Instant::now();
     let unanswered = |error: &io::Error| Unanswered::of(error, address);
     let reason = |error: &hyper::Error| reason(error, address);
     let stream = TcpStream::connect(address).await.map_err(|error| unanswered(&error))?;
-    // Nothing follows the request that it could be sent together with.
+    // No data follows with which the request could be combined.
     stream.set_nodelay(true).map_err(|error| unanswered(&error))?;
     let (mut sender, connection) =
         http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await.map_err(|e| reason(&e))?;
@@ -51,7 +51,7 @@ pub(super) async fn get(address: SocketAddr) -> Result<Answer, Unanswered> {
         tokio::select! {
             biased;
             answer = &mut exchange => return answer,
-            // It does the input and output; the exchange learns of its errors by itself.
+            // It does the input and output; the exchange receives its errors by itself.
             _ = &mut connection, if !over => over = true,
         }
     }

@@ -6,7 +6,7 @@ use nix::{getsockopt_impl, libc, sockopt_impl, sys::socket::getsockopt};
 use tokio::net::TcpStream;
 
 /// The beginning of the kernel's `struct tcp_info`, in words: two of eight single bytes, then
-/// `u32`s. It is the part that every kernel has, so that the kernel fills all of it.
+/// `u32`s. Every kernel has this part, and therefore fills all of it.
 type Head = [u32; 18];
 
 /// Offset of `tcpi_rtt`, after 8 bytes and 15 words of four (`include/uapi/linux/tcp.h`).
@@ -17,7 +17,7 @@ sockopt_impl!(
     TcpInfo, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, Head
 );
 
-/// The smoothed round-trip time; `None` when the kernel has none.
+/// Returns the smoothed round-trip time; `None` if the kernel has none.
 pub(super) fn smoothed_rtt(stream: &TcpStream) -> Option<Duration> {
     let info = getsockopt(stream, TcpInfo).ok()?;
     let micros = u64::from(info[RTT]);

@@ -18,15 +18,15 @@ fn a_probe_ends_in_exactly_one_way() {
     for (given, took, expected) in [
         (Some(Ok(answer(MS(5)))), 5, success(5)),
         (Some(Ok(answer(MS(1000)))), 1000, success(1000)),
-        // The body took its time, and was there when time was up.
+        // The body was slow, and was complete at the timeout.
         (Some(Ok(answer(MS(5)))), 1001, success(5)),
-        // Taken out of the socket after its time.
+        // Read from the socket after the timeout.
         (Some(Ok(answer(MS(1001)))), 1001, timed_out),
         (None, 1001, timed_out),
         (None, 1500, timed_out),
         (Some(Err(Reason::Refused.into())), 1, Outcome::Failure(Reason::Refused)),
         (Some(Err(Unanswered::Local)), 1, Outcome::Local),
-        // We were away.
+        // This process was not scheduled.
         (None, 1501, Outcome::Void),
         (Some(Ok(answer(MS(1501)))), 1501, Outcome::Void),
         (Some(Err(Reason::Reset.into())), 9000, Outcome::Void),
@@ -96,7 +96,7 @@ async fn the_kernel_says_its_round_trip_time() {
     assert!(answer.smoothed.is_some_and(|rtt| !rtt.is_zero() && rtt <= answer.rtt), "{answer:?}");
 }
 
-/// The ICMP error of one packet is not taken for that of the next.
+/// The ICMP error of one packet does not count for the next.
 #[tokio::test]
 async fn a_refusal_is_counted_once_and_forgotten() {
     let taken = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -130,7 +130,7 @@ async fn every_reason_that_a_protocol_can_have_is_exported_from_the_beginning() 
         let failures: Vec<_> = counts.filter(|line| line.contains("failure")).collect();
         let possible = Reason::ALL.iter().filter(|reason| reason.possible(protocol)).count();
         assert_eq!(failures.len(), possible, "{page}");
-        // What it cannot have is counted all the same.
+        // A reason that the protocol cannot have is counted all the same.
         let total: usize = failures
             .iter()
             .map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap())

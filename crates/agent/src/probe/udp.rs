@@ -1,4 +1,4 @@
-//! One packet there and back: what TCP hides by sending again is seen here.
+//! One packet in each direction: it shows the loss that TCP hides by retransmission.
 use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
 
 use prometheus_client::metrics::counter::Counter;
@@ -10,18 +10,18 @@ use tokio::{
 use super::{Answer, Reason, Unanswered};
 use crate::echo::{self, Packet, Replies, Reply};
 
-/// A socket that reports errors without end is not read faster than this between probes: ICMP
-/// errors belong to packets, of which there is one per probe.
+/// The pause after an error between probes, for a socket that reports errors without end: ICMP
+/// errors belong to packets, and each probe sends only one.
 const ERRORS: Duration = Duration::from_millis(10);
 
-/// The probes of one target. The socket stays the same, so that an answer that comes after its
-/// probe was given up is still seen; it is connected, so that ICMP errors are reported on it.
+/// The probes of one target. The socket stays the same, so that an answer that arrives after the
+/// timeout of its probe is still seen; it is connected, so that ICMP errors are reported on it.
 #[derive(Debug)]
 pub struct Udp {
     address: SocketAddr,
     socket: Option<UdpSocket>,
     replies: Replies,
-    /// Duplicates and reordered.
+    /// Counters of duplicate and reordered packets.
     strays: Option<(Counter, Counter)>,
 }
 
@@ -55,7 +55,7 @@ impl Udp {
         let bytes = packet.encode();
         let mut started = Instant::now();
         if socket.send(&bytes).await.is_err() {
-            // What is reported here may be about the packet before; reported, it is gone.
+            // The reported error may be about the previous packet; reading it clears it.
             started = Instant::now();
             socket.send(&bytes).await?;
         }
@@ -72,8 +72,8 @@ impl Udp {
         }
     }
 
-    /// Reads what comes between probes, and errors too, which the next probe would take for its
-    /// own.
+    /// Reads packets that arrive between probes, and also errors, which would otherwise count for
+    /// the next probe.
     pub(super) async fn idle(&mut self) -> Infallible {
         let Some(socket) = &self.socket else { return std::future::pending().await };
         let mut buffer = [0; echo::LENGTH + 1];

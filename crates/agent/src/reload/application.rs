@@ -13,20 +13,20 @@ use crate::client::Client;
 /// A way to reload an application.
 #[derive(Clone, Debug)]
 pub enum How {
-    /// By a POST; a status of 2xx says that it runs by the file.
+    /// By a POST; a 2xx status confirms that it runs the file.
     Url {
         /// The URL of the request.
         url: Uri,
         /// The time that the answer may take.
         timeout: Duration,
     },
-    /// By a signal, which nobody answers.
+    /// By a signal, which has no answer.
     Signal {
         /// The signal to send.
         signal: Signal,
         /// The processes of that name.
         process: String,
-        /// The time for which the application needs to follow it.
+        /// The time that the application needs to apply the file.
         settle: Duration,
     },
 }
@@ -56,7 +56,7 @@ impl Application {
         })
     }
 
-    /// Lets the application read the file again; ends when it has followed it.
+    /// Makes the application read the file again; ends when the file is applied.
     pub(super) fn reload(&self) -> BoxFuture<'static, anyhow::Result<()>> {
         match self {
             Self::Url { client, url, timeout } => {
@@ -93,7 +93,7 @@ async fn tell(signal: Signal, name: String, settle: Duration) -> anyhow::Result<
         "signaled; nobody answers a signal: taken as followed after that time"
     );
     sleep(settle).await;
-    // One that was not ready for the signal is ended by it.
+    // The signal ends an application that was not ready for it.
     blocking(move || match told.iter().find(|process| !processes::is_there(process)) {
         Some(gone) => bail!("{name}, process {}, ended", gone.id),
         None => Ok(()),

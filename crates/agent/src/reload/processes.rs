@@ -3,7 +3,7 @@ use std::{fs, path::Path};
 
 use nix::unistd::Pid;
 
-/// The kernel keeps so much of the name of a process.
+/// Number of bytes that the kernel keeps of a process's name.
 const KEPT: usize = 15;
 
 /// One process.
@@ -11,12 +11,12 @@ const KEPT: usize = 15;
 pub(super) struct Process {
     pub(super) id: Pid,
     parent: i32,
-    /// In ticks since the start of the system: ids are used again.
+    /// Start time in ticks since the system started: ids are reused.
     started: u64,
 }
 
-/// The processes of a name but for those whose parents have it too: a server tells its own
-/// children. Not ourselves.
+/// Returns the processes with a name, except this one and those whose parents have the name too: a
+/// server passes the signal to its own children.
 pub(super) fn named(name: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -39,9 +39,9 @@ fn process(id: i32) -> Option<Process> {
     parse(id, &stat)
 }
 
-/// `None` of one that has ended and that nobody waited for.
+/// Parses the state of a process; `None` for one that has ended and is only waiting to be reaped.
 fn parse(id: i32, stat: &str) -> Option<Process> {
-    // The name is in brackets and may have any in it.
+    // The name is in parentheses and may contain parentheses itself.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     if matches!(fields.next()?, "Z" | "X") {

@@ -1,5 +1,5 @@
-//! The UDP echo. A host may have several addresses: the reply leaves from the one that was asked,
-//! or the asker does not know it for a reply.
+//! The UDP echo. A host may have several addresses: the reply is sent from the one that received
+//! the request, otherwise the prober does not recognize it as a reply.
 use std::{
     io::{self, IoSlice, IoSliceMut},
     net::{SocketAddr, SocketAddrV4, SocketAddrV6},
@@ -30,7 +30,7 @@ enum Asked {
     V6(in6_pktinfo),
 }
 
-/// A packet that came.
+/// A received packet.
 struct Received {
     from: SockaddrStorage,
     asked: Option<Asked>,
@@ -40,7 +40,7 @@ struct Received {
 /// Binds every address of a port.
 ///
 /// # Errors
-/// When the port is taken, or the kernel does not tell which address was asked.
+/// When the port is taken, or the kernel does not report the destination address of a packet.
 pub async fn listen(port: u16) -> io::Result<UdpSocket> {
     let [v6, v4] = super::wildcards(port);
     match UdpSocket::bind(v6).await {
@@ -68,7 +68,7 @@ pub async fn serve(socket: UdpSocket, metrics: Metrics) -> anyhow::Result<()> {
             Ok(received) => received,
             // An earlier reply could not be delivered.
             Err(error) if is_about_a_packet(&error) => continue,
-            // The node has no memory now; it will.
+            // The node has no memory at the moment.
             Err(error) if is_about_memory(&error) => {
                 sleep(super::FULL).await;
                 continue;
@@ -82,7 +82,8 @@ pub async fn serve(socket: UdpSocket, metrics: Metrics) -> anyhow::Result<()> {
             }
             metrics.heard(from.ip());
         }
-        // A reply that cannot be sent now is lost, as on the wire: nobody waits for a full queue.
+        // A reply that cannot be sent now is lost, as in the network: it does not wait for a full
+        // queue.
         let sent = socket.try_io(Interest::WRITABLE, || send(&socket, &received, &reply.encode()));
         if let Err(error) = sent {
             tracing::debug!(%error, "echo");
@@ -107,7 +108,7 @@ fn is_about_memory(error: &io::Error) -> bool {
 }
 
 fn receive(socket: &UdpSocket) -> io::Result<Received> {
-    // One more than a packet has: what is longer is not ours, and not answered.
+    // One more byte than a packet has: a longer packet is not from a prober, and is not answered.
     let mut buffer = [0; LENGTH + 1];
     let mut control = nix::cmsg_space!(in6_pktinfo);
     let mut parts = [IoSliceMut::new(&mut buffer)];
@@ -153,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than any of it takes.
+    /// Longer than any step of the tests takes.
     const DEADLINE: Duration = Duration::from_secs(10);
 
     async fn server() -> (u16, tokio::task::JoinHandle<anyhow::Result<()>>) {
@@ -189,7 +190,7 @@ mod tests {
         for bad in [&[][..], b"x", &good[..63], &long, &reply, &[0xff; 64], &[0; 1400]] {
             client.send(bad).await.unwrap();
         }
-        // Packets of one socket stay in order on loopback: this is the first that is answered.
+        // Packets of one socket stay in order on loopback: this is the first one to be answered.
         client.send(&good).await.unwrap();
         let mut buffer = [0; 2000];
         let length = timeout(DEADLINE, client.recv(&mut buffer)).await.unwrap().unwrap();

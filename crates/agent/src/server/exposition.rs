@@ -11,7 +11,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const PROTOBUF: &str =
     "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
-/// The page, or 500: half a page would be taken for a whole one.
+/// The page, or 500: a truncated page could pass as a complete one.
 pub(crate) fn page(registry: &Registry, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let accept = accept.collect::<Vec<_>>().join(",");
@@ -38,7 +38,7 @@ fn open_metrics(registry: &Registry) -> Page {
     Ok((OPEN_METRICS, page.into_bytes()))
 }
 
-/// Reports whether protobuf is named, and no text is preferred to it. A request without a named
+/// Reports whether the request names protobuf and does not prefer text. A request without a named
 /// type (`*/*`) gets text, for people.
 fn wants_protobuf(accept: &str) -> bool {
     let mut protobuf: f32 = 0.0;

@@ -5,16 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Within which time packets are counted.
+/// The time within which packets are counted.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Packets of one source that are answered in a second. Behind one address may be a node full of
-/// agents: 110 pods, each with one packet in the shortest period of 100 ms, are 1,100. More than
-/// that is not a prober's, and an answer costs three times what it costs to drop it.
+/// Packets of one source that are answered in a second. One address may hide a node full of agents:
+/// 110 pods, each with one packet in the shortest period of 100 ms, send 1,100. More than that does
+/// not come from probers, and an answer costs three times as much as dropping the packet.
 const OF_ONE_SOURCE: u32 = 2048;
 
-/// Number of sources that are distinguished in a second: as many as an agent remembers as its
-/// probers. Those beyond share one count: addresses are easily made up.
+/// Number of sources that are distinguished in a second: the number of probers that an agent
+/// remembers. Those beyond share one count, because addresses are easily forged.
 const SOURCES: usize = 4096;
 
 /// The packets of the current second.
@@ -30,7 +30,7 @@ impl Rates {
         Self { since: now, of: HashMap::new(), of_others: 0 }
     }
 
-    /// Reports whether one more packet of a source is answered.
+    /// Reports whether one more packet of a source may be answered.
     pub fn admit(&mut self, from: IpAddr, now: Instant) -> bool {
         if now.saturating_duration_since(self.since) >= WINDOW {
             *self = Self { since: now, of: std::mem::take(&mut self.of), of_others: 0 };

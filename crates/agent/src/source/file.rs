@@ -1,4 +1,4 @@
-//! Lists from `config.json`, which the kubelet replaces while we run.
+//! Lists from `config.json`, which the kubelet replaces at run time.
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Checks the file for as long as the receiver exists.
 ///
 /// # Errors
-/// When a look could not be finished: a panic in it.
+/// When a check panics.
 pub async fn watch(
     path: PathBuf,
     who: Identity,
@@ -30,7 +30,7 @@ pub async fn watch(
     let mut lists = Lists { clock: Clock::new(), kept: None };
     let follow = async {
         while let Some(found) = found.recv().await {
-            // Thousands of members take longer than a probe may wait.
+            // Parsing thousands of members takes longer than a probe may wait.
             let refresh;
             (lists, refresh) = tokio::task::spawn_blocking(move || {
                 let refresh = lists.refresh(found);
@@ -58,7 +58,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Another file is another list, and so is another turn of the same file.
+    /// Returns the new list after a change of the file, or at the next turn of the same file.
     fn refresh(&mut self, found: Found<Box<Members>>) -> Refresh {
         let now = self.clock.now();
         let members = match (found, self.kept.take()) {

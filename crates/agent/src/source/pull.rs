@@ -1,4 +1,4 @@
-//! Lists from the operator: a long poll that is answered at once when the list is another one.
+//! Lists from the operator: a long poll that is answered as soon as the list changes.
 use std::{
     fs,
     hash::{BuildHasher, RandomState},
@@ -28,17 +28,17 @@ const WAIT: Duration = Duration::from_secs(50);
 /// The time that an answer may take beyond that: the deadline of every request.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The longest to wait for a connection: one lost SYN is sent again after a second.
+/// The longest wait for a connection: a lost SYN is sent again after a second.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The least time between two requests, whatever the operator answers: it serves a thousand
+/// The minimum time between two requests, whatever the operator answers: it serves a thousand
 /// agents and more.
 const GAP: Duration = Duration::from_secs(1);
 
-/// Waiting after failures: half a second, doubled each time.
+/// Wait after the first failure: half a second, doubled after each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 
-/// The longest wait: an operator that is back is found by its agents within this.
+/// The longest wait: agents find an operator that is back within this time.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 /// The longest list that is read: some three thousand peers.
@@ -51,16 +51,16 @@ pub struct Pull {
     pub url: Uri,
     /// The `NetworkProber`, as `<namespace>/<name>`.
     pub prober: String,
-    /// The certificates that may have signed the operator's, in PEM form.
+    /// The CA certificates for the operator's certificate, in PEM form.
     pub ca_file: PathBuf,
     /// The token of the pod's service account.
     pub token_file: PathBuf,
 }
 
-/// Asks for as long as the receiver exists.
+/// Polls for as long as the receiver exists.
 ///
 /// # Errors
-/// None: whatever fails is tried again.
+/// None: failed requests are retried.
 pub async fn watch(pull: Pull, to: mpsc::Sender<Refresh>) -> anyhow::Result<()> {
     let mut operator = Operator { pull, client: None, etag: None };
     let mut failures = 0;
@@ -75,7 +75,7 @@ pub async fn watch(pull: Pull, to: mpsc::Sender<Refresh>) -> anyhow::Result<()> 
                 refresh
             }
             Err(error) => {
-                // Once for each time it begins: what follows is the same.
+                // Logged once, when failures begin: the following ones are the same.
                 if failures == 0 {
                     let url = &operator.pull.url;
                     tracing::warn!(%url, error = format!("{error:#}"), "no list from the operator");
@@ -96,8 +96,8 @@ pub async fn watch(pull: Pull, to: mpsc::Sender<Refresh>) -> anyhow::Result<()> 
     }
 }
 
-/// Between half and all of the doubled wait, so that agents that failed together do not ask
-/// together.
+/// Returns between half and all of the doubled wait, so that agents that failed together do not
+/// retry together.
 fn backoff(failures: u32, random: u64) -> Duration {
     let doubled = FIRST_BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(8));
     let longest = doubled.min(LONGEST_BACKOFF);
@@ -115,7 +115,7 @@ struct Operator {
 impl Operator {
     async fn ask(&mut self) -> anyhow::Result<Refresh> {
         let Pull { ca_file, token_file, .. } = self.pull.clone();
-        // Both change while we run: the kubelet renews the token, the operator its CA.
+        // Both change at run time: the kubelet renews the token, the operator its CA.
         let (ca, token) = tokio::task::spawn_blocking(move || {
             let ca = fs::read(&ca_file).with_context(|| ca_file.display().to_string())?;
             let token = fs::read_to_string(&token_file)
@@ -127,7 +127,7 @@ impl Operator {
         let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
             .context("the token is not one line of text")?;
         bearer.set_sensitive(true);
-        // Without a list there is nothing to wait for a change of.
+        // Without a list there is no change to wait for.
         let wait = if self.etag.is_some() { WAIT } else { Duration::ZERO };
         let url = address(&self.pull.url, &self.pull.prober, wait)?;
         let mut request = Request::get(url).header(AUTHORIZATION, bearer);
@@ -163,7 +163,7 @@ impl Operator {
         }
     }
 
-    /// The client for these certificates: the one from before if they are the same.
+    /// Returns the client for these certificates: the previous one if they are the same.
     fn client(&mut self, ca: Vec<u8>) -> anyhow::Result<Client> {
         if let Some((before, client)) = &self.client
             && *before == ca

@@ -6,8 +6,9 @@ use std::{
 
 use serde::Serialize;
 
-/// Ended intervals that are kept while nobody takes them: a report of them is about a megabyte, and
-/// a worker with a hundred streams may lose and get all of them a hundred times.
+/// Maximum number of ended intervals that are kept while no report is accepted: a report of them
+/// has about a megabyte, and a worker with a hundred streams can lose and regain all of them a
+/// hundred times.
 const MOST: usize = 10_000;
 
 /// A time in which a stream ran, in Unix milliseconds.
@@ -50,12 +51,12 @@ pub struct Told {
 }
 
 impl Ledger {
-    /// The stream runs from now on.
+    /// Records that a stream runs from now on.
     pub fn begin(&mut self, stream: Arc<str>, epoch: u64, now: u64) {
         self.open.insert(stream, Open { epoch, from: now });
     }
 
-    /// The stream does not run any more. Says how many intervals were given up for it.
+    /// Records that a stream no longer runs. Returns the number of intervals dropped to make room.
     pub fn end(&mut self, stream: &str, now: u64) -> u64 {
         let Some((stream, Open { epoch, from })) = self.open.remove_entry(stream) else { return 0 };
         self.ended.push_back(Interval { stream, epoch, from, to: now });
@@ -66,7 +67,7 @@ impl Ledger {
         lost
     }
 
-    /// Everything that is still to report; `None` if there is nothing.
+    /// Returns everything that is not reported yet; `None` if there is nothing.
     #[must_use]
     pub fn report(&self, now: u64) -> Option<Told> {
         let open = self.open.iter().map(|(stream, Open { epoch, from })| Interval {
@@ -80,7 +81,7 @@ impl Ledger {
         (!intervals.is_empty()).then_some(Told { intervals, at: now, ended })
     }
 
-    /// The server accepted the report: nothing of it is sent again.
+    /// Removes the contents of a report that the server accepted.
     pub fn taken(&mut self, told: &Told) {
         let taken = usize::try_from(told.ended.saturating_sub(self.left)).unwrap_or(usize::MAX);
         self.ended.drain(..taken.min(self.ended.len()));

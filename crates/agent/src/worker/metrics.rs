@@ -29,11 +29,11 @@ pub const NAMES: &[&str] = &[
 /// The result of a check of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
-    /// A newer file.
+    /// The file is newer.
     Changed,
-    /// Nothing new.
+    /// The file is the same.
     Unchanged,
-    /// A file that is not newer than the one before, though it is another: not followed.
+    /// The file differs from the previous one but is not newer: it is not followed.
     Stale,
     /// No file, or a broken one.
     Error,
@@ -44,7 +44,7 @@ pub enum Looked {
 pub enum Failure {
     /// It could not be started.
     Start,
-    /// It ended and was not told to.
+    /// It ended without being stopped.
     Exit,
 }
 
@@ -84,12 +84,13 @@ struct Inner {
 pub enum Role {
     /// Runs streams.
     Worker,
-    /// Reloads what runs them.
+    /// Reloads the application that runs them.
     Reload,
 }
 
 impl Metrics {
-    /// All at zero: a counter that begins at one loses its first failure to `increase()`.
+    /// Creates all metrics at zero: `increase()` misses the first failure of a counter that starts
+    /// at one.
     #[must_use]
     pub fn new(role: Role) -> Self {
         let mut inner = Inner::default();
@@ -113,12 +114,12 @@ impl Metrics {
         &self.0.registry
     }
 
-    /// Counts a look at the file.
+    /// Counts a check of the file.
     pub fn looked(&self, looked: Looked) {
         self.0.looks.get_or_create(&Result { result: looked.label() }).inc();
     }
 
-    /// The version of the newest file.
+    /// Sets the version of the newest file.
     pub fn file(&self, version: u64) {
         self.0.file.set(i64::try_from(version).unwrap_or(i64::MAX));
     }
@@ -129,43 +130,43 @@ impl Metrics {
         self.0.loaded.set(i64::try_from(version).unwrap_or(i64::MAX));
     }
 
-    /// A process was started.
+    /// Counts a started process.
     pub fn started(&self) {
         self.0.starts.inc();
         self.0.processes.inc();
     }
 
-    /// A process is gone.
+    /// Counts a process that is gone.
     pub fn gone(&self) {
         self.0.processes.dec();
     }
 
-    /// A stream has ended because the worker stopped it.
+    /// Counts a stream that the worker stopped.
     pub fn stopped(&self) {
         self.0.stops.inc();
     }
 
-    /// A process had to be killed.
+    /// Counts a process that had to be killed.
     pub fn killed(&self) {
         self.0.kills.inc();
     }
 
-    /// A process could not be started, or ended by itself.
+    /// Counts a process that could not be started, or that ended by itself.
     pub fn failed(&self, failure: Failure) {
         self.0.failures.get_or_create(&Reason { reason: failure.label() }).inc();
     }
 
-    /// A report was taken, or was not.
+    /// Counts a report, accepted or not.
     pub fn reported(&self, ok: bool) {
         self.0.reports.get_or_create(&outcome(ok)).inc();
     }
 
-    /// Intervals that nobody will learn of.
+    /// Counts intervals that will never be reported.
     pub fn lost(&self, count: u64) {
         self.0.lost.inc_by(count);
     }
 
-    /// The application was reloaded, or was not.
+    /// Counts a reload of the application, successful or not.
     pub fn reloaded(&self, ok: bool) {
         self.0.reloads.get_or_create(&outcome(ok)).inc();
     }

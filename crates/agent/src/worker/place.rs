@@ -40,7 +40,7 @@ pub struct Place {
     pub signer: Signer,
 }
 
-/// A place that is taken: its port answers, and its file is followed.
+/// A place in use: its port answers, and its file is followed.
 pub(crate) struct Taken {
     pub(crate) worker: Arc<str>,
     pub(crate) status: Status,
@@ -51,7 +51,7 @@ pub(crate) struct Taken {
 }
 
 impl Place {
-    /// Answers at the port, and follows the file.
+    /// Serves the port, and follows the file.
     pub(crate) async fn take(self, role: Role) -> anyhow::Result<Taken> {
         let metrics = Metrics::new(role);
         let worker: Arc<str> = self.worker.into();
@@ -64,7 +64,7 @@ impl Place {
         tracing::info!(%worker, file = %self.file.display(), %http, "in a Swarm");
         let mut tasks = Tasks::default();
         tasks.start("server", server::serve(listener, status.clone(), CONNECTIONS));
-        // One is enough: a file that nobody took yet makes the next one wait.
+        // One is enough: the next file waits until this one is taken.
         let (files, found) = mpsc::channel(1);
         let (name, part) = (worker.clone(), self.part);
         let parse = move |text: &[u8]| share::parse(text, &name, part);

@@ -26,14 +26,13 @@ use super::metrics::{Failure, Metrics};
 
 mod strays;
 
-/// Waiting before a process is started again: a fifth of a second, doubled each time that it ends
-/// soon.
+/// Wait before a process is restarted: a fifth of a second, doubled each time that it ends soon.
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 
 /// The longest wait: after a repair, the process runs within this time.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
-/// A process that ran for so long did start: the next wait is the first again.
+/// A process that ran for this long did start: the next wait is the first one again.
 const STEADY: Duration = Duration::from_secs(10);
 
 /// Time between two checks whether the last process of a group is gone: there is no notification.
@@ -53,7 +52,7 @@ struct Inner {
     worker: Arc<str>,
     stop_timeout: Duration,
     metrics: Metrics,
-    /// The processes that tokio waits for, by their ids: nobody else may.
+    /// The ids of the processes that tokio waits for: nothing else may wait for them.
     ours: Mutex<BTreeSet<i32>>,
 }
 
@@ -63,13 +62,13 @@ pub(super) struct Process {
     stream: Arc<str>,
     epoch: u64,
     child: Option<Running>,
-    /// In a row.
+    /// Failures in a row.
     failures: u32,
 }
 
 struct Running {
     child: Child,
-    /// Of the process and of its group, which it leads.
+    /// The id of the process and of its group, which it leads.
     id: Pid,
     since: Instant,
 }
@@ -89,19 +88,19 @@ impl Processes {
         Self(Arc::new(Inner { command, worker, stop_timeout, metrics, ours: Mutex::default() }))
     }
 
-    /// Starts the process of a stream, or fails to and will try again.
+    /// Starts the process of a stream; if that fails, it is retried.
     pub(super) fn start(&self, stream: Arc<str>, epoch: u64) -> Process {
         let mut process = Process { all: self.clone(), stream, epoch, child: None, failures: 0 };
         process.start();
         process
     }
 
-    /// Takes leave of orphans that ended: who starts processes that outlive their parent would fill
-    /// the table of processes otherwise.
+    /// Reaps orphans that ended: otherwise, a stream that leaves orphans behind would fill the
+    /// process table.
     pub(super) fn reap(&self) {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        // A process of ours is waited for where it was started; what comes after it waits until
-        // then.
+        // Our own processes are waited for where they were started; those behind them in the queue
+        // wait until then.
         while let Ok(WaitStatus::Exited(id, _) | WaitStatus::Signaled(id, ..)) =
             waitid(Id::All, flags)
         {
@@ -129,7 +128,7 @@ impl Processes {
             .env("SWARM_WORKER", self.0.worker.as_ref())
             .env("SWARM_EPOCH", epoch.to_string())
             .stdin(Stdio::null())
-            // A group of its own: what it starts ends with it.
+            // Its own group, so that its children end with it.
             .process_group(0)
             .kill_on_drop(true);
         Ok(command)
@@ -169,7 +168,8 @@ impl Process {
         Ok(Running { child, id, since: Instant::now() })
     }
 
-    /// Keeps the process running until it is stopped. When this ends nothing of it is left.
+    /// Keeps the process running until it is stopped. When this returns, none of its processes is
+    /// left.
     pub(super) async fn run(mut self, mut stop: oneshot::Receiver<()>) {
         loop {
             if let Some(running) = &mut self.child {
@@ -199,7 +199,7 @@ impl Process {
         }
     }
 
-    /// It ended by itself.
+    /// Handles a process that ended by itself.
     fn ended(&mut self, running: &Running, status: std::io::Result<ExitStatus>) {
         let ran = running.since.elapsed();
         self.failures = if ran < STEADY { self.failures.saturating_add(1) } else { 1 };
@@ -213,16 +213,15 @@ impl Process {
         tracing::warn!(%stream, pid = %running.id, %status, ?ran, ?wait, "ended by itself");
     }
 
-    /// Ends a process, if it is still there, and all that it started in its group. However long
-    /// that takes: until then it runs.
+    /// Ends a process, if it still exists, and everything that it started in its group. However
+    /// long that takes, the stream counts as running until then.
     async fn clear(&self, mut running: Running, told: bool) {
         let stream = &self.stream;
         let Running { id, .. } = running;
         let began = Instant::now();
         let until = began + self.all.0.stop_timeout;
-        // The group's id belongs to nobody else as long as one of its processes is there. Without
-        // any (its first one ended by itself, a moment ago) all other ids would have to be used up
-        // first.
+        // The group's id cannot be reused while one of its processes exists. If none does (its
+        // first one just ended by itself), all other ids would have to be used up first.
         send(id, Signal::SIGTERM);
         let mut killed = false;
         if timeout_at(until, running.child.wait()).await.is_err() {
@@ -231,13 +230,13 @@ impl Process {
             let overdue = Instant::now() + OVERDUE;
             if timeout_at(overdue, running.child.wait()).await.is_err() {
                 tracing::error!(%stream, pid = %id, "killed, and still there");
-                // An error says that it is not our child any more.
+                // An error means that it is no longer our child.
                 let _ = running.child.wait().await;
             }
         }
         self.all.ours().remove(&id.as_raw());
         self.all.0.metrics.gone();
-        // Its children, and theirs.
+        // Its children, and their children.
         let (mut asked, mut doomed) = (BTreeSet::new(), BTreeSet::new());
         let mut clear = false;
         loop {
@@ -246,8 +245,8 @@ impl Process {
             let mut strays = strays::of(stream, &self.all.ours());
             strays.retain(|stray| getpgid(Some(*stray)) != Ok(id));
             if !group && strays.is_empty() {
-                // The kernel's list may leave a child out while others end: only what is seen twice
-                // is so.
+                // The kernel's list may omit a child while others end: only a result seen twice is
+                // reliable.
                 if clear {
                     break;
                 }
@@ -296,9 +295,9 @@ fn tell(to: Pid, sent: nix::Result<()>) {
     }
 }
 
-/// Reports whether a group whose first process was waited for has others.
+/// Reports whether a group has processes left after its first one was reaped.
 fn is_there(group: Pid) -> bool {
-    // Terminated orphans stay until they are waited for.
+    // Terminated orphans stay in the group until they are reaped.
     while let Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) =
         waitpid(Pid::from_raw(-group.as_raw()), Some(WaitPidFlag::WNOHANG))
     {}
@@ -322,7 +321,7 @@ mod tests {
         };
         assert!(option(&["{}"], "-i"));
         assert!(option(&["-v", "{}.ts"], "--output=/etc"));
-        // Behind -- and inside an argument it is not an option, and other names stay unchanged.
+        // After -- and inside an argument it is not an option, and other names stay unchanged.
         assert!(!option(&["-v", "--", "{}"], "-i"));
         assert!(!option(&["--stream={}"], "-i"));
         assert!(!option(&["{}"], "camera-1"));

@@ -1,5 +1,5 @@
-//! Streams that only report that they run: the intervals are sent to a URL, so that the collector
-//! can prove that no stream ran twice.
+//! Streams that only report that they run: the worker sends the intervals to a URL, so that the
+//! collector can prove that no stream ran twice.
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -19,7 +19,7 @@ use crate::{client::Client, clock::Clock};
 /// The time that one report may take: anything not accepted is sent with the next one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Between two tries of the last report.
+/// Time between two attempts of the last report.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The recipient of reports, and the sender's identity.
@@ -58,13 +58,13 @@ impl Reporter {
         Ok(Self { report: Arc::new(report), worker, client, clock: Clock::new(), ledger, metrics })
     }
 
-    /// The stream runs from now on.
+    /// Records that a stream runs from now on.
     pub(super) fn begin(&self, stream: Arc<str>, epoch: u64) {
         let now = self.now();
         self.ledger().begin(stream, epoch, now);
     }
 
-    /// The stream does not run any more.
+    /// Records that a stream no longer runs.
     pub(super) fn end(&self, stream: &str) {
         let now = self.now();
         let lost = self.ledger().end(stream, now);
@@ -88,7 +88,7 @@ impl Reporter {
                 }
                 Ok(()) => {}
                 Err(error) => {
-                    // Once for each time it begins: what follows is the same.
+                    // Logged once, when failures begin: the following ones are the same.
                     if failures == 0 {
                         let url = &self.report.url;
                         tracing::warn!(%url, error = format!("{error:#}"), "a report is not taken");
@@ -99,7 +99,7 @@ impl Reporter {
         }
     }
 
-    /// Tells what is left, until then at the latest.
+    /// Reports the remaining intervals, until then at the latest.
     pub(super) async fn last(&self, until: Instant) {
         while let Some(told) = self.told() {
             let left = until.saturating_duration_since(Instant::now());

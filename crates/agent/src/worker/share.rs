@@ -1,5 +1,5 @@
-//! The file, as one worker reads it: its own entry, and the version. Entries of others are not read
-//! and cannot break it.
+//! The file, as one worker reads it: its own entry, and the version. It does not read the entries
+//! of others, so they cannot break it.
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde::{
@@ -12,17 +12,17 @@ use super::metrics::Looked;
 /// The list of one worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// The version of the whole file: what is reported when all of this runs and nothing else does.
+    /// The version of the whole file, reported as soon as all of these streams run and no others.
     pub version: u64,
-    /// The version at which the worker's own list last changed: the fencing token. That of the file
-    /// without one.
+    /// The version at which the worker's own list last changed: the fencing token. The version of
+    /// the file if there is none.
     pub epoch: u64,
     /// The streams, each once, in the order of the file.
     pub streams: Vec<Arc<str>>,
 }
 
 impl Share {
-    /// Reports whether both say the same streams, in whatever order.
+    /// Reports whether both contain the same streams, in any order.
     #[must_use]
     pub fn same_streams(&self, other: &Self) -> bool {
         let set = |share: &Self| share.streams.iter().cloned().collect::<BTreeSet<_>>();
@@ -41,7 +41,7 @@ impl Newest {
         self.0.clone()
     }
 
-    /// Takes another file, if it is a newer one: nothing goes backwards.
+    /// Accepts another file only if it is newer: versions never go backwards.
     pub fn offer(&mut self, share: Share) -> Looked {
         if let Some(last) = &self.0
             && share.version <= last.version
@@ -71,16 +71,16 @@ impl Newest {
 
 /// Reads the share of a worker; without an entry, or with an empty one, it is empty.
 ///
-/// `part`: which part of a divided file it has to be, and of how many.
+/// `part`: the expected part of a divided file, and the number of parts.
 ///
 /// # Errors
-/// When the text is no YAML of this shape, or another part.
+/// When the text is not YAML of this format, or is another part.
 pub fn parse(text: &[u8], worker: &str, part: Option<(u32, u32)>) -> anyhow::Result<Share> {
     if text.trim_ascii().is_empty() {
         return Ok(Share::default());
     }
     let file = File { worker }.deserialize(serde_yaml::Deserializer::from_slice(text))?;
-    // An entry that is not there would be an empty list, and its version an acknowledgement.
+    // A missing entry would count as an empty list, and its version as an acknowledgement.
     let (found, wanted) =
         ((file.part, file.parts), (part.map(|p| p.0.into()), part.map(|p| p.1.into())));
     anyhow::ensure!(found == wanted, "this is {}, and not {}", which(found), which(wanted));
@@ -209,13 +209,16 @@ impl<'de> Visitor<'de> for Workloads<'_> {
     }
 }
 
-/// Of two, nobody knows which is meant.
+/// Refuses a repeated key: it is unknown which of the two is meant.
 fn once<E: Error>(seen: &mut bool, key: &str) -> Result<(), E> {
     if std::mem::replace(seen, true) {
         return Err(E::custom(format_args!("{key} is there twice")));
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod properties;
 
 #[cfg(test)]
 mod tests {
@@ -236,7 +239,7 @@ mod tests {
                         - stream:foo:new\n    version: 3\nversion: 14\n";
         for (text, expected) in [
             (original, share(14, 12, &["stream:xxrtve1", "stream:cars:new"])),
-            // As the original's controller wrote it: no version but that of the file.
+            // As the original's controller wrote it: the only version is that of the file.
             ("workloads: {w: {jobs: [a], version: 0}}\nversion: 3", share(3, 0, &["a"])),
             ("workloads: {w: {jobs: [a]}}\nversion: 3", share(3, 3, &["a"])),
             ("version: 3\nworkloads: {w: {jobs: [a, b, a]}}", share(3, 3, &["a", "b"])),
@@ -249,7 +252,7 @@ mod tests {
             ("version: 3", share(3, 3, &[])),
             ("workloads: {w: {jobs: [a]}}", share(0, 0, &["a"])),
             ("workloads: {w: {jobs: [a]}}\nversion: null", share(0, 0, &["a"])),
-            // What is not ours does not matter, and neither does what nobody knows.
+            // The entries of others do not matter, and neither do unknown fields.
             ("workloads: {x: 5, w: {jobs: [a], more: {}}, y: [{}]}\nversion: 3\nmore: 1", {
                 share(3, 3, &["a"])
             }),
@@ -306,7 +309,7 @@ mod tests {
         assert_eq!(error, "this is part 2 of 4, and not a file that is not divided");
         let error = of("version: 3", Some((0, 2))).unwrap_err().to_string();
         assert_eq!(error, "this is a file that is not divided, and not part 0 of 2");
-        // Nothing is there yet.
+        // The file is still empty.
         assert_eq!(of("", Some((0, 2))).unwrap(), share(0, 0, &[]));
     }
 

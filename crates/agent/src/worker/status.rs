@@ -16,7 +16,7 @@ use traffic_operator_core::acknowledgement::{Key, Question, Statement};
 use super::metrics::Metrics;
 use crate::server::{self, Site};
 
-/// A key with a line break is shorter; of whatever else stands there, no more is read.
+/// Maximum number of bytes read from the key file: a key with a line break is shorter.
 const LONGEST_KEY: u64 = 128;
 
 /// The reported state; clones share it.
@@ -34,7 +34,7 @@ pub struct Signer {
     /// The file with the key, beside the one with the shares. It is read for each answer: the
     /// kubelet may replace it.
     pub key: PathBuf,
-    /// The UID of this pod; `None`: it is not known, and nothing is signed.
+    /// The UID of this pod; `None` if unknown, in which case answers are not signed.
     pub uid: Option<String>,
 }
 
@@ -52,8 +52,7 @@ struct Shown {
     version: u64,
 }
 
-/// `GET /internal/version`, the original's with the worker's name and, to whom asks for it, a
-/// signature.
+/// `GET /internal/version`: the original's, with the worker's name and, on request, a signature.
 #[derive(Serialize)]
 struct Says<'a> {
     jobs: Vec<&'a str>,
@@ -67,7 +66,7 @@ struct Says<'a> {
     mac: Option<String>,
 }
 
-/// `GET /internal/health`, the original's. Its date is that of the build, which we do not tell.
+/// `GET /internal/health`, the original's. Its date is that of the build, which we do not reveal.
 #[derive(Serialize)]
 struct Health {
     version: &'static str,
@@ -75,13 +74,13 @@ struct Health {
 }
 
 impl Status {
-    /// Version 0 and no streams.
+    /// Creates the status of a worker with version 0 and no streams.
     #[must_use]
     pub fn new(worker: Arc<str>, signer: Signer, metrics: Metrics) -> Self {
         Self { worker, signer: Arc::new(signer), shown: Arc::default(), metrics }
     }
 
-    /// Says from now on that these streams run, by this version of the file.
+    /// Reports from now on that these streams run, according to this version of the file.
     pub fn show(&self, streams: Vec<Arc<str>>, version: u64) {
         self.metrics.shows(streams.len(), version);
         *self.shown() = Shown { streams, version };
@@ -91,8 +90,8 @@ impl Status {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A question for another pod, which had this address or this name, is answered, and not
-    /// signed.
+    /// Answers a request; one for another pod, which had this address or name before, is answered
+    /// but not signed.
     fn version(&self, query: &str) -> Response<Full<Bytes>> {
         let question = Question::read(query);
         let uid = self.signer.uid.as_deref();

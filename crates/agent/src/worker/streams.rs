@@ -1,6 +1,6 @@
-//! Decides which streams to stop and start, and when a version is reached: the streams
-//! that are revoked are gone first, then the new ones are started, then the version is reported. A
-//! stream that stays is left alone.
+//! Decides which streams to stop and start, and when a version is reached: it first waits until the
+//! revoked streams are gone, then starts the new ones, then reports the version. It leaves the
+//! other streams alone.
 use std::{
     collections::{BTreeMap, BTreeSet},
     future,
@@ -40,12 +40,12 @@ pub(super) struct Streams {
     status: Status,
     metrics: Metrics,
     newest: Newest,
-    /// The version up to which everything is done; `None` before the first.
+    /// The version that is fully applied; `None` before the first.
     loaded: Option<u64>,
     held: BTreeMap<Arc<str>, Held>,
-    /// One for each stream with a process.
+    /// One task for each stream with a process.
     tasks: JoinSet<Arc<str>>,
-    /// Nothing is started any more.
+    /// No stream is started any more.
     closed: bool,
 }
 
@@ -68,7 +68,7 @@ impl Streams {
         self.held.len()
     }
 
-    /// Follows another file, if it is a newer one.
+    /// Follows another file, if it is newer.
     pub(super) fn follow(&mut self, share: Share) -> Looked {
         let looked = self.newest.offer(share);
         let Some(share) = self.newest.get().filter(|_| looked == Looked::Changed) else {
@@ -96,7 +96,7 @@ impl Streams {
     /// Waits until a stopped stream is gone, and continues from there.
     ///
     /// # Errors
-    /// When its task died: nobody knows then what of it runs.
+    /// When its task panicked: it is unknown then whether parts of the stream still run.
     pub(super) async fn ended(&mut self) -> anyhow::Result<()> {
         let Some(ended) = self.tasks.join_next().await else { return future::pending().await };
         self.gone(&ended.context("the task of a stream died")?);
@@ -108,7 +108,7 @@ impl Streams {
         match &self.work {
             Work::Process(_) => {
                 let stop = self.held.get_mut(stream).and_then(|held| held.stop.take());
-                // One whose task has ended is about to be found gone.
+                // If its task has ended, the stream is about to be removed.
                 let _ = stop.map(|stop| stop.send(()));
             }
             Work::Report(reporter) => {
@@ -146,12 +146,12 @@ impl Streams {
         self.held.insert(stream.clone(), Held { stop });
     }
 
-    /// As soon as nothing is left that the newest file revokes: starts what is new in it, and then
-    /// says that its version has been reached.
+    /// As soon as no revoked stream is left, starts the new streams of the newest file, and then
+    /// reports its version.
     fn settle(&mut self) {
         if let Some(share) = self.newest.get() {
             let wanted: BTreeSet<_> = share.streams.iter().collect();
-            // A stream that was given back while it was stopping is stopped before it runs again.
+            // A stream that is assigned again while it is stopping must stop before it runs again.
             let stopping =
                 |held: &Held| matches!(self.work, Work::Process(_)) && held.stop.is_none();
             let revoked = |(stream, held)| stopping(held) || !wanted.contains(stream);
@@ -170,7 +170,7 @@ impl Streams {
         self.show();
     }
 
-    /// In the order of the file; what is on its way out comes last.
+    /// Publishes the streams in the order of the file; those that are stopping come last.
     fn show(&self) {
         let newest = self.newest.get();
         let order = newest.iter().flat_map(|share| &share.streams);

@@ -3,12 +3,12 @@
 /// Bits of one word.
 const WIDTH: usize = u64::BITS as usize;
 
-/// A set of numbers below a size given once; what is combined has the same size.
+/// A set of numbers below a fixed size; only sets of the same size are combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
-    /// An empty set for this many elements.
+    /// Returns an empty set with room for this many elements.
     pub fn none(size: usize) -> Self {
         Self(vec![0; size.div_ceil(WIDTH)])
     }
@@ -29,12 +29,12 @@ impl Bits {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// Reports whether all of `other` is here.
+    /// Reports whether this set contains all of `other`.
     pub fn covers(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(a, b)| b & !a == 0)
     }
 
-    /// Reports whether there is one in all three.
+    /// Reports whether any number is in all three sets.
     pub fn meets(&self, other: &Self, third: &Self) -> bool {
         self.0.iter().zip(&other.0).zip(&third.0).any(|((a, b), c)| a & b & c != 0)
     }
@@ -57,7 +57,7 @@ impl Bits {
         }
     }
 
-    /// In ascending order.
+    /// Iterates in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(word, &bits)| {
             std::iter::successors(Some(bits), |rest| Some(rest & rest.wrapping_sub(1)))

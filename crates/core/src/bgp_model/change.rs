@@ -10,14 +10,14 @@ use super::{
 
 /// A fabric before and after one write.
 ///
-/// A session that the write leaves as it is on both ends carries on; any other is reset, and
-/// carries nothing for seconds. Asked is what the first kind alone carries.
+/// A session that the write leaves unchanged on both ends continues; any other is reset, and
+/// carries nothing for seconds. This computes what the unchanged sessions alone carry.
 pub struct Change<'a> {
-    /// The nodes of both, by name.
+    /// The nodes of both fabrics, by name.
     roster: Roster<'a>,
     /// Number of nodes of each class that are up both before and after.
     both: Vec<u32>,
-    /// The same, but none whose own change it is.
+    /// The same, without the nodes that the write is about.
     unchanged: Vec<u32>,
     before: Graph,
     after: Graph,
@@ -30,13 +30,13 @@ struct Pairing {
     before: Option<usize>,
     after: Option<usize>,
     changed: bool,
-    /// It has another address: all its sessions are new.
+    /// True if its address changes: all its sessions are new.
     moved: bool,
 }
 
 impl<'a> Change<'a> {
-    /// `changed`: the nodes that the write is about, which lose their sessions whatever is done. A
-    /// node that is in one of the fabrics only is always of these.
+    /// `changed`: the nodes that the write is about, which lose their sessions in any case. A node
+    /// that is in only one of the fabrics always counts as changed.
     #[must_use]
     pub fn new(before: &'a Fabric, after: &'a Fabric, changed: &BTreeSet<Arc<str>>) -> Self {
         let mut groups = Groups::default();
@@ -87,8 +87,8 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Routes that arrived before and are lost while the write takes effect: pairs of nodes that it
-    /// is not about.
+    /// Returns the routes that arrived before and are lost while the write takes effect, between
+    /// nodes that it is not about.
     #[must_use]
     pub fn lost(&self, rule: Rule) -> Missing {
         let before = Absent::new(&self.before, &self.before.size, rule);
@@ -96,8 +96,8 @@ impl<'a> Change<'a> {
         during.without(&before).told(&self.unchanged, &self.roster, None)
     }
 
-    /// The reflector whose loss costs most that it does not cost before, and that. `None`: no loss
-    /// of a single one costs more.
+    /// Returns the reflector whose loss costs the most additional routes compared to before, and
+    /// these routes; `None` if no single loss costs more.
     #[must_use]
     pub fn fragile(&self, rule: Rule) -> Option<(Arc<str>, Missing)> {
         let mut worst: Option<(&Arc<str>, Missing)> = None;
@@ -129,7 +129,7 @@ fn vertex(fabric: &Fabric, class: Option<usize>, size: u32) -> Vertex {
     class.map_or(nobody, |class| Vertex { size, ..fabric.classes.vertex(class) })
 }
 
-/// The nodes of both, by name.
+/// The nodes of both fabrics, by name.
 fn pairings<'a>(
     before: &'a Fabric,
     after: &'a Fabric,

@@ -13,17 +13,16 @@ use super::{
     labels::Key,
 };
 
-/// Nodes by class, and what the BGPPeers say about each class.
+/// Nodes by class, and the configuration of each class by the BGPPeers.
 #[derive(Clone, Debug)]
 pub(super) struct Classes {
     /// The class of each node.
     pub of: Vec<usize>,
-    /// Number of sessions that each node should have to the outside.
+    /// Number of sessions to peers outside that each node should have.
     pub outside: Vec<u32>,
     pub list: Vec<Class>,
     pub mesh: bool,
-    /// The bundles that are global, name their remote by address, and give entries to the other
-    /// end.
+    /// The bundles that are global, name their remote by address, and add entries to the other end.
     pub global: Bits,
     pub by_address: Bits,
     pub reverse: Bits,
@@ -31,7 +30,7 @@ pub(super) struct Classes {
     pub specific: Bits,
 }
 
-/// Nodes of one cluster id, in the same state, that the same bundles are about.
+/// Nodes with one cluster id, in the same state, to which the same bundles apply.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
     pub size: u32,
@@ -42,14 +41,15 @@ pub(super) struct Class {
 pub(super) struct Traits {
     pub cluster_id: Option<Ipv4Addr>,
     pub up: bool,
-    /// It has an address of its own.
+    /// True if its nodes have BGP addresses.
     pub connected: bool,
     /// The bundles that configure it, and those that configure others to peer with it.
     pub local: Bits,
     pub remote: Bits,
 }
 
-/// BGPPeers that differ only in whom they configure: the original operator makes three per client.
+/// BGPPeers that differ only in the nodes that they configure: the original operator makes three
+/// per client.
 struct Bundle {
     key: BundleKey,
     local: BTreeSet<usize>,
@@ -71,8 +71,8 @@ enum Target {
     Outside(IpAddr),
 }
 
-/// A kind: nodes with the same values of all labels that any selector asks for. One that a BGPPeer
-/// names is a kind of its own.
+/// A kind: nodes with the same values of all labels that any selector requires. A node that a
+/// BGPPeer names is a separate kind.
 #[derive(PartialEq, Eq, Hash)]
 struct Kind<'n> {
     values: Vec<Option<&'n str>>,
@@ -83,7 +83,7 @@ struct Kind<'n> {
 }
 
 impl Classes {
-    /// Of nodes that are sorted by name.
+    /// Builds the classes of nodes that are sorted by name.
     pub fn new(nodes: &[Node], peers: &[Peer], mesh: bool) -> Self {
         let mut by_address: HashMap<IpAddr, usize> = HashMap::with_capacity(nodes.len());
         for (place, node) in nodes.iter().enumerate() {
@@ -201,7 +201,7 @@ impl Classes {
     }
 }
 
-/// Every label key that any selector asks for.
+/// Every label key in any selector.
 fn keys(peers: &[Peer]) -> Vec<&str> {
     peers.iter().flat_map(Peer::keys).collect::<BTreeSet<_>>().into_iter().collect()
 }
@@ -219,7 +219,7 @@ fn named(nodes: &[Node], peers: &[Peer], by_address: &HashMap<IpAddr, usize>) ->
     local.chain(remote).collect()
 }
 
-/// BGPPeers with the same remote in one.
+/// Combines BGPPeers with the same remote.
 fn bundles<'s, 'k>(
     peers: &[Peer],
     selecting: &mut Selecting<'s, 'k>,
@@ -230,7 +230,7 @@ fn bundles<'s, 'k>(
     let mut locals: Vec<BTreeSet<usize>> = Vec::new();
     for peer in peers {
         let remote = target(selecting, &peer.remote);
-        // Outside it is all the same: one session with each address.
+        // For peers outside this makes no difference: one session with each address.
         let inside = !matches!(remote, Target::Outside(_));
         let global = inside && peer.local == Local::All;
         let reverse = inside && peer.reverse;
@@ -251,7 +251,7 @@ fn bundles<'s, 'k>(
 struct Selecting<'s, 'k> {
     keys: &'s [&'s str],
     kinds: &'s [Kind<'k>],
-    /// Of each key that some selector requires: the kinds with each value.
+    /// The kinds with each value of each key that some selector requires.
     known: HashMap<usize, HashMap<&'k str, Vec<usize>>>,
 }
 
@@ -268,8 +268,8 @@ impl Selecting<'_, '_> {
         else {
             return (0..self.kinds.len()).filter(holds).collect();
         };
-        // Thousands of BGPPeers each for one hostname: looking at every kind for each would take
-        // seconds.
+        // There may be thousands of BGPPeers for one hostname each: comparing every kind with each
+        // would take seconds.
         let index = self.known.entry(key).or_insert_with(|| {
             let mut index: HashMap<&str, Vec<usize>> = HashMap::new();
             for (kind, of) in self.kinds.iter().enumerate() {
@@ -286,7 +286,7 @@ impl Selecting<'_, '_> {
     }
 }
 
-/// Numbers things; equal ones once.
+/// Assigns numbers to values; equal values have the same number.
 pub(super) struct Groups<T>(HashMap<T, usize>);
 
 impl<T> Default for Groups<T> {
@@ -296,13 +296,13 @@ impl<T> Default for Groups<T> {
 }
 
 impl<T: Eq + Hash> Groups<T> {
-    /// Returns the number of this one, the next if it is new.
+    /// Returns the number of this value: the next number if it is new.
     pub fn place(&mut self, thing: T) -> usize {
         let next = self.0.len();
         *self.0.entry(thing).or_insert(next)
     }
 
-    /// By number.
+    /// Returns the values by number.
     pub fn into_list(self) -> Vec<T> {
         let mut list: Vec<_> = self.0.into_iter().collect();
         list.sort_unstable_by_key(|&(_, place)| place);

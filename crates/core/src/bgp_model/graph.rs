@@ -6,12 +6,13 @@ use std::{
 
 use super::{Rule, bits::Bits};
 
-/// Distinct cluster ids. More (an id for every node) share the last place, where a route ends
-/// sooner than it would: too many missing routes are found, never too few.
+/// Maximum number of distinct cluster ids. Any more (an id for every node) share the last place,
+/// where a route ends earlier than in reality: the model reports too many missing routes, never too
+/// few.
 const IDS: usize = 64;
 
-/// Lists that are kept of one route at one class. Sound fabrics have one or two; what lies beyond
-/// is forgotten, which again finds too many missing routes and never too few.
+/// Maximum number of lists kept of one route at one class. Sound fabrics have one or two; further
+/// ones are forgotten, which again reports too many missing routes and never too few.
 const LISTS: usize = 64;
 
 /// A class in a graph.
@@ -19,16 +20,16 @@ const LISTS: usize = 64;
 pub(super) struct Vertex {
     /// Nodes that carry routes.
     pub size: u32,
-    /// They have a cluster id.
+    /// True if they have a cluster id.
     pub reflector: bool,
-    /// The cluster id that they know of; they pass routes on.
+    /// The cluster id in their BIRD configuration; with one, they pass routes on.
     pub cluster_id: Option<Ipv4Addr>,
 }
 
 /// A session between two classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
-    /// The second is a client of the first, and the first of the second.
+    /// True if the second is a client of the first, and true if the first is one of the second.
     pub clients: (bool, bool),
 }
 
@@ -36,13 +37,13 @@ pub(super) struct Link {
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
     pub size: Vec<u32>,
-    /// Those with a cluster id, whether they know of it or not.
+    /// Those with a cluster id, in their BIRD configuration or not.
     pub reflectors: Vec<usize>,
     /// The place of its cluster id in a list; `None`: it passes nothing on.
     pub own: Vec<Option<u32>>,
-    /// The classes that have one.
+    /// The classes with such a place.
     pub passing: Bits,
-    /// With whom each class has sessions.
+    /// The classes with which each class has sessions.
     pub adjacent: Vec<Bits>,
     /// The clients among them.
     pub clients: Vec<Bits>,
@@ -52,7 +53,8 @@ pub(super) struct Graph {
 pub(super) type List = u64;
 
 impl Graph {
-    /// For this many classes. `link` is called once for each two, and for each with itself.
+    /// Builds the graph of this many classes. `link` is called once for each pair, and for each
+    /// class with itself.
     pub fn new(
         classes: usize,
         vertex: impl Fn(usize) -> Vertex,
@@ -89,7 +91,8 @@ impl Graph {
         Self { size, reflectors, own, passing, adjacent, clients }
     }
 
-    /// To whom a class passes a route, and the list that they get. They have not accepted it yet.
+    /// Returns the classes to which a class passes a route, and the list that they get. They have
+    /// not accepted it yet.
     pub fn passes(
         &self,
         class: usize,
@@ -181,8 +184,8 @@ impl Seen {
         }
     }
 
-    /// A state can be left out if another at the same class has a list within its list, and is from
-    /// a client if this is: it gets wherever this does.
+    /// A state is redundant if another at the same class has a list within its list, and is from a
+    /// client if this one is: the other reaches everything that this one does.
     fn add(&mut self, class: usize, from_client: bool, list: List) {
         let known = &mut self.of[class];
         let less =

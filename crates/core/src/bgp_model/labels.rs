@@ -1,18 +1,18 @@
 //! The labels of a node.
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// Labels, by key. Cheap to clone: thousands of nodes are copied to think through each step.
+/// Labels, by key. Cheap to clone: the simulation of each step copies thousands of nodes.
 ///
-/// All are in one text, and a lookup compares hashes before it looks into that: with a text for
-/// each key the processor would wait for memory some hundred thousand times.
+/// One text holds all of them, and a lookup compares hashes before it reads the text: with a text
+/// for each key, the processor would wait for memory some hundred thousand times.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Labels(Arc<Inner>);
 
 #[derive(Default, PartialEq, Eq)]
 struct Inner {
-    /// Keys and values, one behind the other.
+    /// Keys and values, one after the other.
     text: Box<str>,
-    /// By key.
+    /// The positions of the labels, by key.
     marks: Box<[Mark]>,
 }
 
@@ -51,7 +51,7 @@ impl Labels {
         found.map(|mark| self.at(mark)).find(|&(of, _)| of == key).map(|(_, value)| value)
     }
 
-    /// The same with some labels set (`Some`) or removed (`None`).
+    /// Returns a copy with some labels set (`Some`) or removed (`None`).
     #[must_use]
     pub fn with(&self, changes: &[(&str, Option<&str>)]) -> Self {
         let mut labels: BTreeMap<&str, &str> = self.iter().collect();
@@ -75,7 +75,7 @@ impl Labels {
     }
 }
 
-/// Of a key that comes twice the last value counts.
+/// If a key occurs twice, the last value counts.
 impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(labels: I) -> Self {
         let labels: Vec<(K, V)> = labels.into_iter().collect();
@@ -105,7 +105,7 @@ impl fmt::Debug for Labels {
     }
 }
 
-/// FNV-1a (Fowler, Noll, Vo). Equal hashes of different keys cost time, and nothing else.
+/// FNV-1a (Fowler, Noll, Vo). Equal hashes of different keys only cost time.
 fn hash(key: &str) -> u32 {
     let fold = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     key.bytes().fold(0x811c_9dc5, fold)

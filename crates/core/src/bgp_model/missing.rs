@@ -7,7 +7,7 @@ use super::{
     graph::{Graph, Seen, others},
 };
 
-/// As many as fit into a message.
+/// Maximum number of examples: as many as fit into a message.
 const EXAMPLES: usize = 5;
 
 /// Routes that do not arrive.
@@ -20,7 +20,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Everything arrives.
+    /// Reports whether all routes arrive.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs == 0
@@ -30,11 +30,11 @@ impl Missing {
 /// Every node with its class, by name.
 pub(super) type Roster<'n> = Vec<(&'n Arc<str>, usize)>;
 
-/// Of each class: the classes that miss the routes of its members.
+/// For each class, the classes that lack the routes of its members.
 pub(super) struct Absent(pub Vec<Bits>);
 
 impl Absent {
-    /// `size`: how many of each class carry routes.
+    /// `size`: the number of nodes of each class that carry routes.
     pub fn new(graph: &Graph, size: &[u32], rule: Rule) -> Self {
         let mut seen = Seen::new(size.len());
         let absent = |origin: usize| {
@@ -48,13 +48,13 @@ impl Absent {
         Self((0..size.len()).map(absent).collect())
     }
 
-    /// Without what is absent there.
+    /// Removes the routes that are absent in `other`.
     pub fn without(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(&other.0).for_each(|(of, without)| of.and_not(without));
         self
     }
 
-    /// `owed`: the number of each class that all others must have routes to, and the reverse.
+    /// `owed`: the number of nodes of each class that must have routes to and from all others.
     pub fn pairs(&self, owed: &[u32]) -> u64 {
         let of = |(origin, absent): (usize, &Bits)| {
             let misses = |class: usize| u64::from(owed[class] - u32::from(class == origin));
@@ -64,7 +64,7 @@ impl Absent {
         self.0.iter().enumerate().filter(|&(origin, _)| owed[origin] > 0).map(of).sum()
     }
 
-    /// The same with examples. `victim` is in no pair.
+    /// Returns the same with examples. `victim` is in no pair.
     pub fn told(&self, owed: &[u32], roster: &Roster, victim: Option<&Arc<str>>) -> Missing {
         let pairs = self.pairs(owed);
         let mut examples = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn missing(graph: &Graph, roster: &Roster, rule: Rule) -> Missing {
     Absent::new(graph, &graph.size, rule).told(&graph.size, roster, None)
 }
 
-/// The reflector whose loss costs most. Members of a class cost the same.
+/// Returns the reflector whose loss costs most. All members of a class cost the same.
 pub(super) fn worst(graph: &Graph, roster: &Roster, rule: Rule) -> Option<(Arc<str>, Missing)> {
     let mut worst: Option<(&Arc<str>, u64, Absent, Vec<u32>)> = None;
     for (victim, size) in victims(graph, roster, &graph.size) {
@@ -106,8 +106,8 @@ pub(super) fn worst(graph: &Graph, roster: &Roster, rule: Rule) -> Option<(Arc<s
     Some((victim.clone(), absent.told(&size, roster, Some(victim))))
 }
 
-/// The first reflector by name of each class that carries routes, by name, and how many of each
-/// class are left without it.
+/// Returns the first reflector of each class that carries routes, by name, and the number of nodes
+/// of each class that are left without it.
 pub(super) fn victims<'n>(
     graph: &Graph,
     roster: &Roster<'n>,

@@ -1,37 +1,37 @@
-//! The peerings by the rules of Calico's confd, and the routes that arrive at each node.
+//! The peerings according to Calico's confd, and the routes that arrive at each node.
 //!
-//! Pure: nodes, BGPPeers and the mesh in; sessions, missing routes and numbers of paths out. It is
-//! one autonomous system and one address family; BGPPeers to another AS, and those of workloads,
-//! are left out by the caller or count as outside.
+//! Pure: nodes, BGPPeers and the mesh in; sessions, missing routes and numbers of paths out. It
+//! models one autonomous system and one address family; BGPPeers to another AS, and those of
+//! workloads, are left out by the caller or count as outside.
 //!
 //! # Sessions (confd)
 //!
 //! - The mesh is between nodes without a cluster id, on both ends at once.
 //! - A BGPPeer without node and nodeSelector is global: every node peers with each address it
-//!   selects, and no entry that is specific to a node is made for that address.
-//! - Then the others give entries to the nodes they select, and last every BGPPeer (but
-//!   `reversePeering: Manual`) gives the entries of the other direction. What has an entry keeps
-//!   it.
-//! - A reflector is a node with a cluster id. A peer with none or another is its client; with an
-//!   equal one it is a plain peer. For a peer named by address the cluster id is ignored: it is a
-//!   client.
+//!   selects, and that address gets no entry that is specific to a node.
+//! - Then the others add entries to the nodes that they select, and finally every BGPPeer (except
+//!   with `reversePeering: Manual`) adds the entries of the opposite direction. Existing entries
+//!   stay.
+//! - A reflector is a node with a cluster id. A peer without a cluster id, or with another one, is
+//!   its client; a peer with the same one is a plain peer. For a peer named by address the cluster
+//!   id is ignored: it is a client.
 //! - A session needs an entry on both ends.
 //!
 //! # Routes
 //!
-//! A reflector passes a route on if the peer that it is from, or the one that it goes to, is its
-//! client, and adds its cluster id to the route's list. See [`Rule`] for what ends there.
+//! A reflector passes a route on if the peer that sent it, or the one that receives it, is its
+//! client, and adds its cluster id to the route's list. See [`Rule`] for the routes that it drops.
 //! Everything is computed on classes of nodes that the rules cannot tell apart: thousands of nodes
 //! are a few dozen classes. That is exact, since a route never passes two members of a class on its
 //! way (the second would find its own cluster id in the list), and the members that are its origin,
-//! its end and on the way are counted apart.
+//! its end and on the way are counted separately.
 //!
-//! - [`Selector`], [`Labels`]: which nodes a BGPPeer is about.
+//! - [`Selector`], [`Labels`]: the nodes that a BGPPeer selects.
 //! - [`Fabric`]: nodes, BGPPeers and mesh, as they are or as they would be.
 //! - [`Sessions`], [`Neighbors`]: the number of sessions that each node should have, and their
 //!   ends.
-//! - [`Missing`], [`Paths`]: what does not arrive, and how many times the rest does.
-//! - [`Change`]: what one write costs.
+//! - [`Missing`], [`Paths`]: the routes that do not arrive, and how many times the others do.
+//! - [`Change`]: the cost of one write.
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr},
@@ -65,22 +65,22 @@ use classes::Classes;
 pub struct Node {
     /// Name of the node.
     pub name: Arc<str>,
-    /// Its BGP address; without one it has no sessions. Of two nodes with one address the first by
+    /// Its BGP address; without one it has no sessions. Of two nodes with one address, the first by
     /// name has it.
     pub address: Option<IpAddr>,
     /// Labels of the node.
     pub labels: Labels,
     /// Its cluster id: it is a reflector.
     pub cluster_id: Option<Ipv4Addr>,
-    /// It may carry routes, and is owed routes. Sessions to a node that is down are configured all
-    /// the same.
+    /// True if it may carry routes, and needs routes. Sessions to a node that is down are still
+    /// configured.
     pub up: bool,
 }
 
 /// The nodes that a BGPPeer configures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Local {
-    /// All of them: it has neither node nor nodeSelector.
+    /// All nodes: it has neither node nor nodeSelector.
     All,
     /// The node of this name.
     Node(Arc<str>),
@@ -111,7 +111,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The label keys that its selectors ask for.
+    /// Returns the label keys in its selectors.
     #[must_use]
     pub fn keys(&self) -> BTreeSet<&str> {
         let mut keys = BTreeSet::new();
@@ -131,8 +131,8 @@ pub enum Rule {
     /// Drops it, from any peer: RFC 4456 to the letter. Never reports fewer missing routes than
     /// BIRD has, so it decides.
     Rfc,
-    /// Drops it if it is from its own client, and does not pass it to a client: what BIRD 1.6 and
-    /// 2.0 do. It predicts what is measured.
+    /// Drops it if it is from its own client, and does not pass it to a client, as BIRD 1.6 and 2.0
+    /// do. This rule predicts what is measured.
     Bird,
 }
 
@@ -146,7 +146,7 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// In any order; of a name that comes twice the first counts.
+    /// Builds a fabric from nodes in any order; if a name occurs twice, the first counts.
     #[must_use]
     pub fn new(mut nodes: Vec<Node>, mut peers: Vec<Peer>, mesh: bool) -> Self {
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -188,15 +188,15 @@ impl Fabric {
         Sessions::new(&self.nodes, &self.classes)
     }
 
-    /// The routes between nodes that are up that do not arrive.
+    /// Returns the routes between running nodes that do not arrive.
     #[must_use]
     pub fn missing(&self, rule: Rule) -> Missing {
         let graph = self.classes.graph();
         missing::missing(&graph, &self.roster(), rule)
     }
 
-    /// The reflector whose loss costs most, and the routes that are missing then; the pairs with
-    /// the reflector itself do not count. `None` without a reflector that is up.
+    /// Returns the reflector whose loss costs most, and the routes that are missing then; pairs
+    /// with the reflector itself do not count. `None` if no reflector is up.
     #[must_use]
     pub fn worst_without_one(&self, rule: Rule) -> Option<(Arc<str>, Missing)> {
         let graph = self.classes.graph();
@@ -210,8 +210,8 @@ impl Fabric {
         Paths::new(&self.classes.graph(), rule)
     }
 
-    /// The same with the nodes that are down, which may still speak BGP: the most that can be
-    /// measured.
+    /// Returns the same including the nodes that are down, which may still speak BGP: the maximum
+    /// that can be measured.
     #[must_use]
     pub fn most_paths(&self, rule: Rule) -> Paths {
         Paths::new(&self.classes.whole(), rule)

@@ -8,7 +8,7 @@ use super::{Fabric, Node, classes::Classes};
 pub enum Kind {
     /// Of the node-to-node mesh.
     Mesh,
-    /// Of a BGPPeer that is for all nodes.
+    /// Of a global BGPPeer.
     Global,
     /// Of another BGPPeer.
     Node,
@@ -17,8 +17,8 @@ pub enum Kind {
 impl Kind {
     const ALL: [Self; 3] = [Self::Mesh, Self::Global, Self::Node];
 
-    /// The name that confd gives to the session with this address. Of the mesh it never has a port,
-    /// and of others it has the one that `listenPort` sets.
+    /// Returns the name that confd gives to the session with this address. Names of the mesh never
+    /// contain a port; others contain the one that `listenPort` sets.
     #[must_use]
     pub fn protocol(self, address: IpAddr, port: Option<u16>) -> String {
         let address = address.to_string().replace(['.', ':'], "_");
@@ -44,14 +44,14 @@ impl fmt::Display for Kind {
 pub struct Neighbors<'f> {
     /// The kind of session.
     pub kind: Kind,
-    /// The neighbors. A node that is one of them has none with itself.
+    /// The neighbors. A node among them has no session with itself.
     pub of: Vec<&'f Node>,
     /// The nodes that should have a session with each of them.
     pub by: Vec<&'f Node>,
 }
 
 impl Fabric {
-    /// All sessions, by both ends.
+    /// Returns all sessions, by both ends.
     #[must_use]
     pub fn neighbors(&self) -> Vec<Neighbors<'_>> {
         let mut members: Vec<Vec<&Node>> = vec![vec![]; self.classes.list.len()];
@@ -72,7 +72,7 @@ impl Fabric {
 }
 
 impl Classes {
-    /// Classes that the same classes have sessions of a kind with.
+    /// Groups the classes with which the same classes have sessions of one kind.
     fn groups(&self) -> BTreeMap<(Kind, Vec<usize>), Vec<usize>> {
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         let all = 0..self.list.len();

@@ -1,9 +1,9 @@
 //! The number of paths in the tables.
 //!
 //! With `add paths on`, which is fixed in Calico's template, a reflector passes on every path that
-//! it has and not only the best, and each comes back from all reflectors that it can. What ends
-//! that are the lists of cluster ids: with an id per reflector the paths of one prefix are all the
-//! ways through the mesh of reflectors, and their number grows like a factorial.
+//! it has, not only the best, and each path returns from every reflector that may pass it on. Only
+//! the lists of cluster ids end this: with an id per reflector, the paths of one prefix are all
+//! routes through the mesh of reflectors, and their number grows factorially.
 use std::net::Ipv4Addr;
 
 use super::{
@@ -11,25 +11,25 @@ use super::{
     graph::{Graph, Link, List, Vertex, others},
 };
 
-/// Paths of one prefix at one reflector. Measured with BIRD 2.0 on 24 nodes: 92, 158, 205, 237 and
-/// 250 settle with exactly as many paths as are counted here, 4 to 13 s after a cold start, on a
-/// busy machine within a minute, at 60 to 170 µs of processor time for each path at each node. Six
-/// ids (326, one for each reflector) are not quiet after a minute and a half.
+/// Maximum number of paths of one prefix at one reflector. Measured with BIRD 2.0 on 24 nodes: 92,
+/// 158, 205, 237 and 250 converge with exactly the computed number of paths, 4 to 13 s after a cold
+/// start, on a busy machine within a minute, at 60 to 170 µs of processor time for each path at
+/// each node. Six ids (326, one for each reflector) have not converged after a minute and a half.
 pub const LIMIT_AT_REFLECTOR: u64 = 250;
 
-/// The same at a client, which passes nothing on: 462 settle.
+/// The same at a client, which passes nothing on: 462 converge.
 pub const LIMIT_AT_CLIENT: u64 = 500;
 
-/// Paths in one table. BIRD needs 100 to 200 bytes for each, so this is 200 MB at most: what a
-/// calico-node may be expected to have to spare.
+/// Maximum number of paths in one table. BIRD needs 100 to 200 bytes for each, so this is at most
+/// 200 MB, which a calico-node can be expected to have available.
 pub const LIMIT_PER_TABLE: u64 = 1_000_000;
 
-/// Paths of one prefix beyond which counting is given up: far above the limit, and an id per
-/// reflector gets there with nine of them.
+/// Number of paths of one prefix above which counting stops: far above the limit; nine reflectors
+/// with an id each reach it.
 const COUNTED: u64 = 200_000;
 
-/// Steps of counting, for all prefixes together: some 20 ms. What needs more has more different
-/// cluster ids than any sound fabric.
+/// Maximum number of counting steps for all prefixes together: some 20 ms. A fabric that needs more
+/// has more cluster ids than any sound one.
 const STEPS: u64 = 4_000_000;
 
 /// The number of paths in the tables, if each node announces one prefix.
@@ -43,12 +43,12 @@ pub struct Paths {
     pub exceeded: bool,
 }
 
-/// The most that one node has.
+/// The highest number of paths of any node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Of one prefix.
     pub per_prefix: u64,
-    /// Of all prefixes, its own among them.
+    /// Of all prefixes, including its own.
     pub table: u64,
 }
 
@@ -62,11 +62,11 @@ pub struct Cluster {
 }
 
 impl Paths {
-    /// The paths of clients that each peer with the reflectors of one cluster and the shared ones
-    /// of all, where all reflectors peer with each other. By BIRD's rule.
+    /// Counts the paths if each client peers with the reflectors of one cluster and the shared ones
+    /// of all, and all reflectors peer with each other. Applies BIRD's rule.
     #[must_use]
     pub fn of_clusters(clusters: &[Cluster]) -> Self {
-        // Of each cluster: the reflectors for its own clients, those for all, and two clients.
+        // For each cluster: the reflectors for its own clients, those for all, and two clients.
         let place = |class: usize| (class / 3, class % 3);
         let vertex = |class: usize| {
             let (cluster, kind) = place(class);
@@ -90,7 +90,7 @@ impl Paths {
         Self::new(&Graph::new(3 * clusters.len(), vertex, link), Rule::Bird)
     }
 
-    /// Reports whether BIRD can be expected to bear it.
+    /// Reports whether BIRD can be expected to handle it.
     #[must_use]
     pub fn bearable(&self) -> bool {
         let fits = |load: Load, limit| load.per_prefix <= limit && load.table <= LIMIT_PER_TABLE;
@@ -99,7 +99,8 @@ impl Paths {
             && fits(self.client, LIMIT_AT_CLIENT)
     }
 
-    /// The same if this many nodes announce a prefix each, whatever the fabric's own number is.
+    /// Reports the same for this many nodes that announce a prefix each, regardless of the fabric's
+    /// own number.
     #[must_use]
     pub fn bearable_with(&self, nodes: usize) -> bool {
         let nodes = u64::try_from(nodes).unwrap_or(u64::MAX);
@@ -151,8 +152,8 @@ struct Counter<'g> {
     exceeded: bool,
 }
 
-/// Paths that are alike: from a client or not, with these cluster ids; and how many. The ids as a
-/// set: their order makes another path, but no other future.
+/// Equivalent paths: from a client or not, with these cluster ids; and their number. The ids are a
+/// set: their order distinguishes paths, but does not affect where they go.
 type Alike = (bool, List, u64);
 
 impl Counter<'_> {
@@ -170,7 +171,7 @@ impl Counter<'_> {
             at[class] = 1;
             level[class].push((graph.clients[class].contains(origin), 0, 1));
         }
-        // Each level has lists one longer than the one before: it ends.
+        // The lists of each level are one longer than those of the previous one, so the loop ends.
         while level.iter().any(|alike| !alike.is_empty()) && !self.exceeded {
             let mut next: Vec<Vec<Alike>> = vec![Vec::new(); graph.size.len()];
             for (class, alike) in level.iter().enumerate() {
@@ -204,7 +205,7 @@ impl Counter<'_> {
     }
 }
 
-/// Adds up what is alike.
+/// Adds up equivalent paths.
 fn merge(alike: &mut Vec<Alike>) {
     alike.sort_unstable_by_key(|&(client, list, _)| (client, list));
     alike.dedup_by(|later, first| {

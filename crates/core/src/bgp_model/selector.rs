@@ -3,7 +3,7 @@
 //! `all()`, `global()` (here the same: nodes have no namespace), `has(k)`, `k == 'v'`, `k != 'v'`,
 //! `k in {'v', 'w'}`, `k not in {…}`, `k contains 'v'`, `k starts with 'v'`, `k ends with 'v'`,
 //! `!`, `&&`, `||` and parentheses; `&&` binds tighter than `||`. Quotes are ' or ", without
-//! escapes. A label that is missing is unequal to, and in no set of, anything.
+//! escapes. A missing label differs from every value, and is in no set.
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The longest selector that Calico's custom resources take (`maxLength` of the CRD), in
-/// characters. It also bounds how deep parentheses nest, and so the stack.
+/// characters. It also bounds the nesting of parentheses, and therefore the stack.
 pub const MAX_LENGTH: usize = 1024;
 
 /// A parsed selector.
@@ -26,7 +26,7 @@ pub struct Selector {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at character {}: {problem}", .position + 1)]
 pub struct SelectorError {
-    /// The number of characters that are before the mistake.
+    /// The number of characters before the error.
     pub position: usize,
     /// Description of the error.
     pub problem: &'static str,
@@ -55,7 +55,7 @@ impl Selector {
     /// Reads a selector. The empty one selects everything, as in Calico.
     ///
     /// # Errors
-    /// What Calico's parser refuses, and what is longer than [`MAX_LENGTH`].
+    /// When Calico's parser refuses the text, or it is longer than [`MAX_LENGTH`].
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         if text.chars().nth(MAX_LENGTH).is_some() {
             let problem = "longer than the 1024 characters that Calico takes";
@@ -72,13 +72,13 @@ impl Selector {
         }
     }
 
-    /// Reports whether it selects something with these labels.
+    /// Reports whether it selects an object with these labels.
     #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
         self.holds(&|key| labels.get(key))
     }
 
-    /// The text that was parsed.
+    /// Returns the parsed text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -88,12 +88,12 @@ impl Selector {
         self.root.holds(value)
     }
 
-    /// Every label key that it asks for.
+    /// Collects every label key that it uses.
     pub(super) fn keys<'s>(&'s self, keys: &mut BTreeSet<&'s str>) {
         self.root.keys(keys);
     }
 
-    /// A label that everything selected carries, with one of these values.
+    /// Returns a label that every selected object has, with its possible values.
     pub(super) fn required(&self) -> Option<(&str, &BTreeSet<Arc<str>>)> {
         self.root.required()
     }
@@ -159,15 +159,15 @@ impl Test {
     }
 }
 
-/// By recursive descent.
+/// A recursive-descent parser.
 struct Parser<'t> {
-    /// Each with its position; the last is [`Token::End`].
+    /// The tokens with their positions; the last is [`Token::End`].
     tokens: Vec<(Token<'t>, usize)>,
     next: usize,
 }
 
 impl<'t> Parser<'t> {
-    /// Never moves beyond the end.
+    /// Returns the next token; never moves beyond the end.
     fn peek(&self) -> Token<'t> {
         self.tokens.get(self.next).map_or(Token::End, |&(token, _)| token)
     }
@@ -184,7 +184,7 @@ impl<'t> Parser<'t> {
         is
     }
 
-    /// About the token that comes next.
+    /// Returns an error at the next token.
     fn error<T>(&self, problem: &'static str) -> Result<T, SelectorError> {
         let last = self.tokens.last();
         let position = self.tokens.get(self.next).or(last).map_or(0, |&(_, position)| position);
@@ -270,7 +270,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// May be empty, and may end with a comma.
+    /// Parses a set, which may be empty and may end with a comma.
     fn set(&mut self) -> Result<BTreeSet<Arc<str>>, SelectorError> {
         if !self.take_if(Token::OpenSet) {
             return self.error("expected {");

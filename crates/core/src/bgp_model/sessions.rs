@@ -1,4 +1,4 @@
-//! Confd's rules: which entries a node has, and how many sessions come of them.
+//! Confd's rules: the entries of a node, and the resulting number of sessions.
 use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc};
 
 use super::{
@@ -33,25 +33,26 @@ impl Sessions {
         Self(nodes.iter().enumerate().map(of_node).collect())
     }
 
-    /// Of one node; `None`: there is no such node.
+    /// Returns the numbers of one node; `None` if it does not exist.
     #[must_use]
     pub fn of(&self, node: &str) -> Option<Expected> {
         self.0.get(node).copied()
     }
 
-    /// Of every node, by name.
+    /// Iterates over all nodes, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, Expected)> {
         self.0.iter().map(|(name, &expected)| (name, expected))
     }
 
-    /// All sessions between nodes, each counted once.
+    /// Returns the number of sessions between nodes, each counted once.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.values().map(|expected| u64::from(expected.all)).sum::<u64>() / 2
     }
 }
 
-/// The connection between two nodes. Equal before and after a write: nothing of it is reset.
+/// The connection between two nodes. If it is equal before and after a write, none of its sessions
+/// is reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Session {
     /// A session of the mesh.
@@ -70,7 +71,7 @@ pub(super) struct End {
 }
 
 impl Session {
-    /// Sessions between the two: with the mesh and a BGPPeer there are two.
+    /// Counts the sessions between the two: with the mesh and a BGPPeer, there are two.
     fn count(self) -> u32 {
         u32::from(self.mesh) + u32::from(self.chosen.is_some())
     }
@@ -95,9 +96,9 @@ impl Classes {
         Session { mesh: self.mesh && plain, chosen }
     }
 
-    /// The entry that a node has for a peer. Within a pass confd takes the BGPPeers in the order of
-    /// a Go map, which is undefined: here an entry by address counts, which can only make clients
-    /// of peers.
+    /// Returns the entry of a node for a peer. Within a pass, confd processes the BGPPeers in the
+    /// undefined order of a Go map: here an entry by address wins, which can only turn peers into
+    /// clients.
     fn end(&self, node: usize, peer: usize) -> Option<End> {
         let [of_node, of_peer] = [node, peer].map(|class| &self.list[class].traits);
         let (local, remote) = (&of_node.local, &of_peer.remote);
@@ -105,7 +106,7 @@ impl Classes {
             let peers = of_peer.cluster_id.filter(|_| known);
             of_node.cluster_id.filter(|&own| peers != Some(own))
         };
-        // Whatever is global configures every node: also one that is in no selector's kind.
+        // A global BGPPeer configures every node, even one in no selector's kind.
         if remote.meets(&self.global, &self.global) {
             let client = known(!remote.meets(&self.global, &self.by_address));
             return Some(End { global: true, client });
@@ -129,8 +130,8 @@ impl Classes {
         expected
     }
 
-    /// All nodes of a class, and the cluster id by which they know themselves: a node with an id
-    /// and no client at all prints it nowhere, and BIRD does not know of it.
+    /// Returns the vertex of all nodes of a class, with the cluster id in their BIRD configuration:
+    /// confd does not write the id of a node without any client.
     pub fn vertex(&self, class: usize) -> Vertex {
         let Class { size, traits } = &self.list[class];
         let client = |other: usize| {

@@ -26,9 +26,9 @@ pub(super) enum Token<'t> {
     End,
 }
 
-/// Splits a selector; each token with how many characters are before it. As Calico's tokenizer:
-/// what follows a label is an operator even without a space after it, and only spaces and tabs
-/// separate.
+/// Splits a selector into tokens, each with the number of characters before it. As in Calico's
+/// tokenizer, the word after a label is an operator even without a space after it, and only spaces
+/// and tabs separate tokens.
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>, SelectorError> {
     let mut found: Vec<(Token, usize)> = Vec::new();
     let mut rest = text;
@@ -86,7 +86,8 @@ fn symbol(rest: &str) -> Option<Split<'_>> {
     }
 }
 
-/// The operators that are words. They are such only after a label: elsewhere they are labels.
+/// Splits off an operator that is a word. It is one only after a label; elsewhere the same word is
+/// a label.
 fn word_operator(rest: &str) -> Split<'_> {
     let two = |first, second| {
         rest.strip_prefix(first).and_then(|left: &str| blank(left).strip_prefix(second))
@@ -127,7 +128,7 @@ fn operand(rest: &str) -> Split<'_> {
     }
 }
 
-/// The longest name of a label at the beginning, and what follows.
+/// Returns the longest label name at the beginning, and the rest.
 fn label(rest: &str) -> (&str, &str) {
     let ends = |c: char| !(c.is_ascii_alphanumeric() || "_./-".contains(c));
     rest.split_at(rest.find(ends).unwrap_or(rest.len()))

@@ -10,9 +10,9 @@ use super::{Leave, Member, Previous, Rules, count::Nodes};
 /// The nodes by name.
 pub(super) struct Roll<'a> {
     pub members: Vec<&'a Member>,
-    /// The standing of each, in the same order.
+    /// The standing of each node, in the same order.
     pub standing: Vec<Standing>,
-    /// Why each should not be a reflector, whatever the topology.
+    /// The reason why each should not be a reflector in any topology, if there is one.
     troubles: Vec<Option<Leave>>,
     /// Slots that more than one node holds: one replaces the other.
     doubled: BTreeSet<u32>,
@@ -23,7 +23,7 @@ pub(super) struct Roll<'a> {
 pub(super) enum Standing {
     /// A reflector; without a slot if it was adopted this moment.
     Holder(Option<u32>),
-    /// It has this slot by the status, and its labels were removed by hand.
+    /// According to the status it has this slot, but its labels were removed by hand.
     Returning(u32),
     /// A client.
     Other,
@@ -33,7 +33,7 @@ pub(super) enum Standing {
 pub(super) type Rank<'a> = (bool, bool, bool, bool, u32, i64, &'a str);
 
 impl Member {
-    /// It could be a reflector now.
+    /// Reports whether it could be a reflector now.
     pub(super) fn is_usable(&self) -> bool {
         self.suitable && self.ready && !self.closed
     }
@@ -43,7 +43,7 @@ impl Member {
     }
 
     fn trouble(&self, rules: &Rules) -> Option<Leave> {
-        // First: who is down serves nobody, whatever else is the matter with it.
+        // First, because a node that is down serves no clients, whatever its other problems are.
         if !self.ready && self.not_ready_for.is_some_and(|time| time >= rules.replace_after) {
             Some(Leave::NotReady)
         } else if !self.suitable {
@@ -114,7 +114,7 @@ impl<'a> Roll<'a> {
         self.troubles[index]
     }
 
-    /// The slot it has, or had.
+    /// Returns the slot that it has, or had.
     pub fn slot(&self, index: usize) -> Option<u32> {
         match self.standing[index] {
             Standing::Holder(slot) => slot,
@@ -123,7 +123,8 @@ impl<'a> Roll<'a> {
         }
     }
 
-    /// Ready > its slot is its own > fit > preferred > fewest workloads > older > name.
+    /// Returns the rank: Ready > its slot is its own > fit > preferred > fewest workloads > older >
+    /// name.
     pub fn rank(&self, index: usize) -> Rank<'a> {
         let member = self.members[index];
         let doubled = self.is_holder(index)
@@ -152,7 +153,7 @@ impl<'a> Roll<'a> {
         slots.len() + adopted
     }
 
-    /// Their numbers.
+    /// Counts them by state.
     pub fn count(&self, indices: impl Iterator<Item = usize>) -> Nodes {
         let mut nodes = Nodes::default();
         for member in indices.map(|index| self.members[index]) {
@@ -164,7 +165,7 @@ impl<'a> Roll<'a> {
         nodes
     }
 
-    /// The nodes of each zone, none for those without one.
+    /// Returns the nodes of each zone; the key is `None` for nodes without a zone.
     pub fn zones(&self) -> BTreeMap<Option<&'a Arc<str>>, Vec<usize>> {
         let mut zones: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (index, member) in self.members.iter().enumerate() {

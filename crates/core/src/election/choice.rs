@@ -18,7 +18,7 @@ use crate::election::{IdScope, Scope, Topology};
 #[derive(Debug, Default)]
 pub(super) struct Chosen {
     pub desired: usize,
-    /// Set if the topology has no room for as many as the count asks for.
+    /// Set if the topology has no room for as many reflectors as the count requires.
     pub fitted: Option<Fitted>,
     /// By slot.
     pub seats: Vec<Seat>,
@@ -67,12 +67,12 @@ impl Chosen {
     }
 }
 
-/// In which order the nodes of a zone are taken.
+/// The order in which the nodes of a zone are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     /// A reflector that stays.
     Holder,
-    /// The one that had the slot until its labels were removed by hand.
+    /// The node that had the slot until its labels were removed by hand.
     Returning,
     /// A client that is fit.
     Fit,
@@ -80,7 +80,7 @@ enum Class {
     UnfitHolder,
     /// A client that is not fit.
     Unfit,
-    /// A reflector that should be none: in its place anybody.
+    /// A reflector that should not be one: any other node may replace it.
     Troubled,
 }
 
@@ -89,7 +89,7 @@ type Choice<'a> = (Class, Rank<'a>, usize);
 /// A zone and its nodes.
 type Zone<'a> = (Option<&'a Arc<str>>, Vec<usize>);
 
-/// Every slot with the nodes that hold it now.
+/// Returns every slot with the nodes that hold it now.
 pub(super) fn keep(roll: &Roll) -> Chosen {
     let mut holders: Vec<_> = (0..roll.len()).filter(|&index| roll.is_holder(index)).collect();
     holders.sort_by_key(|&index| (roll.trouble(index).is_some(), roll.rank(index)));
@@ -125,7 +125,8 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, layout: &Layout, previous: &Pre
         Scope::Cluster => {
             let now = roll.held(0..roll.len());
             let desired = rules.count.desired(now, &roll.count(0..roll.len()));
-            // Judged with every node ready: those that are not must not take a zone its second.
+            // Assumes that every node is ready: one that is not must not cost a zone its second
+            // reflector.
             let least = if zonal { layout::least(zones.len()) } else { 0 };
             let desired = desired.max(least);
             (desired, spread(desired, &all))
@@ -161,7 +162,7 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, layout: &Layout, previous: &Pre
     chosen
 }
 
-/// The nodes of a zone that can be taken, the best first.
+/// Returns the nodes of a zone that can be chosen, the best first.
 fn options<'a>(roll: &Roll<'a>, indices: &[usize]) -> Vec<Choice<'a>> {
     let class = |index: usize| {
         let member = roll.members[index];
@@ -201,7 +202,7 @@ fn anywhere(desired: usize, all: &[Vec<Choice>]) -> Vec<usize> {
     taken
 }
 
-/// The number is computed in each zone, and none is carried to another.
+/// Chooses with a separate number for each zone; a shortfall is not carried to another zone.
 fn per_zone(rules: &Rules, roll: &Roll, zones: &[Zone], all: &[Vec<Choice>]) -> Vec<usize> {
     let quota = |(zone, options): (&Zone, &Vec<Choice>)| {
         let indices = || zone.1.iter().copied();
@@ -214,9 +215,9 @@ fn per_zone(rules: &Rules, roll: &Roll, zones: &[Zone], all: &[Vec<Choice>]) -> 
 struct Numbers<'a> {
     /// Held by a node, which may be leaving.
     held: BTreeSet<u32>,
-    /// Given out.
+    /// Assigned.
     taken: BTreeSet<u32>,
-    /// Held by nobody any more, with the zone.
+    /// No longer held by any node, with the zone.
     vacated: BTreeMap<u32, Option<&'a str>>,
 }
 
@@ -228,7 +229,7 @@ impl<'a> Numbers<'a> {
         Self { held, taken: BTreeSet::new(), vacated }
     }
 
-    /// A number whose last holder, of the same zone, is gone.
+    /// Takes a number with a last holder of the same zone that is gone.
     fn vacated(&mut self, zone: Option<&str>) -> Option<u32> {
         let found = self.vacated.iter().find(|(_, of)| **of == zone).map(|(id, _)| *id)?;
         self.vacated.remove(&found);
@@ -236,7 +237,7 @@ impl<'a> Numbers<'a> {
         Some(found)
     }
 
-    /// The smallest that nobody uses.
+    /// Returns the smallest unused number.
     fn fresh(&mut self) -> u32 {
         let id = (0..=u32::MAX).find(|id| !self.held.contains(id) && !self.taken.contains(id));
         let id = id.unwrap_or_default();
@@ -246,8 +247,8 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Gives everybody a slot: their own; that of a reflector of the same zone that leaves; one that
-/// was of this zone; that of one that leaves elsewhere (unless slots belong to zones); the smallest
+/// Gives each node a slot: its own; that of a reflector of the same zone that leaves; one that was
+/// of this zone; that of one that leaves elsewhere (unless slots belong to zones); the smallest
 /// unused.
 fn number(
     roll: &Roll,
@@ -268,7 +269,7 @@ fn number(
         }
     }
     let zone = |index: usize| roll.members[index].zone();
-    // Each leaver's number goes to one newcomer.
+    // Each number that becomes free goes to one new reflector.
     let mut pass = |waiting: Vec<usize>,
                     pick: &mut dyn FnMut(usize, &mut Numbers) -> Option<u32>| {
         let mut rest = Vec::new();
@@ -281,7 +282,7 @@ fn number(
         rest
     };
     let inherit = |index: usize, numbers: &mut Numbers, same_zone: bool| {
-        // Who is a reflector already takes over from nobody.
+        // A node that is already a reflector takes over no other slot.
         if roll.is_holder(index) {
             return None;
         }

@@ -10,8 +10,8 @@ use super::{Previous, Refusal, Roll, Rules, choice::Chosen};
 use crate::election::{IdScope, Topology};
 
 /// Reflectors with different ids are clients of each other, and Calico's BIRD passes on every path
-/// it has: with four ids each table holds some tens of paths to a prefix, with six 326, and BIRD is
-/// not quiet any more after a minute (measured).
+/// that it has: with four ids, each table holds some tens of paths to a prefix; with six, 326, and
+/// BIRD has not converged after a minute (measured).
 pub const MOST_IDS: usize = 4;
 
 /// IPv4 addresses to take ids from.
@@ -51,13 +51,13 @@ impl Pool {
         self.first | u32::MAX.checked_shr(u32::from(self.bits)).unwrap_or(0)
     }
 
-    /// Reports whether any of it can be an id.
+    /// Reports whether any of its addresses can be an id.
     #[must_use]
     pub fn has_ids(self) -> bool {
         self.size(&BTreeSet::new()) > 0
     }
 
-    /// The parts of it that can be ids.
+    /// Returns the parts of the pool that can be ids.
     fn parts(self) -> impl Iterator<Item = RangeInclusive<u32>> {
         let within = move |(first, last): (u32, u32)| self.first.max(first)..=self.last().min(last);
         IDS.into_iter().map(within)
@@ -86,7 +86,7 @@ impl fmt::Display for Pool {
     }
 }
 
-/// Addresses that a host or a multicast group could have, without loopback (first and last).
+/// Addresses of hosts and multicast groups, without loopback (first and last).
 const IDS: [(u32, u32); 2] = [(0x0100_0000, 0x7eff_ffff), (0x8000_0000, 0xefff_ffff)];
 
 fn is_id(id: Ipv4Addr) -> bool {
@@ -101,11 +101,11 @@ enum Key<'a> {
     Slot(u32),
 }
 
-/// Number of reflectors that want an id: those that stay, those that leave, and earlier ones.
+/// Number of reflectors with an id: those that stay, those that leave, and earlier ones.
 type Votes = (usize, usize, usize);
 
-/// The id of each seat, in their order. Ids stay: where several are in use, that of most reflectors
-/// wins.
+/// Returns the id of each seat, in their order. Ids stay: where several are in use, the one of most
+/// reflectors wins.
 pub(super) fn assign(
     rules: &Rules,
     topology: Topology,
@@ -130,7 +130,7 @@ pub(super) fn assign(
 
     let mut votes: BTreeMap<(&Key, Ipv4Addr), Votes> = BTreeMap::new();
     for (seat, key) in chosen.seats.iter().zip(&keys) {
-        // What a client carries is a remainder.
+        // A client's id is left over from earlier.
         let id = roll.members[seat.member].cluster_id.filter(|_| roll.is_holder(seat.member));
         if let Some(id) = id {
             votes.entry((key, id)).or_default().0 += 1;

@@ -21,14 +21,13 @@ pub struct Count {
 }
 
 impl Count {
-    /// The number for this many nodes, never more than the nodes.
+    /// Returns the number for this many nodes, never more than there are nodes.
     #[must_use]
     pub fn of(&self, nodes: usize) -> usize {
         self.wanted(nodes).min(nodes)
     }
 
-    /// The number for this many nodes, whether they exist or not. In this order: `max` wins over
-    /// `min`.
+    /// Returns the number for this many nodes, whether they exist or not; `max` wins over `min`.
     pub(super) fn wanted(&self, nodes: usize) -> usize {
         let row = |steps: &[(usize, usize)]| {
             let mut rows: Vec<_> = steps.to_vec();
@@ -40,9 +39,9 @@ impl Count {
         raw.max(self.min).min(self.max)
     }
 
-    /// Returns the desired number of reflectors, from the current number. Between what the ready
-    /// nodes are worth and what all of them are worth it stays what it is: nodes that are not ready
-    /// add no reflector, and take none away.
+    /// Returns the desired number of reflectors, from the current number. Between the number for
+    /// the ready nodes and the number for all of them, it stays unchanged: nodes that are not ready
+    /// neither add nor remove a reflector.
     pub(super) fn desired(&self, now: usize, nodes: &Nodes) -> usize {
         let low = self.of(nodes.ready).min(nodes.usable);
         let high = self.of(nodes.all).min(nodes.suitable).max(low);

@@ -10,12 +10,12 @@ use crate::{election::Topology, placement::hash};
 
 mod even;
 
-/// Topology Multi divides each zone into this many groups: twelve have an even share of 2, 3, 4 and
-/// 6 reflectors each, and are few enough that every node's confd can evaluate all `BGPPeer`s.
+/// Topology Multi divides each zone into this many groups: twelve can be divided evenly among 2, 3,
+/// 4 and 6 reflectors, and are few enough that every node's confd can evaluate all `BGPPeer`s.
 pub const GROUPS_PER_ZONE: usize = 12;
 
-/// The longest part of a zone's name that is kept beside its hash: with it and a number it stays a
-/// label.
+/// The longest part of a zone's name that is kept beside its hash: with the hash and a number it is
+/// still a valid label.
 const KEPT: usize = 40;
 
 /// The members and the slots of each group.
@@ -27,8 +27,8 @@ pub(super) struct Groups {
     pub guests: BTreeSet<Arc<str>>,
 }
 
-/// The group of a zone: its name, if that can be the end of an object's name and is not taken by
-/// the peer of all clients; else something like it.
+/// Returns the group of a zone: the zone's name, if that can be the end of an object's name and is
+/// not used by the peer of all clients; otherwise a similar name.
 #[must_use]
 pub fn name(zone: Option<&str>) -> Arc<str> {
     let zone = zone.unwrap_or_default();
@@ -69,8 +69,8 @@ fn clients<'a>(roll: &Roll<'a>, slots: &[Slot]) -> Vec<&'a super::Member> {
     roll.members.iter().copied().filter(|member| !reflectors.contains(&member.name)).collect()
 }
 
-/// A group for each zone. Nodes of guests, of no zone, and of a zone whose reflectors are all down
-/// stay in the group they are in, or go to the first one, of those with a living reflector.
+/// Makes a group for each zone. Nodes of guests, of no zone, and of a zone with all reflectors down
+/// stay in their group if it has a living reflector, otherwise they go to the first one that has.
 fn zonal(guests: &[Arc<str>], roll: &Roll, slots: &[Slot]) -> Groups {
     let mut groups = Groups { guests: guests.iter().cloned().collect(), ..Groups::default() };
     let mut living = BTreeSet::new();
@@ -100,7 +100,7 @@ fn zonal(guests: &[Arc<str>], roll: &Roll, slots: &[Slot]) -> Groups {
     groups
 }
 
-/// A fixed number of groups for each zone, each with slots of its own. Where all reflectors of a
+/// Makes a fixed number of groups for each zone, each with its own slots. Where all reflectors of a
 /// group are down, its nodes join groups that have a living one: of their zone, or else of any.
 fn multi(peers: usize, roll: &Roll, slots: &[Slot], previous: &Previous) -> Groups {
     let mut zones: BTreeSet<Option<&Arc<str>>> = roll.zones().into_keys().collect();
@@ -163,8 +163,8 @@ impl Group {
     }
 }
 
-/// Everybody keeps the group it has; who has none goes to one of the smallest, of these to the one
-/// that its hash likes best. Nobody moves because another came or went.
+/// Every node keeps its group; a node without one joins one of the smallest groups, chosen by its
+/// hash. No node moves because another one came or went.
 fn divide(
     groups: &[Group],
     members: &[&super::Member],

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use super::{Previous, Refusal, Roll, Rules, count::Nodes, size};
 use crate::election::{IdScope, Scope, Topology};
 
-/// A zone needs two: one may be lost, or be replaced.
+/// Minimum number of reflectors in a zone: two, so that one may fail or be replaced.
 const REFLECTORS_PER_ZONE: usize = 2;
 
-/// Auto is Zonal for these numbers of zones: one zone is nothing to divide, and each needs a
+/// Numbers of zones for which Auto selects Zonal: one zone cannot be divided, and each zone needs a
 /// separate cluster id.
 const ZONES_OF_AUTO: std::ops::RangeInclusive<usize> = 2..=super::MOST_IDS;
 
@@ -18,7 +18,7 @@ pub(super) struct Layout {
     pub topology: Topology,
     /// Zones that have no reflectors of their own in topology Zonal.
     pub guests: Vec<Arc<str>>,
-    /// In what it differs from the spec.
+    /// The differences from the spec.
     pub notes: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ impl Layout {
     }
 }
 
-/// By what zones are judged.
+/// The nodes by which zones are judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Eye {
     /// The current nodes: for a topology that is being introduced.
@@ -95,7 +95,7 @@ fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
         let nodes = roll.count(indices.iter().copied());
         let candidates = match eye {
             Eye::InUse => nodes.suitable,
-            // Who is one already need not be ready to count.
+            // A node that is already a reflector counts even if it is not ready.
             Eye::Now | Eye::Lasting => {
                 let can = |&&i: &&usize| {
                     roll.members[i].is_usable() || (roll.is_holder(i) && roll.members[i].suitable)

@@ -1,11 +1,11 @@
 //! The target: the nodes that reflect, their slots and cluster ids, and the peerings.
 //!
-//! [`target`] is a function of the nodes, the rules and what the status remembers. No Kubernetes
-//! type, no clock, no randomness; the order of the nodes does not matter. It decides the target and
-//! not the steps towards it. What it promises, each proved by a property test:
+//! [`target`] is a function of the nodes, the rules and the recorded status. No Kubernetes type, no
+//! clock, no randomness; the order of the nodes does not matter. It decides the target and not the
+//! steps towards it. Property tests check each of its guarantees:
 //!
-//! - **As few changes as possible.** A reflector stays one unless there is a better-founded reason
-//!   than a higher score, and leaves only if another takes its place. Nodes that come and go change
+//! - **As few changes as possible.** A reflector stays one unless there is a better reason than a
+//!   higher score, and leaves only if another takes its place. Nodes that come and go change
 //!   nothing for others.
 //! - **Nothing is decided by absence.** Nodes that are not ready never make the set smaller, and
 //!   without a single node that could be a reflector everything stays as it is.
@@ -13,8 +13,8 @@
 //!   the number of `BGPPeer`s depends on the zones, never on the nodes.
 //!
 //! In the order in which it decides: `count` (how many, with `ratio`), `layout` (which topology),
-//! `zones` (how many in each), `choice` (which nodes, which slots), `cluster_ids`, `groups` (who is
-//! whose client) and `peers`.
+//! `zones` (how many in each), `choice` (which nodes, which slots), `cluster_ids`, `groups` (the
+//! reflectors of each client) and `peers`.
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr},
@@ -61,11 +61,11 @@ pub struct Member {
     pub zone: Option<Arc<str>>,
     /// The time at which it was created, in seconds.
     pub created: i64,
-    /// Its address in BGP: no cluster id may be the same.
+    /// Its BGP address: no cluster id may equal it.
     pub address: Option<IpAddr>,
     /// The condition Ready.
     pub ready: bool,
-    /// For how long it has not been ready; none if it is, or nobody knows.
+    /// The time for which it has not been ready; none if it is ready, or if the time is unknown.
     pub not_ready_for: Option<Duration>,
     /// Cordoned, or tainted without being tolerated.
     pub closed: bool,
@@ -73,9 +73,9 @@ pub struct Member {
     pub suitable: bool,
     /// True if `candidates` prefers the node.
     pub preferred: bool,
-    /// Unfit, as the `TrafficWatch` says now.
+    /// True if the `TrafficWatch` currently marks it unfit.
     pub unfit: bool,
-    /// For how long it has been unfit; none while that is not measured.
+    /// The time for which it has been unfit; none while that is not measured.
     pub unfit_for: Option<Duration>,
     /// Number of workloads that a short loss of the node's routes would affect.
     pub workloads: u32,
@@ -85,7 +85,7 @@ pub struct Member {
     pub group: Option<Arc<str>>,
     /// The cluster id it has in Calico.
     pub cluster_id: Option<Ipv4Addr>,
-    /// It carries the label of reflectors.
+    /// True if it has the label of reflectors.
     pub labeled: bool,
 }
 
@@ -94,8 +94,8 @@ pub struct Member {
 pub struct Previous {
     /// The topology in use.
     pub topology: Option<Topology>,
-    /// The slots. None at all: the set is served for the first time, and existing reflectors of
-    /// other origin are adopted.
+    /// The slots. If empty, the set is served for the first time, and existing reflectors of other
+    /// origin are adopted.
     pub slots: Vec<PreviousSlot>,
     /// The slots of each group, so that clients keep theirs; topology Multi only.
     pub groups: BTreeMap<Arc<str>, BTreeSet<u32>>,
@@ -136,11 +136,11 @@ pub struct Target {
     pub leaving: Vec<Leaving>,
     /// Zones whose clients use another zone's reflectors: too small for their own, or all are down.
     pub guests: Vec<Arc<str>>,
-    /// In what all this differs from the spec, in sentences.
+    /// The differences from the spec, in sentences.
     pub notes: Vec<String>,
-    /// Why topology Multi does not serve for this, if it does not.
+    /// The reason why topology Multi is not possible, if it is not.
     pub crowded: Option<String>,
-    /// Set if nothing may be written, and everything above is what is there.
+    /// Set if nothing may be written; then everything above is the current state.
     pub freeze: Option<Freeze>,
 }
 
@@ -155,7 +155,7 @@ pub struct Slot {
     pub zone: Option<Arc<str>>,
     /// The cluster id that it should have.
     pub cluster_id: Ipv4Addr,
-    /// Why another node would take it, if there were one.
+    /// The reason why another node should take it, once there is one.
     pub trouble: Option<Leave>,
 }
 
@@ -164,14 +164,14 @@ pub struct Slot {
 pub struct Leaving {
     /// Name of the node.
     pub node: Arc<str>,
-    /// Its slot. A node that was adopted and goes at once gets this number first, as the mark that
-    /// it is ours.
+    /// Its slot. A node that is adopted and leaves at once first gets this number, which marks it
+    /// as ours.
     pub slot: u32,
-    /// Why.
+    /// The reason.
     pub reason: Leave,
 }
 
-/// Why a node should not be a reflector any longer.
+/// The reason why a node should no longer be a reflector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leave {
     /// It has not been ready for `replaceAfter`.
@@ -189,10 +189,10 @@ pub enum Leave {
 
 crate::named!(Leave { NotReady, Unfit, Cordoned, NotSuitable, Surplus });
 
-/// Why nothing may be written.
+/// The reason why nothing may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freeze {
-    /// No node could be a reflector now, or none that the topology has a place for.
+    /// No node can be a reflector now, or none for which the topology has a place.
     NoCandidates,
 }
 
@@ -201,7 +201,7 @@ crate::named!(Freeze { NoCandidates });
 /// Computes the target.
 ///
 /// # Errors
-/// What the rules and the nodes do not allow, with the path of the field that can change it.
+/// When the rules or the nodes do not allow it, with the path of the field that can change this.
 pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<Target, Refusal> {
     rules.check()?;
     let roll = Roll::new(rules, members, previous);
@@ -210,7 +210,7 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
     }
     let mut layout = layout::choose(rules, &roll, previous)?;
     let chosen = choice::choose(rules, &roll, &layout, previous);
-    // The topology may have no place for those that could be reflectors.
+    // The topology may have no place for the nodes that could be reflectors.
     if chosen.seats.iter().all(|seat| seat.trouble == Some(Leave::NotReady)) {
         return frozen(rules, &roll, previous);
     }

@@ -1,5 +1,4 @@
-//! The words of a spec by which the election decides: fields of the custom resource are of these
-//! types.
+//! The values of a spec that control the election: fields of the custom resource have these types.
 use serde::{Deserialize, Serialize};
 
 /// The set of nodes for which the number of reflectors is computed.

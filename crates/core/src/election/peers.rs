@@ -6,14 +6,14 @@ use std::{
 
 use crate::election::Topology;
 
-/// Node label: whose client a node is.
+/// Node label: the group that a client belongs to.
 pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";
 
-/// Node label: which slot a reflector holds.
+/// Node label: the slot that a reflector holds.
 pub const SLOT_LABEL: &str = "route-reflectors.traffic.example.com/slot";
 
-/// Reflectors of a bridge, by which clients have routes while they change their group: two may
-/// fail.
+/// Number of reflectors of a bridge, which gives clients routes while they change their group: two
+/// may fail.
 pub const BRIDGE: usize = 3;
 
 /// The original's name of the peer between reflectors.
@@ -36,21 +36,22 @@ pub struct PeerSpec {
     pub peer_selector: String,
 }
 
-/// The selector of the nodes that hold one of these slots.
+/// Returns the selector of the nodes that hold one of these slots.
 #[must_use]
 pub fn slot_selector(slots: &BTreeSet<u32>) -> String {
     let slots: Vec<_> = slots.iter().map(|slot| format!("'{slot}'")).collect();
     format!("{SLOT_LABEL} in {{{}}}", slots.join(", "))
 }
 
-/// The peer between reflectors.
+/// Returns the peer between reflectors.
 #[must_use]
 pub fn reflectors(key: &str) -> PeerSpec {
     let all = format!("has({key})");
     PeerSpec { name: REFLECTORS.into(), node_selector: all.clone(), peer_selector: all }
 }
 
-/// The peer of all clients with all reflectors: topology Simple, and every other while it changes.
+/// Returns the peer of all clients with all reflectors: for topology Simple, and for every other
+/// during a change.
 #[must_use]
 pub fn wide(key: &str) -> PeerSpec {
     PeerSpec {
@@ -60,8 +61,8 @@ pub fn wide(key: &str) -> PeerSpec {
     }
 }
 
-/// All peers of a topology. The first group has the nodes that have none yet, such as those that
-/// came while the operator was away.
+/// Returns all peers of a topology. The first group includes the nodes that have none yet, such as
+/// those that joined while the operator was down.
 pub(super) fn all(
     topology: Topology,
     key: &str,

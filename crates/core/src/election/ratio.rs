@@ -1,4 +1,4 @@
-//! A decimal above 0 and at most 1, exactly.
+//! An exact decimal above 0 and at most 1.
 use std::{fmt, str::FromStr};
 
 use crate::election::Rounding;
@@ -7,13 +7,13 @@ use crate::election::Rounding;
 /// rounded up to 6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
-    /// The digits behind the point, or those of 1.
+    /// The digits after the point, or those of 1.
     digits: u64,
     /// A power of ten.
     scale: u64,
 }
 
-/// The ratio is not valid: the message has the valid form.
+/// The error of an invalid ratio: its message describes the valid form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be a decimal above 0 and at most 1, e.g. \"0.005\"")]
 pub struct InvalidRatio;
@@ -51,7 +51,7 @@ impl fmt::Display for Ratio {
 }
 
 impl Ratio {
-    /// The share of a number, rounded.
+    /// Returns the share of a number, rounded.
     #[must_use]
     pub fn of(self, nodes: usize, rounding: Rounding) -> usize {
         let (scale, share) = (u128::from(self.scale), nodes as u128 * u128::from(self.digits));

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use super::{MOST_IDS, cluster_ids::Pool};
 use crate::election::{IdScope, Topology};
 
-/// Why there is no target. The text names the field that can change it; nothing is written.
+/// The reason why there is no target. The text names the field that can change it; nothing is
+/// written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No number is both.
+    /// No number satisfies both.
     #[error("spec.count.min: {min} is greater than spec.count.max ({max})")]
     MinAboveMax {
         /// The configured minimum.
@@ -53,10 +54,10 @@ pub enum Refusal {
     /// One reflector is no redundancy.
     #[error("spec.peersPerClient: must be at least 2")]
     PeersPerClient,
-    /// Nothing says what the zones are.
+    /// No label defines the zones.
     #[error("spec.zoneLabel: required for topology Zonal")]
     NoZoneLabel,
-    /// No node says which zone it is in.
+    /// No node has the zone label.
     #[error(
         "spec.zoneLabel: topology Zonal needs zones, and no node has the label {label}; label the nodes, or use topology Simple"
     )]
@@ -100,7 +101,7 @@ pub enum Refusal {
         /// `count.max`.
         max: usize,
     },
-    /// Reflectors with the same id do not pass on what they have of each other.
+    /// Reflectors with the same id do not pass on each other's routes.
     #[error(
         "spec.clusterID.per: with topology Zonal and one id for all, reflectors drop the routes of other zones; use Zone"
     )]

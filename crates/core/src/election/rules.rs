@@ -28,20 +28,20 @@ pub struct Rules {
 /// The source of cluster ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ids {
-    /// Of these.
+    /// The addresses.
     pub pool: Pool,
     /// The reflectors that share an id; `None` selects the default of the topology.
     pub per: Option<IdScope>,
 }
 
 impl Rules {
-    /// Checks what is wrong whatever the nodes are.
+    /// Checks for errors that do not depend on the nodes.
     ///
     /// # Errors
     /// The path of the field and what is wrong with it.
     pub fn check(&self) -> Result<(), Refusal> {
         self.count.check()?;
-        // Selectors contain it.
+        // Selectors contain the key.
         let letter = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
         if self.key.is_empty() || !self.key.chars().all(letter) {
             return Err(Refusal::Key { key: self.key.clone() });

@@ -1,8 +1,8 @@
 //! Limits of the number of reflectors in a topology, with room to replace any one of them.
 //!
-//! What counts is the fullest table while one reflector is replaced and the bridge stands over
-//! which a topology is entered and left. `make prove-reflectors` plays every change on every layout
-//! that passes here.
+//! What counts is the fullest table while one reflector is replaced and the bridge exists that is
+//! used to enter and leave a topology. `make prove-reflectors` simulates every change on every
+//! layout that passes here.
 use std::collections::BTreeSet;
 
 use super::{Rules, Slot, cluster_ids::MOST_IDS};
@@ -12,12 +12,13 @@ use crate::{
 };
 
 /// Maximum number of reflectors of topology Multi, by the number of cluster ids: the sizes that the
-/// model finds sound without any one reflector, with three for each client and room to replace one.
-/// In two zones a client whose second id is gone is heard by all of its own only while they are
-/// three.
+/// model finds sound after the loss of any one reflector, with three for each client and room to
+/// replace one. In two zones, if a client loses its second id, all reflectors of its remaining id
+/// learn its routes only while there are three of them.
 const MOST_OF_MULTI: [usize; MOST_IDS + 1] = [0, 0, 6, 14, 8];
 
-/// Takes from the largest zones until tables have room. Returns whether any had to give.
+/// Removes reflectors from the largest zones until tables have room. Returns true if it removed
+/// any.
 pub(super) fn fit(rules: &Rules, topology: Topology, sizes: &mut [usize], nodes: usize) -> bool {
     let mut fitted = false;
     while !has_room(rules, topology, sizes, nodes) {
@@ -64,7 +65,7 @@ pub(super) fn has_room(rules: &Rules, topology: Topology, sizes: &[usize], nodes
     })
 }
 
-/// Why topology Multi does not serve with these slots, if it does not.
+/// Returns the reason why topology Multi is not possible with these slots, if it is not.
 pub(super) fn crowded(rules: &Rules, slots: &[Slot]) -> Option<String> {
     let (total, peers) = (slots.len(), rules.peers_per_client);
     let ids: BTreeSet<_> = slots.iter().map(|slot| slot.cluster_id).collect();
@@ -82,7 +83,7 @@ pub(super) fn crowded(rules: &Rules, slots: &[Slot]) -> Option<String> {
     }
 }
 
-/// This many reflectors, spread as evenly as possible.
+/// Spreads this many reflectors as evenly as possible.
 pub(super) fn even(total: usize, zones: usize) -> Vec<usize> {
     let zones = zones.max(1);
     (0..zones).map(|zone| total / zones + usize::from(zone < total % zones)).collect()

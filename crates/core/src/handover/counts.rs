@@ -10,14 +10,14 @@ pub struct Counts {
     pub owned: usize,
     /// Removed from a worker that has not released it.
     pub releasing: usize,
-    /// With nobody, on its way to a worker.
+    /// With no worker yet, on its way to one.
     pub free: usize,
-    /// With nobody, and no worker may have it.
+    /// With no worker, and none may have it.
     pub unassigned: usize,
 }
 
 impl Counts {
-    /// Of this file.
+    /// Counts the streams of this file.
     #[must_use]
     pub fn of(published: &Published, target: &Target) -> Self {
         let mut counted: HashSet<&str> = HashSet::new();

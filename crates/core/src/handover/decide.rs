@@ -9,8 +9,8 @@ use super::{
 
 /// Decides the next action: the next file, and the pods to refresh. See the [module](super).
 ///
-/// `highest_reported` is the highest epoch that any worker or the status was ever seen with; the
-/// next file's is above it.
+/// `highest_reported` is the highest epoch that any worker or the status ever reported; the next
+/// file's epoch is above it.
 #[must_use]
 pub fn step(
     published: &Published,
@@ -37,7 +37,7 @@ pub fn step(
     step
 }
 
-/// Streams that have a worker to be on and are with nobody.
+/// Returns the streams that have a target worker but no owner.
 pub(super) fn free(file: &Published, target: &Target) -> Vec<Name> {
     let listed = file.shares.values().flat_map(|share| &share.streams);
     let taken: HashSet<_> = listed.chain(file.releasing.keys().map(|(stream, _)| stream)).collect();
@@ -51,12 +51,12 @@ struct World<'a> {
     target: &'a Target,
     workers: &'a BTreeMap<Name, Worker>,
     rules: &'a Rules,
-    /// Of the next file, should there be one.
+    /// The epoch of the next file, if there is one.
     epoch: Epoch,
 }
 
 impl World<'_> {
-    /// Reports whether all that was ever told is from files that are known.
+    /// Reports whether all reported epochs are from known files.
     fn passed(self, barrier: Epoch) -> bool {
         let mut everyone = self.published.workers().into_iter().chain(self.workers.keys());
         everyone.all(|worker| {
@@ -64,8 +64,8 @@ impl World<'_> {
         })
     }
 
-    /// Reports whether giving a free stream to this worker costs a restart of its pod, so that it
-    /// is better given all at once.
+    /// Reports whether giving a free stream to this worker costs a restart of its pod, so that all
+    /// its streams should be given at once.
     fn restarts(self, worker: &str) -> bool {
         let pod = self.workers.get(worker).and_then(|worker| worker.pod.as_ref());
         pod.is_some_and(|pod| pod.live() && (pod.ready || pod.loaded.is_some()))
@@ -83,7 +83,7 @@ struct Known<'a> {
     owner: Option<&'a Name>,
     /// The workers that release it, including those of this round.
     holders: Vec<&'a Name>,
-    /// It is in the spec.
+    /// True if it is in the spec.
     wanted: bool,
 }
 
@@ -101,9 +101,9 @@ struct Unowned<'a> {
     place: usize,
     stream: &'a Name,
     to: &'a Name,
-    /// It is releasing.
+    /// True if a worker is still releasing it.
     held: bool,
-    /// By another worker.
+    /// True if another worker is.
     held_by_another: bool,
 }
 
@@ -113,7 +113,7 @@ struct Round<'a> {
     known: HashMap<&'a Name, Known<'a>>,
     /// The streams that are still being released.
     releasing: BTreeMap<(Name, Name), Epoch>,
-    /// Of each wanted worker.
+    /// The list of each wanted worker.
     lists: BTreeMap<&'a Name, List<'a>>,
     barrier: Option<Epoch>,
     step: Step,
@@ -151,7 +151,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Assigns the streams to their owners. Of two that have the same, the first keeps it.
+    /// Assigns the streams to their owners. If two have the same stream, the first keeps it.
     fn own(&mut self) {
         for (worker, share) in &self.world.published.shares {
             for stream in &share.streams {
@@ -164,7 +164,8 @@ impl<'a> Round<'a> {
     }
 
     fn run(mut self) -> Step {
-        // First all that leaves: a stream waits for those that are on their way to the same worker.
+        // First all streams that leave: a stream waits for others that are on their way to the same
+        // worker.
         let mut awaiting = None;
         let mut unowned = Vec::new();
         for (place, (stream, to)) in self.world.target.iter().enumerate() {
@@ -208,7 +209,7 @@ impl<'a> Round<'a> {
         self.finish()
     }
 
-    /// Why a stream leaves its worker, if it does.
+    /// Returns the reason why a stream leaves its worker, if it does.
     fn leaves(
         &self,
         owner: &Name,
@@ -245,7 +246,7 @@ impl<'a> Round<'a> {
             })
     }
 
-    /// Takes away what is not in the spec.
+    /// Removes the streams that are not in the spec.
     fn remove(&mut self) {
         let gone = self.known.iter().filter(|(_, known)| !known.wanted);
         let mut gone: Vec<_> =
@@ -256,7 +257,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Reports whether a stream that nobody has goes to its worker now.
+    /// Reports whether a stream without an owner goes to its worker now.
     fn grants(&self, unowned: &Unowned<'_>, coming: &HashSet<&Name>) -> bool {
         let Unowned { to, held, held_by_another, .. } = *unowned;
         if !self.lists.contains_key(to) {
@@ -265,7 +266,7 @@ impl<'a> Round<'a> {
         if !self.world.rules.exclusive {
             return true;
         }
-        // Whom it returns to restarts anyway, and runs it until then.
+        // The worker to which it returns restarts anyway, and runs it until then.
         let gathered = held || !coming.contains(to) || !self.world.restarts(to);
         self.barrier.is_none() && !held_by_another && gathered
     }
@@ -283,7 +284,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The next file, if it differs.
+    /// Returns the next file, if it differs.
     fn finish(self) -> Step {
         let World { published, epoch, .. } = self.world;
         let mut same = self.barrier == published.barrier
@@ -311,8 +312,8 @@ impl<'a> Round<'a> {
     }
 }
 
-/// A list that is not the published one. Where there was no entry the list was empty: an entry that
-/// appears empty is no change that a pod would have to read.
+/// Returns the next list of a worker. A missing entry counts as an empty list: a new empty entry is
+/// no change that a pod must read.
 fn next_share(old: Option<&Share>, mut list: List<'_>, epoch: Epoch) -> Option<Share> {
     let (had, version) = old.map_or((0, 0), |old| (old.streams.len(), old.version));
     if list.kept == had && list.kept == list.streams.len() && version <= epoch {

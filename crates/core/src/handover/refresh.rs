@@ -9,10 +9,10 @@ use crate::natural_sort;
 pub struct Turn {
     /// Evictions since it last proved a newer version. Workers with fewer of them come first.
     pub attempts: u32,
-    /// The operator leaves it alone for now, and keeps no part of the budget for it.
+    /// True if the operator leaves it alone for now, and reserves no budget for it.
     pub rests: bool,
     /// The version of the file at its last eviction, if it never reports a version: then a newer
-    /// list ends the rest, because nothing else shows that the eviction helped.
+    /// list ends the rest period, because nothing else shows that the eviction helped.
     pub silent_since: Option<Epoch>,
 }
 
@@ -25,7 +25,7 @@ struct Behind<'a> {
     pod: &'a Pod,
     /// The epoch that it must load.
     needs: Epoch,
-    /// Others wait for it.
+    /// True if others wait for it.
     releases: bool,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn refresh(
     refresh_in_turn(file, workers, rules, &Turns::new())
 }
 
-/// The same, with what came of earlier evictions.
+/// Decides the same, with the results of earlier evictions.
 #[must_use]
 pub fn refresh_in_turn(
     file: &Published,
@@ -63,7 +63,7 @@ pub fn refresh_in_turn(
             let turn = |behind: &Behind<'_>| turns.get(behind.name).copied().unwrap_or_default();
             let mut due = behind(file, workers);
             due.retain(|behind| workers[behind.name].wanted && !turn(behind).rests(behind));
-            // The order among those of as many attempts stays.
+            // The order among those with the same number of attempts stays.
             due.sort_by_key(|behind| turn(behind).attempts);
             evictions(due, workers, rules.max_unavailable)
         }
@@ -77,7 +77,7 @@ impl Turn {
     }
 }
 
-/// Pods that could be refreshed and have to be: first those that others wait for, then by name.
+/// Returns the pods that can and must be refreshed: first those that others wait for, then by name.
 fn behind<'a>(file: &'a Published, workers: &'a BTreeMap<Name, Worker>) -> Vec<Behind<'a>> {
     let mut released: BTreeMap<&str, Epoch> = BTreeMap::new();
     for ((_, worker), since) in &file.releasing {
@@ -92,7 +92,7 @@ fn behind<'a>(file: &'a Published, workers: &'a BTreeMap<Name, Worker>) -> Vec<B
         let releases = released.is_some() || barrier > 0;
         let needs = listed.max(released.unwrap_or(0)).max(barrier);
         let outdated = match pod.loaded {
-            // A pod that is ahead has read something of which we know nothing.
+            // A pod that is ahead has read an unknown file.
             Some(loaded) => !(needs..=file.epoch).contains(&loaded),
             None => needs > 0 && pod.born.is_none_or(|born| born < needs),
         };
@@ -106,7 +106,7 @@ fn behind<'a>(file: &'a Published, workers: &'a BTreeMap<Name, Worker>) -> Vec<B
     behind
 }
 
-/// As many as may be down at a time, those counted that are down already.
+/// Returns as many as may be down at a time, including those that are already down.
 fn evictions(
     due: Vec<Behind<'_>>,
     workers: &BTreeMap<Name, Worker>,
@@ -121,9 +121,8 @@ fn evictions(
             }
             down += 1;
         } else if pod.loaded.is_none() && down > max_unavailable {
-            // It is down itself and counted, so nothing is lost by restarting it; but one that has
-            // told nothing yet may be starting with the right list, so it does not go beyond the
-            // budget.
+            // It is down and already counts, so restarting it loses nothing; but a pod that has not
+            // reported yet may be starting with the right list, so it does not exceed the budget.
             continue;
         }
         evictions.push(Refresh::Evict { worker: name.clone(), uid: pod.uid.clone() });

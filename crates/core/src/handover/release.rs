@@ -23,8 +23,8 @@ pub(super) fn in_the_way(worker: Option<&Worker>, since: Epoch, published: Epoch
         Some(Pod { loaded: Some(loaded), .. }) if *loaded > published => Some(Why::Ahead),
         Some(Pod { terminating: true, .. }) => Some(Why::Terminating),
         Some(Pod { loaded: Some(_), .. }) => Some(Why::Behind),
-        // It answers nothing, but it is another pod than those that were there, and has not read
-        // what came before.
+        // It never answers, but it is a different pod than the earlier ones, and has not read the
+        // earlier files.
         Some(Pod { heir: Some(heir), .. }) if *heir >= since => None,
         Some(Pod { loaded: None, .. }) => Some(Why::Silent),
     }
@@ -32,9 +32,9 @@ pub(super) fn in_the_way(worker: Option<&Worker>, since: Epoch, published: Epoch
 
 /// Facts about earlier files, from the workers' reports.
 pub(super) struct History {
-    /// Files were read that the published one does not know of.
+    /// True if pods have read files that are unknown to the published one.
     pub(super) lost: bool,
-    /// A live pod has read such a file and has not come back from it.
+    /// True if a live pod has read such a file and has not loaded a known one since.
     pub(super) ahead: bool,
     /// The highest epoch that is accepted.
     pub(super) highest: Epoch,
@@ -48,7 +48,7 @@ impl History {
     ) -> Self {
         let unknown = |epoch: &Epoch| *epoch > published.epoch && *epoch <= BELIEVED_EPOCH;
         let pods = || workers.values().filter_map(|worker| worker.pod.as_ref());
-        // A pod that is stopped runs nothing, but what it has told is a proof as any other.
+        // A stopped pod runs nothing, but its report is still a proof.
         let told = pods().filter_map(|pod| pod.loaded).chain([highest_reported]);
         let highest = told.filter(unknown).max();
         let ahead = pods().any(|pod| pod.live() && pod.loaded.as_ref().is_some_and(unknown));

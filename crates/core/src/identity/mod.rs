@@ -3,9 +3,9 @@
 //! kube-prometheus sets `instance` to the node's name, the Helm chart leaves `IP:port`, others add
 //! a separate label: every name in a series is looked up in the Node objects.
 //!
-//! Other machines are in the same Prometheus, some with our addresses (of another site) or our
-//! short names (of another domain): a label that names its node excludes ours if it names none of
-//! them, and a short name counts only if nothing else can be meant.
+//! The same Prometheus may contain other machines, some with our addresses (at another site) or our
+//! short names (in another domain): a label for node names excludes our nodes if its value is none
+//! of them, and a short name counts only if it is unambiguous.
 use std::{
     collections::{HashMap, HashSet},
     hash::{BuildHasherDefault, Hasher},
@@ -16,22 +16,22 @@ mod trail;
 
 pub use trail::Trail;
 
-/// An index from everything a node is called to its place among the names.
+/// An index from every name and address of a node to its place among the names.
 #[derive(Debug, Default)]
 pub struct Identity {
     names: Arc<[Arc<str>]>,
     index: Index,
-    /// The nodes whose domain nobody knows, by their short name.
+    /// The nodes without a known domain, by their short name.
     short: Index,
     /// The trail of the last answer.
     trail: Mutex<Trail>,
 }
 
-/// Every series of an answer is looked up twice, and what is in here comes from the API server: it
-/// needs no hash that withstands an attacker.
+/// Every series of an answer is looked up twice, and the keys come from the API server: the hash
+/// need not withstand an attacker.
 type Index = HashMap<Arc<str>, u32, BuildHasherDefault<Words>>;
 
-/// A hash of eight bytes at a time, as rustc's own.
+/// A hash that takes eight bytes at a time, like rustc's own.
 #[derive(Default)]
 struct Words(u64);
 
@@ -56,7 +56,7 @@ impl Hasher for Words {
     }
 
     fn finish(&self) -> u64 {
-        // Its upper bits are the better ones, and tables look at both ends.
+        // Its upper bits are of better quality, and hash tables use both ends.
         self.0.rotate_left(26)
     }
 }
@@ -69,17 +69,17 @@ const MANY: u32 = u32::MAX;
 pub enum Resolution<'a> {
     /// The node at this place among [`Identity::names`].
     Node(usize),
-    /// Perhaps this node, which is known by its short name only; the host is in some domain.
-    /// [`ShortNames`] decides it.
+    /// Perhaps this node, which is known by its short name only; the host name has a domain.
+    /// [`ShortNames`] decides.
     Short(usize, &'a str),
     /// Several nodes.
     Ambiguous,
-    /// None that we know.
+    /// No known node.
     Unknown,
 }
 
 impl Identity {
-    /// The index of some nodes, each with its addresses.
+    /// Builds the index of nodes with their addresses.
     #[must_use]
     pub fn new(mut nodes: Vec<(Arc<str>, &[Arc<str>])>) -> Self {
         nodes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -132,14 +132,14 @@ impl Identity {
         self.trail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The names of the nodes, sorted.
+    /// Returns the names of the nodes, sorted.
     #[must_use]
     pub fn names(&self) -> &Arc<[Arc<str>]> {
         &self.names
     }
 
-    /// The node of these labels: the value of the first existing label of `names`, otherwise of
-    /// `instance`. A label that names nobody is a machine that is no node, whatever its address.
+    /// Returns the node of these labels: by the first existing label of `names`, otherwise by
+    /// `instance`. If the label names no node, the machine is not a node, whatever its address.
     pub fn resolve<'a>(
         &self,
         names: &[String],
@@ -149,7 +149,7 @@ impl Identity {
         for name in names.iter().map(String::as_str).chain(["instance"]) {
             let Some(value) = label(name) else { continue };
             match self.lookup(value) {
-                // Another label may say which of them.
+                // Another label may decide between them.
                 Resolution::Ambiguous => ambiguous = true,
                 Resolution::Unknown if ambiguous => {}
                 found => return found,
@@ -175,8 +175,8 @@ impl Identity {
 
 /// The owners of short names in one answer.
 ///
-/// A node that is known by its short name only is found in `web-1.example.com` too, unless the
-/// answer has series that name it without doubt, or such hosts in two domains.
+/// A node that is known by its short name only also matches `web-1.example.com`, unless the answer
+/// has series that name it unambiguously, or such hosts in two domains.
 #[derive(Clone, Debug, Default)]
 pub struct ShortNames {
     exact: HashSet<usize>,
@@ -185,7 +185,7 @@ pub struct ShortNames {
 }
 
 impl ShortNames {
-    /// Takes note of what one series of the answer led to.
+    /// Records the resolution of one series of the answer.
     pub fn meet(&mut self, found: Resolution<'_>) {
         match found {
             Resolution::Node(place) => drop(self.exact.insert(place)),
@@ -199,7 +199,8 @@ impl ShortNames {
         }
     }
 
-    /// The node that is meant, when all series have been met: never [`Resolution::Short`].
+    /// Returns the final resolution, after all series have been recorded: never
+    /// [`Resolution::Short`].
     #[must_use]
     pub fn settle<'a>(&self, found: Resolution<'a>) -> Resolution<'a> {
         match found {
@@ -213,7 +214,7 @@ impl ShortNames {
     }
 }
 
-/// The host of `host:port`, `[v6]:port`, `[v6]` or `host`.
+/// Returns the host of `host:port`, `[v6]:port`, `[v6]` or `host`.
 #[must_use]
 pub fn host(value: &str) -> &str {
     if let Some(rest) = value.strip_prefix('[') {
@@ -342,7 +343,7 @@ mod tests {
             let _ = resolve(&[("instance", &value)]);
         }
 
-        /// However the machines are named: no node has the numbers of two hosts.
+        /// For any names of machines, no node gets the values of two hosts.
         #[test]
         fn t07_no_node_is_two_hosts_by_short_names(
             instances in proptest::collection::vec("node-[1-4](\\.(a|b)\\.example)?", 0..8),

@@ -5,11 +5,11 @@ use super::{Identity, Resolution};
 const LONGEST: usize = 300;
 
 /// Finds the nodes of one answer. Every measure of the built-in query lists the nodes in the same
-/// order, so the text that followed before is compared with the one that follows now, before it is
+/// order, so each text is first compared with the one that came next last time, and only then
 /// looked up: most lookups miss the processor's cache, a comparison in this order does not.
 #[derive(Debug, Default)]
 pub struct Trail {
-    /// The texts in their order, one after the other, and where each ends.
+    /// The texts in their order, one after the other, and the end of each.
     texts: String,
     steps: Vec<Step>,
     /// The step of each node that has one, by place.
@@ -24,7 +24,7 @@ struct Step {
 }
 
 impl Trail {
-    /// Resolves a text; the same as [`Identity::lookup`] of the same identity each time.
+    /// Resolves a text like [`Identity::lookup`]; each call must pass the same identity.
     pub fn find<'a>(&mut self, identity: &Identity, text: &'a str) -> Resolution<'a> {
         // At its end it begins again.
         let next = if self.next < self.steps.len() { self.next } else { 0 };
@@ -52,7 +52,7 @@ impl Trail {
         Some((text, step.node as usize))
     }
 
-    /// Goes on from a node, which is the last step if it is new.
+    /// Continues after a node, which becomes the last step if it is new.
     fn meet(&mut self, text: &str, node: usize) {
         if let Some(Some(step)) = self.of_node.get(node) {
             self.next = *step as usize + 1;

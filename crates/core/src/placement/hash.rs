@@ -1,30 +1,30 @@
-//! Hashes that stay what they are.
+//! Hashes that never change.
 //!
-//! The operator and agents of other versions place by the same numbers: these functions never
-//! change. (`std`'s hasher promises nothing across releases.) They are no defense against chosen
-//! input: an author who chooses names can choose a neighbor.
+//! Operators and agents of other versions must compute the same numbers, so these functions never
+//! change. (`std`'s hasher guarantees nothing across releases.) They do not resist chosen input: a
+//! user who chooses names can choose a neighbor.
 
 /// FNV-1a's 64-bit offset basis and prime (Fowler, Noll, Vo).
 const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The hash of a text: FNV-1a, and then `mix`, because FNV-1a alone hardly touches the upper bits
-/// of texts that differ in their last character, as the names of pods do.
+/// Returns the hash of a text: FNV-1a, and then `mix`, because FNV-1a alone hardly changes the
+/// upper bits for texts that differ in their last character, as the names of pods do.
 #[must_use]
 pub fn of(text: &str) -> u64 {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(PRIME);
     mix(text.bytes().fold(BASIS, fold))
 }
 
-/// The hash of an ordered pair: the position of `b` on the circle `a`, or how well `b` suits `a`
-/// (the score of rendezvous hashing). `combine(a, b)` and `combine(b, a)` are unrelated.
+/// Returns the hash of an ordered pair: the position of `b` on the circle `a`, or how well `b`
+/// suits `a` (the score of rendezvous hashing). `combine(a, b)` and `combine(b, a)` are unrelated.
 #[must_use]
 pub fn combine(a: u64, b: u64) -> u64 {
     mix(mix(a) ^ b)
 }
 
 /// One step of `SplitMix64` (Steele, Lea, Flood 2014): each bit of the input flips each bit of the
-/// result with a probability near one half. A bijection: what was different stays different.
+/// result with a probability near one half. A bijection: different inputs have different results.
 fn mix(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(mix(1_234_567), 6_457_827_717_110_365_317);
     }
 
-    /// Agents of an older version would probe others than the operator believes.
+    /// Otherwise, agents of an older version would probe other peers than the operator expects.
     #[test]
     fn the_numbers_never_change() {
         // FNV-1a of "" and "a" as published: cbf29ce484222325, af63dc4c8601ec8c.

@@ -1,8 +1,8 @@
 //! The part of a divided file that each worker reads.
 
-/// The part, from 0, in which the list of a worker stands: CRC-32 of its name (that of zlib, gzip
-/// and PNG, which every language has), modulo the number of parts. Workers of other authors compute
-/// the same: this never changes.
+/// Returns the part, from 0, with the list of a worker: the CRC-32 of its name (as in zlib, gzip
+/// and PNG, available in every language), modulo the number of parts. Workers by other authors
+/// compute the same number, so it never changes.
 #[must_use]
 pub fn of(worker: &str, parts: u32) -> u32 {
     crc32fast::hash(worker.as_bytes()) % parts.max(1)
@@ -21,8 +21,8 @@ mod tests {
         assert_eq!((of("w", 1), of("w", 0)), (0, 0));
     }
 
-    /// The parts of 1,000 workers are about equally long: the longest holds half as much again as
-    /// the mean.
+    /// The parts of 1,000 workers are about equally long: the longest is one and a half times as
+    /// long as the mean.
     #[test]
     fn names_with_numbers_spread_evenly() {
         for parts in 2..=32_u32 {

@@ -6,22 +6,22 @@
 //!
 //! - **Exact in-degree.** Every target has exactly min([`Neighbors::in_zone`], members of its zone
 //!   − 1) probers in its own zone, and exactly min([`Neighbors::per_other_zone`], members of that
-//!   zone) in each other zone. Nobody probes itself. So no target is forgotten, every path between
-//!   two zones is measured, and a median over a target's probers always has the same number of
-//!   voices.
-//! - **Out-degree.** Inside a zone everybody probes exactly as many as probe it. Across zones a
-//!   member probes those that lie between it and the `k`-th of its own zone after it: as many as in
-//!   the mean, but not exactly. Each pair of zones has a circle of its own (the hash is salted with
-//!   it), so that who probes many of one zone does not probe many of every zone.
-//! - **Least movement.** When a member comes, each edge that appears begins or ends at it, and each
-//!   edge that vanishes is of a target that it now probes, one for one: as little as the exact
-//!   in-degree allows. Inside a zone that touches the lists of at most `k` others, each by one
-//!   element in and one out. In each other zone at most `k` lists gain the new target and lose
-//!   nothing. Of its own zone at most `k` lists for each other zone lose targets to it: those
-//!   between two members, so one or a few each. Leaving is the same backwards. (The full mesh, of
-//!   course, touches every list by one.)
+//!   zone) in each other zone. No member probes itself. So no target is forgotten, every path
+//!   between two zones is measured, and a median over a target's probers always has the same number
+//!   of values.
+//! - **Out-degree.** Inside a zone, every member probes exactly as many as probe it. Across zones,
+//!   a member probes those between it and the `k`-th member of its own zone after it: the same
+//!   number on average, but not exactly. Each pair of zones has its own circle (the hash is salted
+//!   with it), so that a member that probes many of one zone does not probe many of every zone.
+//! - **Least movement.** When a member joins, each new edge begins or ends at it, and each removed
+//!   edge belongs to a target that it now probes, one for one: the minimum that the exact in-degree
+//!   allows. Inside a zone, this changes the lists of at most `k` others, each by one element in
+//!   and one out. In each other zone, at most `k` lists gain the new target and lose nothing. In
+//!   its own zone, at most `k` lists for each other zone lose targets to it: those between two
+//!   members, so one or a few each. Leaving is the reverse. (The full mesh, of course, changes
+//!   every list by one.)
 //!
-//! Five hundred members (the second and third line are what was weighed against it):
+//! With five hundred members (the second and third lines are the rejected alternatives):
 //!
 //! | construction | in-degree | out-degree | lists touched when one leaves |
 //! |---|---|---|---|
@@ -30,23 +30,23 @@
 //! | full mesh | 499..499 | 499..499 | 499 |
 //! | ring, three zones, `{8, 2}` | 12..12 | 8..22 | at most 16 |
 //!
-//! Sorting costs O(n log n) for each zone, all else is proportional to the edges.
+//! Sorting costs O(n log n) for each zone; everything else is proportional to the edges.
 //!
 //! # The bound
 //!
-//! An exact in-degree has no bound of the out-degree: the only member of a zone probes every target
+//! An exact in-degree does not bound the out-degree: the only member of a zone probes every target
 //! of every other one. Hence [`Ring::bounded`]. As long as no list would be longer than
 //! [`Bound::most`], nothing is changed. A list that would be longer is cut, and only that one:
 //!
 //! - Targets of the own zone come first; a quarter of the list is left to other zones, as far as
-//!   there are targets. The other zones share evenly what is left; where there are more zones than
-//!   places, one target of each of some zones.
-//! - The targets of a cut list take turns, by [`Bound::epoch`]. Of `d` targets of a zone that share
-//!   `a` places each is probed within fewer than `2 * ceil(d / a)` consecutive epochs;
-//!   [`Rotation::epochs`] says in how many all of them are. One member more or less moves each
-//!   window by one target.
-//! - What is cut depends on nothing but the list: so who makes one list needs no other, and two
-//!   that disagree on the epoch for a moment disagree on nothing else.
+//!   there are targets. The other zones share the rest evenly; if there are more zones than places,
+//!   the list has one target of each of some zones.
+//! - The targets of a cut list take turns, by [`Bound::epoch`]. If `d` targets of a zone share `a`
+//!   places, each is probed within fewer than `2 * ceil(d / a)` consecutive epochs;
+//!   [`Rotation::epochs`] is the number in which all of them are. One member more or less moves
+//!   each window by one target.
+//! - The cut depends only on the list itself: computing one list requires no other, and two
+//!   replicas that briefly disagree on the epoch disagree on nothing else.
 use std::collections::BTreeMap;
 
 use super::hash;
@@ -58,35 +58,35 @@ pub use bound::{Bound, Rotation};
 /// A member that probes and is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Identity: who has the same id is the same member. Positions depend on nothing else.
+    /// Identity: members with the same id are one member. Positions depend on nothing else.
     pub id: String,
-    /// Zone; those without one have `""`, which is a zone like any other.
+    /// Zone; members without one have `""`, which is a zone like any other.
     pub zone: String,
 }
 
 /// Numbers of members of a zone that probe each target. `{0, 0}` is the full mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbors {
-    /// Of the target's own zone.
+    /// Probers in the target's own zone.
     pub in_zone: usize,
-    /// Of each other zone.
+    /// Probers in each other zone.
     pub per_other_zone: usize,
 }
 
 impl Neighbors {
-    /// Everybody probes everybody.
+    /// Every member probes every other one.
     pub const FULL_MESH: Self = Self { in_zone: 0, per_other_zone: 0 };
 }
 
 /// The edges among one set of members.
 ///
-/// An id that occurs twice is one member, in the smallest of its zones: every occurrence gets
-/// its list, and in the lists of others stands one of them, the first of that zone.
+/// An id that occurs twice is one member, in the smallest of its zones: every occurrence gets its
+/// list, and the lists of others contain one of them, the first of that zone.
 pub struct Ring {
     /// The member that each place of the caller's slice is.
     ranks: Vec<usize>,
     /// The members by id: place in the caller's slice, and hash of the id. A member's place here is
-    /// its rank; ties of positions go by it.
+    /// its rank, which breaks ties of positions.
     members: Vec<(usize, u64)>,
     /// The members of each zone with the hash of its name.
     zones: Vec<(u64, Vec<usize>)>,
@@ -97,7 +97,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The ring of these members, whatever their order.
+    /// Builds the ring of these members, which does not depend on their order.
     #[must_use]
     pub fn new(members: &[Member], neighbors: Neighbors) -> Self {
         let mut order: Vec<usize> = (0..members.len()).collect();
@@ -129,7 +129,7 @@ impl Ring {
         ring
     }
 
-    /// The same ring with lists that have a bound.
+    /// Returns the same ring with bounded lists.
     #[must_use]
     pub fn bounded(self, bound: Bound) -> Self {
         Self { bound, ..self }
@@ -142,7 +142,7 @@ impl Ring {
         self.rotation().0
     }
 
-    /// The same, and what the bound did.
+    /// Returns the same, with the effect of the bound.
     #[must_use]
     pub fn rotation(&self) -> (Vec<Vec<usize>>, Rotation) {
         let mut rotation = Rotation { epochs: 1, ..Rotation::default() };
@@ -157,8 +157,7 @@ impl Ring {
     }
 
     /// Returns the peers of the member at one index of the slice: the same list as in
-    /// [`Ring::peers`], without computing those of other zones. Nobody for a place beyond the
-    /// slice.
+    /// [`Ring::peers`], without computing those of other zones. Empty for a place beyond the slice.
     #[must_use]
     pub fn peers_at(&self, place: usize) -> Vec<usize> {
         let Some(&rank) = self.ranks.get(place) else { return Vec::new() };
@@ -167,7 +166,8 @@ impl Ring {
         self.places(list)
     }
 
-    /// Ranks are in the order of ids, so that no list depends on the order in which it was made.
+    /// Converts ranks to places. Ranks are in the order of ids, so that no list depends on the
+    /// order in which it was built.
     fn places(&self, mut ranks: Vec<usize>) -> Vec<usize> {
         ranks.sort_unstable();
         ranks.into_iter().map(|rank| self.members[rank].0).collect()
@@ -200,7 +200,7 @@ impl Ring {
         }
     }
 
-    /// Visits every edge whose prober is in a zone: the prober's place in that zone, the target's
+    /// Visits every edge with a prober in a zone: the prober's place in that zone, the target's
     /// zone and rank; zone by zone, along the circle.
     fn edges_from_zone(&self, source: usize, mut visit: impl FnMut(usize, usize, usize)) {
         let sources = &self.zones[source].1;
@@ -215,7 +215,8 @@ impl Ring {
                 continue;
             }
             let sources = self.positions(circle, sources);
-            // How many sources precede this target; a source that is the target does not.
+            // The number of sources that precede this target; a source that is the target does not
+            // count.
             let mut before = 0;
             for (position, to) in self.positions(circle, targets) {
                 let to = targets[to];
@@ -233,8 +234,8 @@ impl Ring {
         }
     }
 
-    /// Members of a zone along a circle, as places in that zone: they are in the order of ranks, so
-    /// that ties go by it.
+    /// Returns the members of a zone along a circle, as places in that zone, which are in the order
+    /// of ranks, so that ties are broken by rank.
     fn positions(&self, circle: u64, ranks: &[usize]) -> Vec<(u64, usize)> {
         let position =
             |(place, &rank): (usize, &usize)| (hash::combine(circle, self.members[rank].1), place);

@@ -6,14 +6,14 @@ use std::ops::Range;
 pub enum Stop {
     /// The text ends within it.
     Incomplete,
-    /// It is in no form that is read here.
+    /// It is in a form that this parser does not read.
     Unusual,
 }
 
 /// Reads a text from its beginning.
 pub(super) struct Cursor<'a> {
     pub bytes: &'a [u8],
-    /// Up to here it has been read.
+    /// The position up to which it has been read.
     pub at: usize,
 }
 
@@ -28,7 +28,7 @@ impl Cursor<'_> {
         Err(if text.starts_with(rest) { Stop::Incomplete } else { Stop::Unusual })
     }
 
-    /// Reports whether the next byte is this one, which is then taken.
+    /// Reports whether the next byte is this one; if so, takes it.
     pub fn takes(&mut self, byte: u8) -> Result<bool, Stop> {
         let next = self.bytes.get(self.at).ok_or(Stop::Incomplete)?;
         let found = *next == byte;
@@ -36,7 +36,7 @@ impl Cursor<'_> {
         Ok(found)
     }
 
-    /// The rest of a string without escapes, and its end.
+    /// Reads the rest of a string without escapes, and its end.
     pub fn string(&mut self) -> Result<Range<usize>, Stop> {
         let start = self.at;
         let end = start + plain(&self.bytes[start..]);
@@ -50,7 +50,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// A number that begins with a digit; nobody reads it.
+    /// Skips a number that begins with a digit.
     pub fn number(&mut self) -> Result<(), Stop> {
         let rest = &self.bytes[self.at..];
         let len = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.');
@@ -91,7 +91,7 @@ pub(super) fn plain(bytes: &[u8]) -> usize {
             | below(word ^ (LOW * u64::from(b'\\')), 1)
             | below(word, 0x20);
         if special != 0 {
-            // The lowest mark is exact; those above it may be borrowed.
+            // The lowest mark is exact; a borrow may have set those above it.
             return at + special.trailing_zeros() as usize / 8;
         }
         at += 8;

@@ -4,8 +4,8 @@
 //! Everything else that is valid (spaces, escapes, histograms, further fields) is
 //! [`Stop::Unusual`] and left to a full JSON parser, which decides what is valid.
 //!
-//! Most elements are like the one before but for the values of labels and the number, and of these
-//! values most are the same too: of the text between what differs nothing is read again, it is
+//! Most elements differ from the previous one only in the values of labels and the number, and most
+//! of these values are the same too: the text between the differences is not parsed again, only
 //! compared.
 use std::ops::Range;
 
@@ -26,17 +26,16 @@ pub struct Elements {
 pub(super) struct Form {
     /// Counts the sequences of names in the answer.
     number: u64,
-    /// Counts the same with the values that stay.
+    /// Counts the sequences together with the values that stay.
     turn: u64,
     /// The text of the element that had it first.
     text: String,
     labels: Vec<Label>,
-    /// The place of the number.
+    /// The range of the number.
     sample: Range<usize>,
-    /// True if one value at most does not stay: no more can be expected.
+    /// True if at most one value changes: nothing better can be expected.
     settled: bool,
-    /// Elements that were not as expected, or of which nothing is; and those in a row since then
-    /// that were.
+    /// The number of unexpected elements; and the number of expected ones in a row since then.
     surprises: u32,
     calm: u32,
 }
@@ -49,7 +48,7 @@ const CALM: u32 = 16;
 struct Label {
     /// The length of its name.
     name: usize,
-    /// The place of its value.
+    /// The range of its value.
     value: Range<usize>,
     /// True if its value is expected to stay.
     stays: bool,
@@ -62,17 +61,17 @@ const BETWEEN: &str = "\":\"";
 const END: &[u8] = b"\"]}";
 
 impl Form {
-    /// The number of the sequence of names within the answer.
+    /// Returns the number of the sequence of names within the answer.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The number of that and of the values that stay.
+    /// Returns the number of that sequence with the values that stay.
     pub fn turn(&self) -> u64 {
         self.turn
     }
 
-    /// The names of its labels.
+    /// Returns the names of its labels.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.labels.iter().map(|label| {
             let end = label.value.start.saturating_sub(BETWEEN.len());
@@ -80,7 +79,7 @@ impl Form {
         })
     }
 
-    /// The value of a label, if it stays.
+    /// Returns the value of a label, if it stays.
     pub fn staying(&self, place: usize) -> Option<&str> {
         let label = self.labels.get(place).filter(|label| label.stays)?;
         self.text.get(label.value.clone())
@@ -111,8 +110,8 @@ impl Form {
         rest.get(len..)?.starts_with(END).then_some(places)
     }
 
-    /// Finds the values in an element of this form, and adapts to it: less and less often where
-    /// nearly every element is a surprise.
+    /// Finds the values in an element of this form, and adapts to it: less and less often if nearly
+    /// every element is a surprise.
     fn find(&mut self, text: &str) -> Option<Places> {
         if self.labels.is_empty() {
             return None;
@@ -146,8 +145,7 @@ impl Form {
         self.settled = self.labels.iter().filter(|label| !label.stays).count() <= 1;
     }
 
-    /// Expects the values to stay that this element has in common with the one that was looked at
-    /// before.
+    /// Marks the values that this element shares with the previous one as expected to stay.
     fn adapt(&mut self, text: &str, places: &Places) {
         for (label, (start, end)) in self.labels.iter_mut().zip(places.values) {
             label.stays = text.get(start..end) == self.text.get(label.value.clone());
@@ -160,7 +158,7 @@ impl Form {
     }
 }
 
-/// The places of the values in an element.
+/// The ranges of the values in an element.
 #[derive(Default)]
 struct Places {
     values: [(usize, usize); FEW],
@@ -169,7 +167,7 @@ struct Places {
 }
 
 impl Elements {
-    /// Reads the element that `text` begins with, and says how long it is.
+    /// Reads the element at the beginning of `text`, and returns it with its length.
     ///
     /// # Errors
     /// When it is not complete, or in another form than Prometheus' own.
@@ -185,7 +183,7 @@ impl Elements {
         Ok((Series { labels, value: Some(value) }, places.end))
     }
 
-    /// Reads an element of any usual form, which becomes the form of those after it.
+    /// Reads an element of any usual form, which becomes the expected form of the following ones.
     fn learn(&mut self, text: &str) -> Result<Places, Stop> {
         let mut cursor = Cursor { bytes: text.as_bytes(), at: 0 };
         let mut places = Places::default();
@@ -313,7 +311,7 @@ mod tests {
 
     #[test]
     fn values_that_stay_are_as_good_as_those_that_are_read() {
-        // Runs of every length, by node and by measure, so that what stays keeps changing.
+        // Runs of every length, by node and by measure, so that the values that stay keep changing.
         let series = (1..60usize).rev().flat_map(|run| {
             (0..run).map(move |i| (format!("node-{}", i * run % 7), format!("m{}", run % 5)))
         });

@@ -14,49 +14,49 @@ pub(super) const FEW: usize = 6;
 /// Labels borrowed from the answer's text.
 #[derive(Debug, Default)]
 pub struct Labels<'a> {
-    /// The names, and the values that stay, where the element is in a usual form.
+    /// The names, and the values that stay, if the element is in a usual form.
     form: Option<&'a Form>,
     /// The text of the element, and the places of the other values in it.
     text: &'a str,
     values: [(usize, usize); FEW],
-    /// Instead of them, where there are more than [`FEW`], or some have escapes.
+    /// Used instead if there are more than [`FEW`], or some have escapes.
     many: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
 impl<'a> Labels<'a> {
-    /// The labels of an element in this form, and the places of those values that do not stay.
+    /// Returns the labels of an element in this form, with the places of the values that do not
+    /// stay.
     pub(super) fn of(form: &'a Form, text: &'a str, values: [(usize, usize); FEW]) -> Self {
         Self { form: Some(form), text, values, many: Vec::new() }
     }
 
-    /// Tells one sequence of names from the others of the same [`super::Elements`]; `None` where it
-    /// is not a usual one. While it stays the same, so do the places of the labels.
+    /// Identifies a sequence of names among those of the same [`super::Elements`]; `None` if it is
+    /// not in the usual form. While it stays the same, so do the places of the labels.
     #[must_use]
     pub fn form(&self) -> Option<u64> {
         self.form.map(Form::number)
     }
 
-    /// Like [`Self::form`], but tells also one set of values that [stay](Self::staying) from the
-    /// others.
+    /// Like [`Self::form`], but also identifies a set of values that [stay](Self::staying).
     #[must_use]
     pub fn turn(&self) -> Option<u64> {
         self.form.map(Form::turn)
     }
 
-    /// The value at a place of the form, if it stays the same as long as [`Self::turn`] does; an
-    /// empty one is "".
+    /// Returns the value at a place of the form, if it stays the same as long as [`Self::turn`]
+    /// does; an empty value is "".
     #[must_use]
     pub fn staying(&self, place: usize) -> Option<&'a str> {
         self.form?.staying(place)
     }
 
-    /// The place of a label among those of its form.
+    /// Returns the place of a label among those of its form.
     #[must_use]
     pub fn place(&self, name: &str) -> Option<usize> {
         self.form?.names().position(|known| known == name)
     }
 
-    /// The value at a place of the form; absent and empty are the same to Prometheus.
+    /// Returns the value at a place of the form; absent and empty are the same in Prometheus.
     #[must_use]
     pub fn at(&self, place: usize) -> Option<&'a str> {
         self.value(place).filter(|value| !value.is_empty())
@@ -70,7 +70,7 @@ impl<'a> Labels<'a> {
         self.text.get(start..end)
     }
 
-    /// The value of one label; absent and empty are the same to Prometheus.
+    /// Returns the value of one label; absent and empty are the same in Prometheus.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         if let Some(place) = self.place(name) {
@@ -80,7 +80,7 @@ impl<'a> Labels<'a> {
         (!value.is_empty()).then_some(value)
     }
 
-    /// All of them.
+    /// Iterates over all labels.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let names = self.form.into_iter().flat_map(Form::names);
         let value = |place| self.value(place).unwrap_or_default();
@@ -121,6 +121,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
     }
 }
 
-/// Borrowed where the JSON string has no escapes.
+/// A text, borrowed if the JSON string has no escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,10 +1,12 @@
 //! The elements of an instant vector, in the form in which Prometheus writes them.
 //!
-//! Reading them is most of what a judgment costs: an answer about 5,000 nodes has 20,000. That is
-//! why this is here, in a crate that is built for speed, and not beside the client that asks.
+//! Reading them is most of the cost of a judgment: an answer about 5,000 nodes has 20,000.
+//! Therefore this module is in a crate that is built for speed, and not next to the client.
 mod cursor;
 mod element;
 mod labels;
+#[cfg(test)]
+mod properties;
 
 pub use cursor::Stop;
 pub use element::Elements;

@@ -4,15 +4,15 @@ use std::{collections::BTreeSet, fs};
 
 use nix::unistd::Pid;
 
-/// The reparented orphans with the variable of this stream in their environment. One that has
-/// thrown that away is nobody's, and so is every one on a kernel that does not tell who our
-/// children are.
+/// The reparented orphans with the variable of this stream in their environment. A process that has
+/// removed the variable belongs to no stream, and neither does any process on a kernel that does
+/// not list our children.
 pub(super) fn of(stream: &str, ours: &BTreeSet<i32>) -> Vec<Pid> {
     let variable = format!("STREAM={stream}");
     let mut children = children();
     children.retain(|child| !ours.contains(child));
     children.retain(|child| {
-        // Not readable: it is gone, or belongs to another user, whom we could not end.
+        // Not readable: it is gone, or belongs to another user, so that we could not end it.
         let environment = fs::read(format!("/proc/{child}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
     });
@@ -47,7 +47,7 @@ mod tests {
             .spawn()
             .unwrap();
         let id = i32::try_from(child.id()).unwrap();
-        // The kernel's list may leave one out while other children come and go.
+        // The kernel's list may omit one while other children start and end.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while of("of-this-test", &BTreeSet::new()) != [Pid::from_raw(id)] {
             assert!(std::time::Instant::now() < deadline, "the child is not listed");

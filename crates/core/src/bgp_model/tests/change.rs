@@ -10,7 +10,7 @@ use Kind::{Grouped, Zonal};
 
 const RULES: [Rule; 2] = [Rule::Rfc, Rule::Bird];
 
-/// Pairs lost, by both rules alike.
+/// Returns the number of lost pairs, which is the same by both rules.
 fn lost(before: &Lab, after: &Lab, changed: &[usize]) -> u64 {
     let changed: BTreeSet<Arc<str>> = changed.iter().map(|&place| name(place).into()).collect();
     let [before, after] = [before, after].map(Lab::fabric);
@@ -20,7 +20,7 @@ fn lost(before: &Lab, after: &Lab, changed: &[usize]) -> u64 {
     rfc
 }
 
-/// The worst reflector after the write and what its loss costs more than before.
+/// Returns the worst reflector after the write, and how many more pairs its loss costs than before.
 fn fragile(before: &Lab, after: &Lab) -> Option<(String, u64)> {
     let [before, after] = [before, after].map(Lab::fabric);
     let worst = Change::new(&before, &after, &BTreeSet::new()).fragile(Rule::Rfc)?;
@@ -39,14 +39,14 @@ fn from_the_mesh_to_reflectors_in_every_order() {
     let (mesh, reflectors) = (Lab::bare(18, true), Lab::build(Grouped(3), PerZone, 2));
     // Mesh off first, reflectors later.
     assert_eq!(lost(&mesh, &Lab::bare(18, false), &[]), 306);
-    // All in one write: even what no reflector is an end of.
+    // All in one write: even sessions without a reflector are lost.
     assert_eq!(lost(&mesh, &reflectors, &[]), 306);
     assert_eq!(lost(&mesh, &reflectors, &SIX), 12 * 11);
-    // The right order: reflectors and peers, then mesh off.
+    // In the right order: reflectors and peers, then the mesh is switched off.
     assert_eq!(lost(&mesh, &meshed(&reflectors), &[]), 174);
     assert_eq!(lost(&mesh, &meshed(&reflectors), &SIX), 0);
     assert_eq!(lost(&meshed(&reflectors), &reflectors, &[]), 0);
-    // And back: mesh on, then all demoted and the peers gone.
+    // And back: the mesh is switched on, then all are demoted and the peers removed.
     assert_eq!(lost(&reflectors, &meshed(&reflectors), &[]), 0);
     assert_eq!(lost(&meshed(&reflectors), &mesh, &[]), 174);
     assert_eq!(lost(&meshed(&reflectors), &mesh, &SIX), 0);
@@ -93,7 +93,7 @@ fn the_only_reflector_of_a_zone_swapped_in_one_write_cuts_the_zone_off() {
     assert_eq!((lost(&before, &both, &[]), lost(&both, &swapped, &[])), (34, 34));
     assert_eq!((lost(&before, &both, &[3]), lost(&both, &swapped, &[0])), (0, 0));
     assert_eq!(fragile(&before, &both), None);
-    // With two the zone could do without the new one; with one it cannot.
+    // With two, the zone can do without the new one; with one, it cannot.
     assert_eq!(fragile(&both, &swapped), Some((name(3), 5 * 12 * 2 + 5 * 4)));
 }
 
@@ -152,7 +152,7 @@ fn another_address_is_another_session() {
 #[test]
 fn nodes_that_come_and_go() {
     let before = Lab::build(Zonal, PerZone, 2);
-    // The last is a client, the first a reflector beside another.
+    // The last is a client; the first is one of two reflectors.
     for gone in [17, 0] {
         let mut after = before.clone();
         after.nodes.remove(gone);
@@ -160,7 +160,7 @@ fn nodes_that_come_and_go() {
     }
     let mut gone = before.clone();
     gone.nodes.remove(0);
-    // The other reflector of its zone: its five are left with nobody, as they are not with two.
+    // The other reflector of its zone: its five clients would be left with none, unlike with two.
     assert_eq!(fragile(&before, &gone), Some((name(1), 4 * 12 * 2 + 4 * 3)));
     assert_eq!(fragile(&gone, &before), None);
 }
@@ -172,6 +172,6 @@ fn down_is_owed_nothing_and_carries_nothing() {
     before.nodes[2].up = false;
     let mut after = before.clone();
     after.demote(0);
-    // The zone has but the one that is down.
+    // The zone's only reflector is down.
     assert_eq!(lost(&before, &after, &[0]), 3 * 12 * 2 + 3 * 2);
 }

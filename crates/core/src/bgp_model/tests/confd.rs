@@ -23,8 +23,8 @@ fn all(fabric: &Fabric) -> Vec<u32> {
     fabric.sessions().iter().map(|(_, expected)| expected.all).collect()
 }
 
-/// The connection between two nodes: mesh; and for each end, whether it is global and the cluster
-/// id for its client.
+/// The connection between two nodes: true for the mesh; then, for each end, true if it is global,
+/// and the cluster id for its client.
 type Between = (bool, Option<[(bool, Option<Ipv4Addr>); 2]>);
 
 fn between(fabric: &Fabric, a: usize, b: usize) -> Between {
@@ -68,7 +68,7 @@ fn the_other_direction_comes_by_itself_unless_manual() {
     assert_eq!(all(&with(&[None, None], vec![one_way.clone()])), [1, 1]);
     let manual = Peer { reverse: false, ..one_way };
     assert_eq!(all(&with(&[None, None], vec![manual.clone()])), [0, 0]);
-    // Each direction may be another BGPPeer's.
+    // Each direction may belong to another BGPPeer.
     let back = Peer { reverse: false, ..peer("q", "n == '1'", "n == '0'") };
     assert_eq!(all(&with(&[None, None], vec![manual, back])), [1, 1]);
 }
@@ -113,7 +113,7 @@ fn of_a_peer_named_by_address_the_id_is_not_known() {
     let fabric = Fabric::new(nodes.clone(), vec![by_address.clone()], false);
     // The reverse entry is of a node, whose id is known.
     assert_eq!(between(&fabric, 0, 1), (false, Some([(false, X), (false, None)])));
-    // It beats one by selector, whose place in confd's order is by chance.
+    // It wins over one by selector, the position of which in confd's order is random.
     let fabric = Fabric::new(nodes, vec![by_address, peer("a", "has(rr)", "has(rr)")], false);
     assert_eq!(between(&fabric, 0, 1), (false, Some([(false, X), (false, None)])));
 }
@@ -146,7 +146,7 @@ fn a_node_without_an_address_of_its_own_has_no_sessions() {
     some[1].address = None;
     some[2].address = some[0].address;
     let fabric = Fabric::new(some, vec![peer("p", "all()", "all()")], true);
-    // The mesh and the BGPPeer, between the first and nobody; and with the reflector.
+    // Over the mesh and the BGPPeer: none for the first, and one with the reflector.
     assert_eq!(all(&fabric), [1, 0, 0, 1]);
 }
 
@@ -182,7 +182,7 @@ fn labels_gone_and_ids_left_is_everything_lost() {
     assert_eq!(missing.examples, [1, 2, 3, 4, 5].map(first));
 }
 
-/// A label that hundreds of BGPPeers ask for by value: the original operator's, three for each
+/// A label that hundreds of BGPPeers select by value: the original operator has three for each
 /// client.
 #[test]
 fn a_bgppeer_for_each_node_is_as_one_for_all() {
@@ -271,7 +271,7 @@ fn r04_every_session_has_the_name_of_its_kind() {
     assert_eq!(super::super::Kind::Mesh.protocol(address, Some(1790)), "Mesh_fd00__1");
 }
 
-/// Nodes that nobody can tell apart are named once for all that expect them.
+/// Indistinguishable nodes are listed once for all nodes that expect them.
 #[test]
 fn r03_there_are_few_sets_of_neighbors_however_many_nodes_there_are() {
     for (kind, sets) in [(Kind::Simple, 2), (Kind::Zonal, 6)] {

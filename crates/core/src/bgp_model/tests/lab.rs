@@ -19,9 +19,9 @@ pub enum Ids {
 /// The reflectors with which each node peers.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// All with all.
+    /// Every node with every reflector.
     Simple,
-    /// With those of the own zone.
+    /// With those of its own zone.
     Zonal,
     /// With this many, own zone first.
     Grouped(usize),

@@ -1,7 +1,8 @@
-//! The fabric against what was measured with real BIRD, and against a walk over every single node.
-//!
-//! `lab` builds the fabrics that were measured; `naive` is confd and the oracle once more, node by
+//! Tests that compare the fabric with measurements of real BIRD, and with a walk over every single
 //! node.
+//!
+//! `lab` builds the fabrics that were measured; `naive` implements confd and the oracle again, node
+//! by node.
 mod change;
 mod confd;
 mod lab;

@@ -1,4 +1,4 @@
-//! Confd and the oracle once more: over every single node, as one would write them down.
+//! A second, straightforward implementation of confd and the oracle, over every single node.
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     net::Ipv4Addr,
@@ -12,7 +12,7 @@ use super::{
 /// An entry: its kind, and the cluster id if the peer is a client.
 pub type Entry = (&'static str, Option<Ipv4Addr>);
 
-/// Of each node: its peers and the entries for them.
+/// For each node, its peers and the entries for them.
 pub type Peerings = Vec<BTreeMap<usize, Vec<Entry>>>;
 
 fn locals(nodes: &[Node], peer: &Peer) -> Vec<usize> {
@@ -178,7 +178,7 @@ pub fn missing(
     pairs.filter(|pair| pair.0 != pair.1 && !learned.contains_key(pair)).collect()
 }
 
-/// Pairs of nodes with something between them that the two fabrics have alike on both ends.
+/// Pairs of nodes with a session that is the same on both ends in the two fabrics.
 pub fn surviving(before: &Lab, after: &Lab) -> HashSet<(usize, usize)> {
     let [was, is] = [before, after].map(peerings);
     let mut alike = HashSet::new();

@@ -2,14 +2,15 @@
 //! comparison with ours.
 //!
 //! Reflectors and clients come oldest first. A client gets one reflector of its own zone, one of
-//! the first other zone by name, and the rest from all of them in turn; each list has its own turn,
-//! which every client moves on. So every client after one that goes away gets others.
+//! the first other zone by name, and the rest from all of them in turn; each list has its own
+//! position, which every client advances. So if a client goes away, every later one gets different
+//! reflectors.
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reflectors of each client, if there are enough.
 const EACH: usize = 3;
 
-/// A node as the original looks at it.
+/// A node, as far as the original reads it.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// UID of the node.
@@ -25,7 +26,7 @@ pub fn assign(reflectors: &[Node], clients: &[Node]) -> Vec<Vec<usize>> {
     for (place, reflector) in reflectors.iter().enumerate() {
         of_zone.entry(&reflector.zone).or_default().push(place);
     }
-    // The turn of a zone is moved on before it is used, so the first of two comes last.
+    // The position of a zone is advanced before it is used, so the first of two comes last.
     let mut turns: BTreeMap<&str, usize> = BTreeMap::new();
     let mut turn = 0;
     let mut assign = |client: &Node| {
@@ -98,7 +99,7 @@ mod tests {
         Node { uid: uid.into(), zone: zone.into() }
     }
 
-    /// The names that the original writes, in its order.
+    /// Returns the names that the original writes, in its order.
     fn names(reflectors: &[Node], clients: &[Node]) -> Vec<String> {
         let assigned = assign(reflectors, clients);
         let of = |(client, chosen): (&Node, Vec<usize>)| {
@@ -153,8 +154,7 @@ mod tests {
         assert_eq!(names(&[node("", "")], &[node("uid", "")]), ["peer-to-rrs-2166136261-uid"]);
     }
 
-    /// A later one of its tests: a reflector in each of three zones, and every node gets all of
-    /// them.
+    /// One of its later tests: a reflector in each of three zones, and every node gets all of them.
     #[test]
     fn three_zones() {
         let reflectors = [node("rrid", "a"), node("rrid2", "b"), node("rrid3", "c")];

@@ -1,4 +1,4 @@
-//! Classes of nodes say the same as every single node does.
+//! Classes of nodes give the same results as single nodes.
 use std::{collections::BTreeSet, net::Ipv4Addr, sync::Arc};
 
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ fn any_node() -> impl Strategy<Value = Node> {
         if id.is_some() == tidy {
             labels.push(("rr", ""));
         }
-        // The name and the address come with its place.
+        // The name and the address depend on its place.
         let node = node(0, &labels);
         Node { cluster_id: id, up, address: node.address.filter(|_| addressed), ..node }
     })
@@ -89,8 +89,8 @@ fn any_lab() -> impl Strategy<Value = Lab> {
     (nodes, peers, any::<bool>()).prop_map(|(nodes, peers, mesh)| lab(nodes, peers, mesh))
 }
 
-/// A lab and what it becomes: some nodes are others, one BGPPeer more or less, the mesh switched or
-/// not.
+/// A lab before and after a change: some nodes differ, one BGPPeer more or less, the mesh switched
+/// or not.
 fn any_change() -> impl Strategy<Value = (Lab, Lab)> {
     let nodes = prop::collection::vec((any::<prop::sample::Index>(), any_node()), 0..3);
     let more = prop::option::of(any_peer());
@@ -120,7 +120,7 @@ fn none() -> BTreeSet<(usize, usize)> {
     BTreeSet::new()
 }
 
-/// The first of the worst.
+/// Returns the first of the worst.
 fn worst(
     victims: impl Iterator<Item = usize>,
     cost: impl Fn(usize) -> BTreeSet<(usize, usize)>,
@@ -178,7 +178,7 @@ proptest! {
     #[test]
     fn paths(mut lab in any_lab()) {
         let fabric = lab.fabric();
-        // Who is not Ready may speak BGP all the same.
+        // A node that is not Ready may still speak BGP.
         lab.nodes.iter_mut().for_each(|node| node.up = true);
         for rule in RULES {
             let learned = naive::learned(&lab, &BTreeSet::new(), &none(), rule);

@@ -1,4 +1,6 @@
-//! Calico's selector language: what its own parser takes, refuses and means.
+//! Calico's selector language: the texts that its parser accepts and refuses, and their meaning.
+use proptest::{collection, prelude::*};
+
 use super::super::{Labels, MAX_LENGTH, Selector, SelectorError};
 
 fn matches(text: &str, labels: &[(&str, &str)]) -> bool {
@@ -120,4 +122,71 @@ fn labels_are_set_and_removed() {
     let changed = labels.with(&[("a", None), ("c", Some("")), ("none", None)]);
     assert_eq!(changed.iter().collect::<Vec<_>>(), [("b", "3"), ("c", "")]);
     assert_eq!((labels.get("a"), changed.get("a"), changed.get("c")), (Some("1"), None, Some("")));
+}
+
+/// Words of selectors in any order, some of which are selectors.
+fn salad() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "has(",
+        "rr",
+        ")",
+        "all()",
+        "global()",
+        "!",
+        "&&",
+        "||",
+        "(",
+        "==",
+        "!=",
+        "'",
+        "'a'",
+        "\"b\"",
+        "in",
+        "not",
+        "notin",
+        "{",
+        "}",
+        ",",
+        "contains",
+        "starts with",
+        "ends",
+        "a.b/c",
+        "é",
+        "\t",
+        "\n",
+    ]);
+    let words = collection::vec((word, any::<bool>()), 0..14);
+    words.prop_map(|words| {
+        words.iter().flat_map(|(word, space)| [*word, if *space { " " } else { "" }]).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// A selector is kept as it is, and so are its place in an error and what its negation means.
+    #[test]
+    fn any_text_is_a_selector_or_refused_with_a_place_in_it(
+        words in salad(), other in ".{0,40}",
+        labels in collection::btree_map("[a-c]|rr", "[ab]?", 0..4),
+    ) {
+        let labels: Labels = labels.iter().map(|(key, value)| (&**key, &**value)).collect();
+        for text in [words, other] {
+            match Selector::parse(&text) {
+                Ok(selector) => {
+                    prop_assert_eq!(selector.as_str(), &text);
+                    let blank = text.trim_matches([' ', '\t']).is_empty();
+                    let negated = Selector::parse(&format!("!({text})"));
+                    prop_assert_eq!(negated.is_err(), blank, "{}", text);
+                    if let Ok(negated) = negated {
+                        let (no, yes) = (negated.matches(&labels), selector.matches(&labels));
+                        prop_assert_ne!(no, yes, "{}", text);
+                    }
+                }
+                Err(SelectorError { position, problem }) => {
+                    prop_assert!(position <= text.chars().count() && !problem.is_empty(), "{text}");
+                }
+            }
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The tables of what was measured with real BIRD (2.0.12; 18 nodes, 306 pairs).
+//! The tables of measurements with real BIRD (2.0.12; 18 nodes, 306 pairs).
 use std::collections::BTreeSet;
 
 use super::{
@@ -21,8 +21,8 @@ fn worst(lab: &Lab) -> [u64; 2] {
 
 #[test]
 fn who_misses_whose_routes() {
-    // Sessions; what the two rules say; and the same with the worst reflector down. BIRD was
-    // measured to do what its rule says.
+    // Sessions; the results of the two rules; and the same with the worst reflector down.
+    // Measurements of BIRD agree with its rule.
     let rows = [
         (Simple, One, 87, [0, 0], [0, 0]),
         (Zonal, One, 39, [144, 96], [136, 96]),
@@ -49,7 +49,7 @@ fn a_full_mesh_misses_nothing_and_has_no_reflector() {
     assert_eq!(missing(&Lab::bare(18, false)), [306, 306]);
 }
 
-/// Sixty nodes, as measured for their cost.
+/// Sixty nodes, as in the measurement of the cost.
 #[test]
 fn sessions_of_sixty_nodes() {
     let rows = [(Simple, One, 339), (Zonal, PerZone, 123), (Grouped(3), PerZone, 177)];
@@ -59,7 +59,7 @@ fn sessions_of_sixty_nodes() {
     assert_eq!(Lab::bare(60, true).fabric().sessions().total(), 1770);
 }
 
-/// Sessions that are down are no matter of a fabric: this is the walk that the fabric is compared
+/// A fabric does not model sessions that are down: this tests the walk that the fabric is compared
 /// with.
 #[test]
 fn two_sessions_of_different_clients_lost() {
@@ -120,7 +120,7 @@ fn paths_as_measured() {
 #[test]
 fn paths_of_one_prefix() {
     assert_eq!(paths(Simple, One, 2).reflector.per_prefix, 6);
-    // On the average of a table 61, as it was measured.
+    // 61 on average in a table, as measured.
     let quiet = paths(Simple, PerZone, 3);
     assert_eq!((quiet.reflector.per_prefix, quiet.client.per_prefix), (75, 225));
     assert_eq!((quiet.reflector.table + OWN_NETWORKS) / 18, 61);

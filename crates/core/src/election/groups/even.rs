@@ -2,9 +2,9 @@
 //! further zones while there are any; all slots serve equal numbers of groups, and no group changes
 //! unnecessarily.
 //!
-//! Reflectors drop what carries their own cluster id. A client that has only reflectors of one id,
-//! after one of its others failed, is not heard of by the rest of that id: so its reflectors are of
-//! as many ids as possible.
+//! Reflectors drop routes that carry their own cluster id. If a client has only reflectors of one
+//! id left after another one failed, the other reflectors of that id do not learn its routes: so
+//! its reflectors have as many different ids as possible.
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
@@ -24,8 +24,8 @@ struct Deal<'a> {
     hands: Vec<BTreeSet<usize>>,
     /// The number of groups that have each slot.
     loads: Vec<usize>,
-    /// Groups that were dealt before and were changed now. One slot comes or goes, so one changes:
-    /// never all that a client has at once.
+    /// Groups that already had slots and were changed now. Since one slot comes or goes at a time,
+    /// only one slot of a group changes: never all slots of a client at once.
     changed: Vec<bool>,
     fresh: Vec<bool>,
 }
@@ -51,7 +51,7 @@ pub(super) fn deal(
     let hands = deal.hands.into_iter().map(ids);
     let mut told: BTreeMap<Arc<str>, BTreeSet<u32>> = BTreeMap::new();
     for (group, hand) in groups.iter().zip(hands) {
-        // Two zones whose names are too alike are one.
+        // Two zones with too similar names count as one.
         let hand: BTreeSet<u32> = hand;
         told.entry(group.name.clone()).or_default().extend(hand);
     }
@@ -115,8 +115,8 @@ impl<'a> Deal<'a> {
         others.any(|&other| self.slots[other].cluster_id == id)
     }
 
-    /// The one, in place of `from` if there is that, that fewest have, rather of a cluster id that
-    /// the group does not have; among equals the one that the group's hash likes best.
+    /// Returns the slot, in place of `from` if set, that the fewest groups have, preferably with a
+    /// cluster id that the group lacks; among equals, the group's hash decides.
     fn lightest(
         &self,
         group: usize,
@@ -147,7 +147,7 @@ impl<'a> Deal<'a> {
         hand.iter().filter(is_spare).max_by_key(heaviest).copied()
     }
 
-    /// Every group gets one of a kind, if it has none.
+    /// Gives every group a slot of one kind, if it has none.
     fn fill(&mut self, kind: impl Fn(&Self, usize, usize) -> bool) {
         for group in 0..self.groups.len() {
             if self.hands[group].iter().any(|&slot| kind(self, group, slot)) {
@@ -177,7 +177,7 @@ impl<'a> Deal<'a> {
         }
     }
 
-    /// One of two of an id is changed for one of an id that the group does not have.
+    /// Replaces one of two slots with the same id by one with an id that the group lacks.
     fn spread(&mut self) {
         for group in 0..self.groups.len() {
             while self.fresh[group] || !self.changed[group] {
@@ -194,8 +194,8 @@ impl<'a> Deal<'a> {
         }
     }
 
-    /// Moves one from a slot that two more groups have than another. The sum of the squares gets
-    /// smaller, so this ends.
+    /// Moves one group from a slot to another that at least two fewer groups have. The sum of the
+    /// squares shrinks, so this ends.
     fn level(&mut self) -> bool {
         let mut best: Option<(usize, usize, usize, usize)> = None;
         for group in 0..self.groups.len() {
@@ -206,8 +206,8 @@ impl<'a> Deal<'a> {
                 let own = self.is_own(group, from);
                 let alike = |slot: &&usize| self.is_own(group, **slot) == own;
                 let only = self.hands[group].iter().filter(alike).count() == 1;
-                // The only one of a kind is changed for another of that kind, and the only one of
-                // an id not for one of an id that the group has.
+                // The only slot of a kind is replaced by another of that kind, and the only slot of
+                // an id not by one of an id that the group already has.
                 let twice = self.has_like(group, from, None);
                 let may = |slot: usize| {
                     (!only || self.is_own(group, slot) == own)

@@ -23,8 +23,8 @@ fn the_originals_reflectors_get_slots_and_keep_their_id() {
     );
 }
 
-/// With another value of the label it was a reflector for its `BGPPeer`s and none for its count,
-/// which then chose one more.
+/// With another value of the label, the original's `BGPPeer`s counted it as a reflector and its
+/// count did not, so that it chose one more.
 #[test]
 fn bug_14_what_the_selectors_take_for_a_reflector_is_counted() {
     let mut cluster = Cluster::new(":20");
@@ -32,8 +32,8 @@ fn bug_14_what_the_selectors_take_for_a_reflector_is_counted() {
     assert_eq!(cluster.target().shown(), "0=n19 1=n00 2=n01");
 }
 
-/// Four in each of three zones, where ten are wanted: all get a number, which says that they are
-/// ours, and two go.
+/// Four in each of three zones, where ten are wanted: all get a number, which marks them as ours,
+/// and two leave.
 #[test]
 fn surplus_reflectors_of_the_original_are_marked_before_they_go() {
     let mut cluster = Cluster::new("a:9 b:9 c:9").topology(Topology::Simple).count(4);
@@ -44,8 +44,8 @@ fn surplus_reflectors_of_the_original_are_marked_before_they_go() {
     assert_eq!(target.left(), "b01 5 Surplus, c01 4 Surplus");
 }
 
-/// It has an id and a label, and the set has been served: it belongs to another owner, and stays
-/// so.
+/// It has an id and a label, and the set has been served before: it belongs to another owner, and
+/// this stays so.
 #[test]
 fn a_reflector_that_was_made_by_hand_later_is_not_ours() {
     let mut cluster = Cluster::new(":20");

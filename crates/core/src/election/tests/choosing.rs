@@ -36,7 +36,7 @@ fn who_cannot_be_one_is_none() {
     }
 }
 
-/// "Old ones have more chance to survive", said its proposal.
+/// "Old ones have more chance to survive", according to its proposal.
 #[test]
 fn bug_11_the_oldest_reflector_is_the_last_to_be_dropped() {
     let mut cluster = Cluster::new(":20").count(6);
@@ -65,7 +65,7 @@ fn the_worst_of_all_zones_is_dropped() {
     assert_eq!(cluster.count(4).target().zones(), "a:2 b:1 c:1");
 }
 
-/// Scores move all the time: better nodes are no reason.
+/// Scores change all the time: a better node is no reason for a change.
 #[test]
 fn a_better_node_does_not_take_the_place_of_a_reflector() {
     let mut cluster = Cluster::new("a:5 b:5");
@@ -79,7 +79,7 @@ fn a_better_node_does_not_take_the_place_of_a_reflector() {
     assert_eq!(cluster.target().shown(), before.shown());
 }
 
-/// Three nodes of two thousand may be reflectors: the ratio is of all that are clients.
+/// Three nodes of two thousand may be reflectors: the ratio applies to all clients.
 #[test]
 fn the_count_is_of_all_nodes_and_never_more_than_may_be() {
     let mut cluster = Cluster::new(":2000").topology(Topology::Simple);

@@ -121,7 +121,7 @@ fn which_texts_are_ratios() {
     assert_eq!(tiny.parse::<Ratio>().unwrap().of(usize::MAX, Rounding::Ceil), 19);
 }
 
-/// Half of the nodes are not ready: what is there stays, in both directions.
+/// Half of the nodes are not ready: the existing reflectors stay, in both directions.
 #[test]
 fn nodes_that_are_not_ready_add_none_and_take_none() {
     let nodes = |ready, usable| Nodes { all: 1000, ready, suitable: 1000, usable };
@@ -138,7 +138,7 @@ fn nodes_that_are_not_ready_add_none_and_take_none() {
         let desired = count(3, 25, "0.01").desired(now, &nodes(ready, usable));
         assert_eq!(desired, expected, "now {now}, {ready} ready, {usable} usable");
     }
-    // Nodes that are gone do take some.
+    // Nodes that are gone do reduce the number.
     let nodes = Nodes { all: 500, ready: 500, suitable: 500, usable: 500 };
     assert_eq!(count(3, 25, "0.01").desired(10, &nodes), 5);
 }

@@ -37,7 +37,7 @@ fn no_id_is_the_address_of_a_node_or_no_address_at_all() {
             Some(IpAddr::V4(Ipv4Addr::new(10, 1, 0, u8::try_from(index).unwrap() - 5)));
     }
     assert_eq!(cluster.settle().ids(), "10.1.0.5 10.1.0.5 10.1.0.6 10.1.0.6");
-    // A node that comes with an address that is an id.
+    // A new node with an address that is already an id.
     cluster.members[0].address = Some(IpAddr::V4(Ipv4Addr::new(10, 1, 0, 6)));
     assert_eq!(cluster.target().ids(), "10.1.0.5 10.1.0.5 10.1.0.7 10.1.0.7");
     let cluster = ids(Topology::Simple, None, "0.0.0.0/0");
@@ -112,7 +112,7 @@ fn the_originals_ids_become_one_for_each_zone() {
     }
     let target = cluster.target();
     assert_eq!(target.topology, Topology::Zonal);
-    // One of each zone keeps its own.
+    // One reflector of each zone keeps its own id.
     assert_eq!(target.ids(), "224.0.0.7 224.0.0.7 224.0.0.7 224.0.0.4 224.0.0.4 224.0.0.4");
 }
 

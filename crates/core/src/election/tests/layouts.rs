@@ -16,7 +16,7 @@ fn what_auto_means() {
         // Too few nodes, whatever the count.
         ("a:9 b:1", 6, Simple),
         ("a:9 b:2", 6, Zonal),
-        // Nodes that do not say where they are belong to nobody.
+        // Nodes without a zone label belong to no zone.
         ("a:9 b:9 :3", 4, Zonal),
     ] {
         assert_eq!(Cluster::new(zones).count(count).target().topology, expected, "{zones} {count}");
@@ -69,20 +69,21 @@ fn a_topology_in_use_is_kept_while_that_is_possible() {
     assert_eq!(&*target.groups["a00"], "b");
 }
 
-/// A cluster that grows and shrinks by a node at a threshold.
+/// A cluster that grows and shrinks by a few nodes at a threshold.
 #[test]
 fn auto_does_not_go_back_and_forth() {
     let zones = |each: usize| format!("a:{each} b:{each} c:{each}");
     let mut cluster = Cluster::new(&zones(333));
     assert_eq!(cluster.settle().topology, Topology::Simple);
-    // 1002 nodes are worth six reflectors, but with a tenth fewer they are not.
+    // 1002 nodes require six reflectors, but a tenth fewer nodes do not.
     cluster.add("a:1 b:1 c:1");
     assert_eq!((cluster.target().desired, cluster.settle().topology), (6, Topology::Simple));
     cluster.add("a:40 b:40 c:40");
     assert_eq!(cluster.settle().topology, Topology::Zonal);
     cluster.remove("a370");
     assert_eq!(cluster.settle().topology, Topology::Zonal);
-    // From another topology of the spec it is the same; a new set takes what fits.
+    // The same applies to a change from another topology in the spec; a new set takes the one that
+    // fits.
     let mut cluster = Cluster::new(&zones(334));
     assert_eq!(cluster.target().topology, Topology::Zonal);
     cluster.previous.topology = Some(Topology::Multi);
@@ -107,7 +108,7 @@ fn zones_that_are_even_and_those_that_are_not() {
     assert_eq!((target.topology, target.zones().as_str()), (Topology::Zonal, "a:3"));
 }
 
-/// In topology Zonal the label of a reflector's zone was removed by hand: it is nobody's reflector.
+/// In topology Zonal, the zone label of a reflector was removed by hand: it has no clients.
 #[test]
 fn a_reflector_without_a_zone() {
     let mut cluster = Cluster::new("a:5 b:5").topology(Topology::Zonal).count(4);

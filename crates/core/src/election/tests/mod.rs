@@ -1,5 +1,5 @@
-//! Tests, by the mistake of the first system of this kind that each covers (its planner's; those of
-//! its executor, datastores and start are tested where these are):
+//! Tests, by the bug of the original operator that each covers (in its planner; bugs in its
+//! executor, datastores and startup have their tests next to that code):
 //!
 //! | mistake | test |
 //! |---|---|
@@ -32,7 +32,7 @@ mod spreading;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Nodes, rules, and what the status says.
+/// Nodes, rules, and the status.
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
     pub rules: Rules,
@@ -40,7 +40,7 @@ pub(super) struct Cluster {
     pub previous: Previous,
 }
 
-/// The defaults of a spec, with short keys.
+/// Returns the defaults of a spec, with short keys.
 pub(super) fn rules() -> Rules {
     Rules {
         topology: Topology::Auto,
@@ -95,7 +95,7 @@ impl Cluster {
         self
     }
 
-    /// Exactly this many.
+    /// Sets the exact number of reflectors.
     pub fn count(mut self, count: usize) -> Self {
         (self.rules.count.min, self.rules.count.max) = (count, count);
         self
@@ -109,7 +109,7 @@ impl Cluster {
         self.members.retain(|member| &*member.name != name);
     }
 
-    /// Long not ready.
+    /// Makes a node not ready for a long time.
     pub fn dead(&mut self, name: &str) {
         let member = self.node(name);
         (member.ready, member.not_ready_for) = (false, Some(3 * MINUTE));
@@ -155,7 +155,7 @@ impl Cluster {
         };
     }
 
-    /// Writes only what promotes: the moment between promotion and demotion.
+    /// Writes only the promotions: the state between promotion and demotion.
     pub fn promote(&mut self) -> Target {
         let target = self.target();
         for slot in &target.slots {
@@ -169,7 +169,7 @@ impl Cluster {
 }
 
 impl Target {
-    /// Slots and nodes: `0=a00 1=b00`; with `!` where it should be another.
+    /// Lists slots and nodes: `0=a00 1=b00`; with `!` where it should be another node.
     pub(super) fn shown(&self) -> String {
         let show = |slot: &Slot| {
             format!("{}={}{}", slot.id, slot.node, if slot.trouble.is_some() { "!" } else { "" })

@@ -1,11 +1,11 @@
-//! Topology Multi: whose client a node is.
+//! Topology Multi: the reflectors of each client.
 use super::*;
 
 fn multi(zones: &str, count: usize) -> Cluster {
     Cluster::new(zones).topology(Topology::Multi).count(count)
 }
 
-/// The slots of each client.
+/// Returns the slots of each client.
 fn sessions(target: &Target) -> BTreeMap<Arc<str>, BTreeSet<u32>> {
     let of =
         |(node, group): (&Arc<str>, &Arc<str>)| (node.clone(), target.group_slots[group].clone());
@@ -33,7 +33,7 @@ fn changed(before: &Target, after: &Target) -> (usize, usize, usize) {
     (other, all, lost)
 }
 
-/// The second reflector was always of the alphabetically first other zone: 133 clients at one, 66
+/// The second reflector was always in the alphabetically first other zone: 133 clients at one, 66
 /// at another; in a simulation with 12 reflectors 173 to 344, and by rendezvous hashing alone 229
 /// to 268.
 #[test]
@@ -47,7 +47,7 @@ fn bug_16_all_reflectors_have_about_as_many_clients() {
             assert!(load.abs_diff(mean) * 100 <= mean * 5, "{zones}: {loads:?}");
         }
     }
-    // Where the groups cannot be divided evenly, one group more or less of six.
+    // Where the groups cannot be divided evenly, the difference is one group of six.
     let loads = loads(&multi("a:500 b:500", 25).target());
     let (least, most) = (loads.iter().min().unwrap(), loads.iter().max().unwrap());
     assert!(*most - *least <= 1000 / 24 + 2, "{loads:?}");
@@ -99,15 +99,15 @@ fn what_changes_when_somebody_comes_or_goes() {
     other.remove("b00");
     let after = other.target();
     assert_eq!((changed(&before, &after), &before.peers), ((0, 987 * 3, 0), &after.peers));
-    // One reflector fewer, or more: its own share, and nobody loses all.
+    // One reflector fewer, or more: only its own share changes, and no client loses all.
     let (changes, all, lost) = changed(&before, &cluster.clone().count(11).target());
     assert!(lost == 0 && changes * 100 <= all * 9, "{changes} of {all}, {lost} lost all");
     let (changes, all, lost) = changed(&before, &cluster.clone().count(13).target());
     assert!(lost == 0 && changes * 100 <= all * 9, "{changes} of {all}, {lost} lost all");
 }
 
-/// One slot fewer or more changes at most one of what a group has, whatever there is; afterwards it
-/// is as even as before.
+/// One slot fewer or more changes at most one slot of each group, in any state; afterwards the
+/// distribution is as even as before.
 #[test]
 fn a_group_changes_one_at_a_time() {
     for zones in ["a:40 b:40", "a:40 b:40 c:40", "a:60 b:20 c:9 d:4"] {
@@ -144,8 +144,8 @@ fn groups_are_even_and_nodes_stay_in_theirs() {
     }
     // Nodes without a zone are among those of the others.
     assert!(target.groups.values().all(|group| group.starts_with("a-") || group.starts_with("b-")));
-    // A group that does not exist, or of another zone, is replaced; another of the same zone is as
-    // good.
+    // A group that does not exist, or is of another zone, is replaced; another one of the same zone
+    // is kept.
     let own = target.groups["a50"].clone();
     for (group, stays) in [("a-3", true), ("b-3", false), ("x", false)] {
         cluster.node("a50").group = Some(group.into());

@@ -1,8 +1,8 @@
-//! The tables of the first system of this kind, where they were right.
+//! The tables of the original operator, where they were right.
 use super::*;
 
-/// Nodes as `zone` and `+` (ready), `-` (not), `*` (a reflector already); what is expected by zone,
-/// and of these there now.
+/// Nodes as `zone` and `+` (ready), `-` (not), `*` (a reflector already); the expected number by
+/// zone, and how many of these exist now.
 #[test]
 fn how_many_are_expected() {
     for (nodes, min, max, ratio, expected) in [
@@ -49,8 +49,7 @@ fn cluster_ids_are_stable() {
 }
 
 /// Its cases of peers: without a reflector and a node; the one between reflectors is always there;
-/// a node that is a reflector is nobody's client; with three reflectors in three zones every node
-/// has all of them.
+/// a reflector is not a client; with three reflectors in three zones every node has all of them.
 #[test]
 fn peers_of_topology_multi() {
     let empty = Cluster::new("").topology(Topology::Multi).target();

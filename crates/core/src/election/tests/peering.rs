@@ -26,8 +26,8 @@ fn the_originals_two_peers() {
     assert!(target.groups.is_empty() && target.group_slots.is_empty());
 }
 
-/// All clients had sessions with the reflectors of all zones, where the proposal says: of their
-/// own.
+/// All clients had sessions with the reflectors of all zones; the proposal requires only those of
+/// their own.
 #[test]
 fn bug_15_a_peer_for_each_zone() {
     let target = Cluster::new("a:9 b:9 c:3 :1").topology(Topology::Zonal).count(6).target();
@@ -42,13 +42,13 @@ fn bug_15_a_peer_for_each_zone() {
             ["peer-to-rrs-c", &c, &format!("{SLOT} in {{'4', '5'}}")],
         ]
     );
-    // Everybody else has a group, and nobody of the reflectors.
+    // Every other node has a group, and no reflector does.
     assert_eq!(target.groups.len(), 22 - 6);
     assert_eq!((&*target.groups["b05"], &*target.groups["n00"]), ("b", "a"));
     assert!(target.slots.iter().all(|slot| !target.groups.contains_key(&slot.node)));
 }
 
-/// `key=value`: the peers selected the bare number where the label had value and number.
+/// `key=value`: the peers selected only the number where the label had value and number.
 #[test]
 fn bug_13_selectors_do_not_know_the_value_of_the_label() {
     let spec = |label: &str| {
@@ -72,8 +72,7 @@ fn bug_13_selectors_do_not_know_the_value_of_the_label() {
     }
 }
 
-/// No selector names a node, so none has to be compared with anything but itself, and nodes without
-/// the label of a host name are as good as others.
+/// No selector names a node, so nodes without the label of a host name work like others.
 #[test]
 fn bug_17_peers_do_not_depend_on_nodes() {
     for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {
@@ -121,7 +120,7 @@ fn names_of_groups() {
     assert_ne!(group_name(Some("EU")), group_name(Some("Eu")));
 }
 
-/// A zone may be called as the peer of all clients is.
+/// A zone may have the same name as the peer of all clients.
 #[test]
 fn names_of_peers_differ() {
     for topology in [Topology::Zonal, Topology::Multi] {

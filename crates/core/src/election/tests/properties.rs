@@ -249,7 +249,7 @@ proptest! {
         }
     }
 
-    /// And it always terminates.
+    /// Every state reaches a final one.
     #[test]
     fn r9_every_state_converges(mut cluster in some_running()) {
         if told(&cluster).is_ok() {
@@ -285,7 +285,7 @@ proptest! {
         if clients.is_empty() {
             return Ok(());
         }
-        // One that no zone needs as a candidate, or the zone's own number would change.
+        // A client that no zone needs as a candidate; otherwise the zone's own number would change.
         let gone = which.get(&clients).clone();
         let mut smaller = cluster.clone();
         let member = smaller.members.iter().find(|m| m.name == gone).unwrap().clone();
@@ -311,7 +311,7 @@ proptest! {
         }
     }
 
-    /// Another node in a slot changes no peer, and no client loses all it has.
+    /// Another node in a slot changes no peer, and no client loses all its reflectors.
     #[test]
     fn r6_a_reflector_touches_only_itself(mut cluster in some_running(), which in any::<prop::sample::Index>()) {
         cluster.members.iter_mut().for_each(|m| {
@@ -379,7 +379,7 @@ proptest! {
             _ => zones * GROUPS_PER_ZONE + 1,
         };
         prop_assert!(target.peers.len() <= most);
-        // Any number of clients more.
+        // Any number of additional clients.
         cluster.settle();
         for number in 0..more {
             let zone = cluster.members[number % cluster.members.len()].zone.clone();

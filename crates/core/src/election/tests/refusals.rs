@@ -61,7 +61,7 @@ fn zones_that_cannot_have_reflectors() {
     let mut cluster = zonal("a:5 b:5 c:5");
     cluster.members.iter_mut().filter(|m| m.name.starts_with('b')).for_each(|m| m.suitable = false);
     assert_eq!(cluster.refused(), small("b", "none"));
-    // One that is not ready cannot be one now; in a set that runs it would be waited for.
+    // A node that is not ready cannot be a reflector now; a running set would wait for it.
     let mut cluster = zonal("a:5 b:2");
     cluster.node("b01").ready = false;
     assert_eq!(cluster.refused(), small("b", "1"));
@@ -150,7 +150,7 @@ fn ids_that_cannot_be() {
     assert_eq!(cluster.refused(), small("224.0.0.0/30", "2 addresses", 3));
 }
 
-/// 24 of 306 routes were missing where it was measured.
+/// 24 of 306 routes were missing in the measurement.
 #[test]
 fn multi_with_one_id_for_all() {
     let text = |slots: usize| {

@@ -55,13 +55,13 @@ fn not_a_moment_too_early() {
     (node.ready, node.not_ready_for) = (false, Some(Duration::from_secs(3 * 60 - 1)));
     let node = cluster.node("n01");
     (node.unfit, node.unfit_for) = (true, Some(Duration::from_secs(10 * 60 - 1)));
-    // Nobody measures any more, so nobody knows for how long.
+    // Nothing is measured any more, so the time is unknown.
     cluster.node("n02").unfit = true;
     assert_eq!(cluster.target().shown(), before.shown());
     assert_eq!(cluster.target().left(), "");
 }
 
-/// It may still carry routes; and if not, the others do.
+/// It may still carry routes; if not, the others do.
 #[test]
 fn without_a_substitute_it_stays() {
     for (reason, spoil) in WRONG.into_iter().filter(|(reason, _)| *reason != "NotSuitable") {
@@ -72,14 +72,14 @@ fn without_a_substitute_it_stays() {
         assert_eq!((target.shown().as_str(), target.left().as_str()), ("0=n00 1=n01! 2=n02", ""));
         assert_eq!(target.slots[1].trouble.unwrap().as_str(), reason);
     }
-    // Who is forbidden goes, unless nobody may be one: then two are as many as there can be.
+    // A forbidden reflector leaves, unless no other node may replace it: here two are the maximum.
     let mut cluster = Cluster::new(":3");
     cluster.settle();
     cluster.node("n01").suitable = false;
     assert_eq!(cluster.target().left(), "n01 1 NotSuitable");
 }
 
-/// It would be the next to be replaced, and so on for ever.
+/// The new one would be the next to be replaced, and so on for ever.
 #[test]
 fn an_unfit_reflector_is_not_replaced_by_an_unfit_node() {
     let mut cluster = Cluster::new(":4");
@@ -91,7 +91,7 @@ fn an_unfit_reflector_is_not_replaced_by_an_unfit_node() {
     assert_eq!(cluster.target().shown(), "0=n00! 1=n03! 2=n02!");
 }
 
-/// Topologies whose slots belong to no zone do with other zones; and go back.
+/// Topologies with slots that belong to no zone use other zones, and return afterwards.
 #[test]
 fn a_zone_that_is_lost() {
     for topology in [Topology::Simple, Topology::Multi] {
@@ -109,11 +109,11 @@ fn a_zone_that_is_lost() {
         let target = cluster.promote();
         assert_eq!(target.shown(), before.shown());
         assert_eq!(target.left(), "a01 2 Surplus");
-        // While both hold it, the one in the zone that has others goes.
+        // While both hold it, the one in the zone with other reflectors leaves.
         assert_eq!(cluster.target().shown(), before.shown());
         assert_eq!(cluster.target().left(), "a01 2 Surplus");
     }
-    // In topology Zonal nobody else's clients would have it.
+    // In topology Zonal, clients of other zones would not use it.
     let mut cluster = Cluster::new("a:5 b:5 c:5").topology(Topology::Zonal).count(6);
     let before = cluster.settle();
     for i in 0..5 {
@@ -154,7 +154,7 @@ fn slots_get_the_smallest_free_numbers() {
     assert_eq!(cluster.count(7).target().shown(), "0=n00 1=n01 2=n02 3=n03 4=n04 5=n05 6=n06");
 }
 
-/// Two of two, and nobody there to replace them: who depended on them had no routes at all.
+/// Two of two are down, and no node can replace them: their clients had no routes at all.
 #[test]
 fn r19_clients_of_a_zone_without_a_living_reflector_join_another_group() {
     // Guests: nodes of no zone.
@@ -166,13 +166,13 @@ fn r19_clients_of_a_zone_without_a_living_reflector_join_another_group() {
     cluster.dead("a01");
     let target = cluster.settle();
     assert_eq!((&*target.groups["n00"], &*target.groups["n01"]), ("b", "b"));
-    // They stay when it returns: nothing is better by another change.
+    // They stay when it returns: another change would improve nothing.
     for node in ["a00", "a01"] {
         (cluster.node(node).ready, cluster.node(node).not_ready_for) = (true, None);
     }
     assert_eq!(&*cluster.settle().groups["n00"], "b");
 
-    // Clients of the zone itself, of which none can be a reflector.
+    // Clients of the zone itself; none of them can be a reflector.
     let mut cluster = Cluster::new("a:3 b:6").topology(Topology::Zonal).count(4);
     cluster.node("a02").suitable = false;
     assert_eq!(&*cluster.settle().groups["a02"], "a");
@@ -184,14 +184,14 @@ fn r19_clients_of_a_zone_without_a_living_reflector_join_another_group() {
     // Back home as soon as there is a reflector.
     (cluster.node("a00").ready, cluster.node("a00").not_ready_for) = (true, None);
     assert_eq!(&*cluster.settle().groups["a02"], "a");
-    // Everything is dead: nothing is better anywhere.
+    // All reflectors are down: no other group is better.
     for node in ["a00", "b00", "b01", "b02", "b03", "b04", "b05"] {
         cluster.dead(node);
     }
     assert_eq!(&*cluster.target().groups["a02"], "a");
 }
 
-/// One of four lives, and nobody is there to replace the others: groups without it had no routes.
+/// One of four is up, and no node can replace the others: groups without it had no routes.
 #[test]
 fn r21_in_topology_multi_nodes_leave_groups_without_a_living_reflector() {
     let mut cluster = Cluster::new("a:4 b:2 :2").topology(Topology::Multi).count(4);
@@ -225,11 +225,12 @@ fn r21_in_topology_multi_nodes_leave_groups_without_a_living_reflector() {
     let target = down(&mut cluster, &["a01", "b00"]);
     assert!(target.groups["a02"].starts_with("a-") && target.groups["a03"].starts_with("a-"));
     assert_eq!(down(&mut cluster, &[]).groups, target.groups);
-    // All are dead: nothing is better anywhere.
+    // All are down: no other group is better.
     assert_eq!(down(&mut cluster, &["a00", "a01", "b00", "b01"]).groups, target.groups);
 }
 
-/// The only zone is dead, and nodes of no zone are nothing in topology Zonal: it looked done.
+/// The only zone is down, and nodes without a zone do not count in topology Zonal: the set seemed
+/// to be complete.
 #[test]
 fn r20_reflectors_that_are_all_down_and_cannot_be_replaced_freeze_the_set() {
     let mut cluster = Cluster::new("a:3 :2").topology(Topology::Zonal).count(2);
@@ -240,7 +241,7 @@ fn r20_reflectors_that_are_all_down_and_cannot_be_replaced_freeze_the_set() {
     cluster.remove("a01");
     let target = cluster.target();
     assert_eq!((target.freeze, target.shown().as_str()), (Some(Freeze::NoCandidates), "0=a00!"));
-    // Down counts before anything else that is the matter with a node.
+    // Being down counts before any other problem of a node.
     cluster.node("a00").closed = true;
     assert_eq!(cluster.target().freeze, Some(Freeze::NoCandidates));
     cluster.node("a02").closed = false;

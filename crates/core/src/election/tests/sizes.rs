@@ -1,4 +1,4 @@
-//! The sizes that are admitted, held against whole fabrics.
+//! The allowed sizes, compared with complete fabrics.
 use super::*;
 use crate::{
     bgp_model::{Cluster as Ids, Fabric, Labels, Local, Node, Paths, Peer, Remote, Rule, Selector},
@@ -51,7 +51,7 @@ fn zones(zones: usize, each: usize) -> String {
     names.collect::<Vec<_>>().join(" ")
 }
 
-/// Multi carries what the table says, and one more costs routes or has no room.
+/// Multi supports the numbers in the table; one more costs routes or has no room.
 #[test]
 fn multi_carries_as_many_as_the_table_says() {
     for (count, found) in [(2, 6), (3, 14), (4, 8)] {
@@ -78,7 +78,7 @@ fn multi_carries_as_many_as_the_table_says() {
     }
 }
 
-/// The short way of counting, by numbers of reflectors alone, finds what the whole fabric has.
+/// Counting by the numbers of reflectors alone gives the same result as the complete fabric.
 #[test]
 fn paths_of_zones_are_those_of_the_whole_fabric() {
     for (count, reflectors) in [(2, 5), (2, 12), (3, 6), (3, 8), (3, 14), (4, 8), (4, 9)] {

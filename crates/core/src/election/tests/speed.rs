@@ -3,8 +3,8 @@ use std::time::Instant;
 
 use super::*;
 
-/// 5,000 nodes and 25 reflectors, as many as have room where there are zones: milliseconds in a
-/// release; without optimization on a busy machine still not a second.
+/// 5,000 nodes and 25 reflectors, or as many as have room in the zones: takes milliseconds in a
+/// release build, and less than a second without optimization on a busy machine.
 #[test]
 fn five_thousand_nodes() {
     for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {

@@ -36,7 +36,7 @@ fn among_even_zones_the_better_node_decides() {
     assert_eq!(spread::<()>(3, &[]), [0; 0]);
 }
 
-/// As the original documents it: each number in each zone, and nothing is carried.
+/// As the original documents it: a separate number in each zone, and nothing is carried.
 #[test]
 fn counted_in_each_zone() {
     let mut cluster = Cluster::new("a:1 b:10 c:300 :5").topology(Topology::Simple);
@@ -44,7 +44,7 @@ fn counted_in_each_zone() {
     cluster.rules.count.ratio = "0.02".parse().unwrap();
     let target = cluster.target();
     assert_eq!((target.zones().as_str(), target.desired), (":3 a:1 b:3 c:6", 13));
-    // Without zones it is the cluster's number.
+    // Without zones, it is the number of the cluster.
     let mut cluster = Cluster::new(":300");
     cluster.rules.count.scope = Scope::PerZone;
     assert_eq!(cluster.target().zones(), ":3");

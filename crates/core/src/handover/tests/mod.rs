@@ -12,7 +12,7 @@ fn n(name: &str) -> Name {
     name.into()
 }
 
-/// `"w-0@3: a b"`: the shares, each with its version.
+/// Parses shares with their versions: `"w-0@3: a b"`.
 fn shares(text: &[&str]) -> BTreeMap<Name, Share> {
     let share = |line: &&str| {
         let (head, streams) = line.split_once(':').unwrap();
@@ -23,7 +23,7 @@ fn shares(text: &[&str]) -> BTreeMap<Name, Share> {
     text.iter().map(share).collect()
 }
 
-/// A file, with what is releasing as `"a<w-0@4"`.
+/// Builds a file; releasing streams are written as `"a<w-0@4"`.
 fn file(epoch: Epoch, lists: &[&str], releasing: &[&str]) -> Published {
     let release = |text: &&str| {
         let (stream, rest) = text.split_once('<').unwrap();
@@ -34,7 +34,7 @@ fn file(epoch: Epoch, lists: &[&str], releasing: &[&str]) -> Published {
     Published { epoch, shares: shares(lists), releasing, ..Published::default() }
 }
 
-/// `"a>w-0 b>-"`.
+/// Parses a target: `"a>w-0 b>-"`.
 fn target(text: &str) -> Vec<(Name, Option<Name>)> {
     let place = |text: &str| {
         let (stream, worker) = text.split_once('>').unwrap();
@@ -57,7 +57,7 @@ fn pod(loaded: Epoch) -> Worker {
     Worker { wanted: true, pod: Some(pod), confirmed: Epoch::MAX, successor: None }
 }
 
-/// No pod, as the API server itself says.
+/// A worker without a pod, confirmed by the API server itself.
 fn absent() -> Worker {
     Worker { pod: None, ..pod(0) }
 }

@@ -19,7 +19,7 @@ fn worker() -> impl Strategy<Value = Name> {
     sample::select(&WORKERS[..]).prop_map(n)
 }
 
-/// Around the file's own epoch, and far from it.
+/// Epochs around the file's own epoch, and far from it.
 fn epoch() -> impl Strategy<Value = Epoch> {
     prop_oneof![9 => 0..9_u64, 1 => Just(LARGEST_EPOCH), 1 => Just(Epoch::MAX)]
 }
@@ -86,8 +86,8 @@ fn claims(file: &Published) -> Claims {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// The heart of it: a worker that may run a stream is recorded until it has released it, and no
-    /// other worker gets it before.
+    /// The core property: a worker that may run a stream stays recorded until it has released it,
+    /// and no other worker gets it before.
     #[test]
     fn nothing_is_forgotten_and_nothing_given_that_another_has(
         file in any_file(),
@@ -171,8 +171,8 @@ proptest! {
         rules in any_rules(),
     ) {
         let mut file = file;
-        // A barrier, its end, what it held back, revocations, grants, and one more for each that a
-        // stream went through.
+        // One step each for a barrier, its end, the changes that it held back, revocations and
+        // grants, and one more for each worker that a stream passed through.
         for _ in 0..12 {
             let Some(next) = step(&file, &to, &workers, highest, &rules).publish else { return Ok(()) };
             file = next;

@@ -17,7 +17,7 @@ fn only_a_pod_that_runs_an_older_list_is_restarted() {
         (pod(4), true),
         (pod(5), false),
         (pod(9), false),
-        // Above the published epoch: what it runs is not known.
+        // Above the published epoch: it is unknown what it runs.
         (pod(10), true),
         (pod(4).unready(), true),
         (pod(0).silent(), true),
@@ -48,8 +48,8 @@ fn first_those_that_others_wait_for_then_by_number_as_many_as_may_be_down() {
     let up_to = |max_unavailable| Rules { max_unavailable, ..RULES };
     assert_eq!(refreshed(&published, &at(pod(8)), &up_to(1)), "w-9");
     assert_eq!(refreshed(&published, &at(pod(8)), &up_to(3)), "w-9 w-10 w-1");
-    // Who is down for other reasons counts, and may itself be restarted, since it has told that its
-    // list is old.
+    // A pod that is down for other reasons counts, and may itself be restarted, because it has
+    // reported that its list is old.
     assert_eq!(refreshed(&published, &at(pod(9).unready()), &up_to(1)), "");
     assert_eq!(refreshed(&published, &at(pod(8).unready()), &up_to(1)), "w-1");
     assert_eq!(refreshed(&published, &at(absent()), &up_to(2)), "w-9");

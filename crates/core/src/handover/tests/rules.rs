@@ -1,4 +1,4 @@
-//! Rule by rule.
+//! The rules, one by one.
 use super::*;
 
 #[test]
@@ -16,7 +16,7 @@ fn a_stream_moves_in_three_files_and_only_after_the_acknowledgement() {
     let start = file(1, &["w-0@1: a b", "w-1@0:"], &[]);
     let revoked = next(&start, "a>w-0 b>w-1", &at, &RULES);
     assert_eq!(revoked, file(2, &["w-0@2: a", "w-1@0:"], &["b<w-0@2"]));
-    // Nothing is acknowledged: nothing happens, however often it is called.
+    // Nothing is acknowledged: nothing happens, no matter how often the step is repeated.
     assert_eq!(next(&revoked, "a>w-0 b>w-1", &at, &RULES), revoked);
     at.insert(n("w-0"), pod(2));
     let step = step(&revoked, &target("a>w-0 b>w-1"), &at, 0, &RULES);
@@ -68,7 +68,7 @@ fn what_is_a_letting_go_and_what_is_not() {
     }
 }
 
-/// Its pod ended and the next one came between two looks.
+/// Its pod ended and the next one started between two observations.
 #[test]
 fn w17_a_silent_worker_has_let_go_with_its_next_pod() {
     let file = file(5, &["w-0@5:", "w-1@1:"], &["a<w-0@5"]);
@@ -140,7 +140,7 @@ fn a_removed_stream_is_releasing_until_it_is_free_and_then_gone() {
     let at = workers([("w-0", pod(2))]);
     let gone = next(&revoked, "a>w-0", &at, &RULES);
     assert_eq!(gone, file(3, &["w-0@2: a"], &[]));
-    // It comes back under its old name, as a new one.
+    // A new worker has the same name.
     assert_eq!(next(&gone, "a>w-0 b>w-0", &at, &RULES), file(4, &["w-0@4: a b"], &[]));
 }
 
@@ -178,7 +178,7 @@ fn a_stream_that_two_are_releasing_is_free_when_both_have_let_go() {
 
 #[test]
 fn a_stream_that_a_third_still_releases_does_not_leave_its_owner() {
-    // As an immediate handover leaves it, when the spec has just become exclusive.
+    // The state after an immediate handover, when the spec has just become exclusive.
     let published = file(5, &["w-0@5:", "w-1@5: a", "w-2@0:"], &["a<w-0@5"]);
     let at = workers([("w-0", pod(4)), ("w-1", pod(5)), ("w-2", pod(5))]);
     assert_eq!(next(&published, "a>w-2", &at, &RULES), published);
@@ -202,7 +202,7 @@ fn an_immediate_handover_grants_at_once_and_keeps_book() {
 #[test]
 fn workers_that_are_not_wanted_lose_everything_and_their_entry() {
     let start = file(1, &["w-0@1: a", "w-1@1: b"], &[]);
-    // Also without anybody to take it, and whatever the target says of them.
+    // Even if no worker can take it, and regardless of the target.
     let at = workers([("w-0", pod(1).unwanted()), ("w-1", pod(1).unwanted())]);
     let gone = next(&start, "a>w-0 b>-", &at, &RULES);
     assert_eq!(gone, file(2, &[], &["a<w-0@2", "b<w-1@2"]));
@@ -268,12 +268,12 @@ fn a_report_from_a_lost_history_begins_a_barrier_and_is_no_acknowledgement_of_it
     let mut expected = file(51, &["w-0@51:", "w-1@51: b"], &["a<w-0@51"]);
     expected.barrier = Some(51);
     assert_eq!(barred, expected);
-    // Nothing is granted, not even what nobody has; nobody is waited for twice.
+    // Nothing is granted, not even streams without an owner; each worker is waited for only once.
     let step = step(&barred, &target(to), &at, 0, &RULES);
     assert_eq!(step.publish, None);
     assert_eq!(step.free, [n("c")]);
     assert_eq!(step.waiting.len(), 2);
-    // One more of the lost history turns up: not a write for that alone, but the next one raises
+    // Another pod with lost history appears: this alone causes no write, but the next one raises
     // the barrier.
     let later = workers([("w-0", pod(51)), ("w-1", pod(70))]);
     let raised = next(&barred, "a>w-1 b>w-1 c>w-1", &later, &RULES);
@@ -303,7 +303,7 @@ fn a_worker_that_makes_versions_up_does_not_cost_a_write_at_every_step() {
         published = next(&published, "a>w-0", &at, &RULES);
     }
     assert_eq!((published.epoch, published.barrier), (12, Some(12)));
-    // It is gone; what it said last still counts.
+    // It is gone; its last report still counts.
     let at = workers([("w-0", absent())]);
     let after = step(&published, &target("a>w-0"), &at, 13, &RULES).publish.unwrap();
     assert_eq!((after.epoch, after.barrier), (14, Some(14)));
@@ -320,11 +320,11 @@ fn under_a_barrier_nothing_is_granted_nor_leaves_for_the_balance() {
     assert_eq!(waits.publish, None);
     let told: Vec<_> = waits.waiting.iter().map(|w| (&*w.worker, w.streams, w.why)).collect();
     assert_eq!(told, [("w-0", 1, Why::Behind), ("w-2", 0, Why::Silent)]);
-    // What has to go goes.
+    // A stream that must leave still leaves.
     let removed = next(&published, "a>-", &at, &RULES);
     assert_eq!(removed.releasing.len(), 2);
     assert_eq!(removed.barrier, Some(5));
-    // A pod that nobody has looked for may be there.
+    // An unread worker may have a pod.
     let hidden = workers([("w-0", pod(5)), ("w-1", pod(5)), ("w-2", absent().unconfirmed(4))]);
     assert_eq!(next(&published, "a>w-0 b>w-0", &hidden, &RULES).barrier, Some(5));
     let all = workers([("w-0", pod(5)), ("w-1", pod(5)), ("w-2", absent())]);
@@ -361,7 +361,7 @@ fn a_worker_gathers_what_is_on_its_way_before_it_is_restarted() {
     }
     let both = workers([("w-0", pod(5)), ("w-1", pod(5)), ("w-2", pod(5))]);
     assert_eq!(step(&published, &target(to), &both, 0, &rules).granted.len(), 2);
-    // What leaves in this very step is on its way too.
+    // A stream that leaves in this same step is on its way too.
     let leaving = file(5, &["w-0@5: a", "w-2@3: c"], &[]);
     let at = workers([("w-0", pod(5)), ("w-2", pod(5))]);
     let step = step(&leaving, &target("a>w-2 b>w-2 c>w-2"), &at, 0, &rules);

@@ -32,8 +32,8 @@ pub(super) fn seats(plan: &Plan, budget: Option<usize>) -> Vec<Seat> {
     }
 }
 
-/// Why a unit moves; the first reasons have to be dealt with first. (What balance frees or fills
-/// must not change which worker a dedicated unit is given while that worker is being emptied.)
+/// The reason why a unit moves; the first reasons take precedence. (Moves for balance must not
+/// change the worker of a dedicated unit while that worker is being emptied.)
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
     Rule,
@@ -66,21 +66,21 @@ fn in_order(plan: &Plan, mut moves: Vec<usize>) -> Vec<usize> {
     moves
 }
 
-/// One by one, each only if the worker that it goes to can take it at that moment.
+/// Executes moves one by one, each only if its target worker can take the unit at that moment.
 struct Round<'p> {
     plan: &'p Plan<'p>,
     input: &'p Input,
-    /// Those that move to a worker or leave one. First those that come from nowhere.
+    /// The units that move to a worker or leave one; first those without a worker.
     queue: Vec<usize>,
     budget: usize,
     /// The hosts that take ordinary units.
     open: Vec<usize>,
     seats: Vec<Seat>,
-    /// The number of units that are at each host now, and how many of them are dedicated.
+    /// The current number of units of each host, and the number of dedicated ones among them.
     present: Vec<(usize, usize)>,
-    /// Places in the queue: whose turn it is.
+    /// The places in the queue of the units that may try now.
     ready: BTreeSet<usize>,
-    /// Those that could not be taken yet, by the host that they go to, as places in the queue.
+    /// The units that could not be taken yet, by target host, as places in the queue.
     parked: Vec<BinaryHeap<Reverse<usize>>>,
 }
 
@@ -95,7 +95,7 @@ impl<'p> Round<'p> {
                 present[host].0 += 1;
                 present[host].1 += usize::from(unit.dedicated);
             } else if seat.host().is_some() {
-                // Until its turn comes. It may be that what is in its way is still held back.
+                // The initial state, until its turn. The obstacle may still be held back.
                 *seat = refused(unit);
             }
         }
@@ -109,7 +109,7 @@ impl<'p> Round<'p> {
         self.ready = (0..self.queue.len()).collect();
         self.take_turns();
         if self.budget == budget && self.open_circle() {
-            // The follower finds the place that became free: no other unit is put there.
+            // The follower finds the free place: no other unit is put there.
             self.take_turns();
         } else {
             self.place_those_that_run_nowhere();
@@ -122,7 +122,7 @@ impl<'p> Round<'p> {
             let unit = self.queue[turn];
             let from = self.seats[unit].host();
             if from.is_some() && self.budget == 0 {
-                // It does not wait for anybody either.
+                // It does not wait for another unit either.
                 continue;
             }
             match self.plan.seats[unit].host() {
@@ -161,7 +161,7 @@ impl<'p> Round<'p> {
         self.budget -= 1;
         self.present[host].0 -= 1;
         self.present[host].1 -= usize::from(dedicated);
-        // One place is free; but the dedicated unit was in the way of all.
+        // One place is free; but a dedicated unit blocked all others.
         let many = if dedicated { usize::MAX } else { 1 };
         for _ in 0..many {
             let Some(Reverse(turn)) = self.parked[host].pop() else { return };
@@ -169,8 +169,8 @@ impl<'p> Round<'p> {
         }
     }
 
-    /// If every unit waits for another one to move, one moves where it need not stay, or nowhere:
-    /// now or in the next rounds the others can follow, and it too.
+    /// If every unit waits for another one, moves one to a temporary worker, or to none: now or in
+    /// the next rounds the others can follow, and so can this one.
     fn open_circle(&mut self) -> bool {
         let turns = self.parked.iter().flatten().map(|Reverse(turn)| *turn);
         let places = turns.filter_map(|turn| Some((turn, self.seats[self.queue[turn]].host()?)));
@@ -184,7 +184,7 @@ impl<'p> Round<'p> {
         true
     }
 
-    /// Nobody waits for one worker while another has room.
+    /// Places units without a worker: none waits for one worker while another has room.
     fn place_those_that_run_nowhere(&mut self) {
         for turn in 0..self.queue.len() {
             let unit = self.queue[turn];
@@ -196,7 +196,7 @@ impl<'p> Round<'p> {
         }
     }
 
-    /// The best worker that can take a unit which may be anywhere.
+    /// Returns the best worker that can take a unit without restrictions.
     fn elsewhere(&self, unit: usize) -> Option<usize> {
         let Unit { pin, dedicated, .. } = self.input.units[unit];
         if pin != Pin::Nowhere || dedicated {

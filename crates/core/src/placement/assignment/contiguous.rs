@@ -1,7 +1,7 @@
 //! Blocks in the order given, as the list is read: a running offset.
 use super::{level::rooms, plan::Plan};
 
-/// Of `L` items and `N` workers the first `L mod N` get one more than the others.
+/// Of `N` workers for `L` items, the first `L mod N` get one more than the others.
 pub(super) fn seat(plan: &mut Plan, balance: bool) {
     let open = plan.open_hosts();
     let newcomers = plan.newcomers(balance);

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use super::{Item, Policy, Standing, Worker};
 use crate::placement::hash;
 
-/// An item, however often it was given.
+/// An item; repeated entries are merged.
 #[derive(Debug)]
 pub(super) struct Unit {
     pub hash: u64,
     pub weight: u64,
     pub pin: Pin,
     pub dedicated: bool,
-    /// The host that has it; none if that worker is gone.
+    /// The host that has it; `None` if that worker is gone.
     pub previous: Option<usize>,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Pin {
     Absent,
 }
 
-/// A worker, however often it was given.
+/// A worker; repeated entries are merged.
 #[derive(Debug)]
 pub(super) struct Host {
     pub hash: u64,
@@ -31,8 +31,8 @@ pub(super) struct Host {
 }
 
 /// Units and hosts, in the order of the hashes of their ids; under [`Policy::Contiguous`] in the
-/// caller's. All that follows is a function of this, so that it depends on the caller's order under
-/// no other policy.
+/// caller's order. Everything else is a function of this input, so that no other policy depends on
+/// the caller's order.
 pub(super) struct Input {
     pub units: Vec<Unit>,
     pub hosts: Vec<Host>,
@@ -52,7 +52,7 @@ impl Input {
         let host = |&(_, hash): &(usize, u64)| Host { hash, standing: Standing::Full };
         let mut hosts: Vec<Host> = names.firsts.iter().map(host).collect();
         for (worker, &rank) in workers.iter().zip(&names.by_place) {
-            // The most cautious of the given values: this does not depend on the order.
+            // The most cautious of the given values, which does not depend on their order.
             hosts[rank].standing = hosts[rank].standing.max(worker.standing);
         }
         let by_id: BTreeMap<&str, usize> =
@@ -81,12 +81,13 @@ impl Input {
         hash::combine(self.units[unit].hash, self.hosts[host].hash)
     }
 
-    /// The host that has a unit, with its standing.
+    /// Returns the host that has a unit, with its standing.
     pub fn owner(&self, unit: usize) -> Option<(usize, Standing)> {
         self.units[unit].previous.map(|host| (host, self.hosts[host].standing))
     }
 
-    /// Reports whether all units weigh the same. Dedicated ones do not count: they share no worker.
+    /// Reports whether all units have the same weight. Dedicated ones do not count: they share no
+    /// worker.
     pub fn has_equal_weights(&self) -> bool {
         let mut weights = self.units.iter().filter(|unit| !unit.dedicated).map(|unit| unit.weight);
         let first = weights.next();
@@ -102,12 +103,12 @@ impl Input {
         holdings
     }
 
-    /// The unit at each place of the caller's slice of items.
+    /// Returns the unit at each place of the caller's slice of items.
     pub fn units_by_place(&self) -> &[usize] {
         &self.units_by_place
     }
 
-    /// The place of a host in the caller's slice of workers.
+    /// Returns the place of a host in the caller's slice of workers.
     pub fn place(&self, host: usize) -> usize {
         self.places_of_hosts[host]
     }
@@ -136,7 +137,7 @@ impl Unit {
 struct Ranks {
     /// The first position of each id, and its hash.
     firsts: Vec<(usize, u64)>,
-    /// For each place of the caller's slice the rank of its id in `firsts`.
+    /// For each place of the caller's slice, the rank of its id in `firsts`.
     by_place: Vec<usize>,
 }
 

@@ -2,7 +2,7 @@
 use super::plan::Plan;
 
 /// An even spread: every host is filled to the level, and this many of the remaining ones get one
-/// more. A host that has more already (by pins) gets nothing.
+/// more. A host that already has more (because of pins) gets nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
     pub level: usize,
@@ -10,7 +10,7 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// The level for hosts that already have these numbers, for a total, and with a maximum for
+    /// Computes the level for hosts that already have these numbers, with a total and a maximum for
     /// each.
     pub fn new(taken: &[usize], total: usize, max: usize) -> Self {
         let sum = |level: usize| taken.iter().map(|&taken| taken.max(level)).sum::<usize>();
@@ -39,8 +39,8 @@ impl Level {
     }
 }
 
-/// Returns each host's share of the newcomers, by host. Of those that may have one more, those do
-/// that come first by their rank.
+/// Returns each host's share of the newcomers, by host. Of those that may have one more, the first
+/// by rank get it.
 pub(super) fn rooms<K: Ord>(
     plan: &Plan,
     open: &[usize],

@@ -20,11 +20,11 @@ impl Seat {
 
 pub(super) struct Plan<'m> {
     pub input: &'m Input,
-    /// By unit.
+    /// The seat of each unit.
     pub seats: Vec<Seat>,
     /// The planned number of units at each host.
     pub taken: Vec<usize>,
-    /// The hosts that one dedicated unit should have for itself.
+    /// The hosts reserved for one dedicated unit.
     pub own: Vec<bool>,
     /// Maximum number of units of a host.
     pub max: usize,
@@ -63,7 +63,7 @@ impl<'m> Plan<'m> {
         (0..self.seats.len()).filter(|&unit| self.seats[unit] == Seat::Undecided)
     }
 
-    /// The hosts that take ordinary units.
+    /// Returns the hosts that take ordinary units.
     pub fn open_hosts(&self) -> Vec<usize> {
         (0..self.taken.len()).filter(|&host| self.is_open(host)).collect()
     }
@@ -72,9 +72,9 @@ impl<'m> Plan<'m> {
         self.input.hosts[host].standing == Standing::Full && !self.own[host]
     }
 
-    /// The undecided units: what each open host has of them, and all others in the order in which
-    /// they get what room there is. First come those that run and have to go, then those that run
-    /// nowhere, and last those whose worker is leaving, for they can also stay.
+    /// Returns the undecided units: those on each open host, and all others in the order in which
+    /// they get the available room. First come units that run and must leave, then units without a
+    /// host, and last units on a host that is leaving, because they can also stay.
     pub fn split(&self) -> (Vec<Vec<usize>>, Vec<usize>) {
         let mut held = vec![Vec::new(); self.taken.len()];
         let (mut driven_out, mut unplaced, mut leaving) = (Vec::new(), Vec::new(), Vec::new());
@@ -91,8 +91,7 @@ impl<'m> Plan<'m> {
         (held, driven_out)
     }
 
-    /// Leaves each host of what it has those that suit it best, up to its limit, and takes the
-    /// others from it.
+    /// Leaves each host the units that suit it best, up to its limit, and takes the others from it.
     pub fn keep(&mut self, held: &mut [Vec<usize>], limit: impl Fn(usize) -> usize) -> Vec<usize> {
         let mut spilled = Vec::new();
         for (host, units) in held.iter_mut().enumerate() {
@@ -108,8 +107,8 @@ impl<'m> Plan<'m> {
         spilled
     }
 
-    /// The undecided units of a policy that does not look at what was before. Without balance
-    /// nothing moves that has a place where it may be, under such a policy either.
+    /// Returns the undecided units under a policy that ignores the previous assignment. Without
+    /// balance, a unit that may stay where it is does not move, under such a policy either.
     pub fn newcomers(&mut self, balance: bool) -> Vec<usize> {
         if balance {
             return self.undecided().collect();
@@ -134,7 +133,7 @@ impl<'m> Plan<'m> {
         self.taken.iter().map(|&taken| self.max.saturating_sub(taken)).collect()
     }
 
-    /// Finishes the plan: a unit without a host stays with a worker that is leaving, or is nowhere.
+    /// Finishes the plan: a unit without a host stays with a worker that is leaving, or has none.
     pub fn close(&mut self) {
         let reason =
             if self.open_hosts().is_empty() { Reason::NoWorker } else { Reason::NoCapacity };

@@ -7,10 +7,10 @@ use super::{
     plan::Plan,
 };
 
-/// A plan in which those are decided that have no choice.
+/// Makes a plan that decides the units without a choice.
 pub(super) fn reserve<'m>(input: &'m Input, rules: &Rules) -> Plan<'m> {
     let mut plan = Plan::new(input, rules);
-    // Whether it counts what was before.
+    // True if the previous assignment counts.
     let sticky = rules.policy == Policy::Sticky || !rules.balance;
     for unit in 0..input.units.len() {
         if let Some((host, Standing::Keeps)) = input.owner(unit) {
@@ -23,7 +23,7 @@ pub(super) fn reserve<'m>(input: &'m Input, rules: &Rules) -> Plan<'m> {
 }
 
 /// Returns the host of a pinned unit. While the worker that it is pinned to takes nothing, it stays
-/// where it is: it would run nowhere otherwise.
+/// where it is: otherwise it would not run at all.
 fn bound(input: &Input, unit: usize) -> Option<Result<usize, Reason>> {
     let previous = || input.units[unit].previous.ok_or(Reason::PinnedWorkerAbsent);
     match input.units[unit].pin {
@@ -68,9 +68,9 @@ struct Dedication {
     spare: usize,
 }
 
-/// Reports whether units that are not dedicated need a worker that takes them. Those that run
-/// nowhere can wait for one that only keeps what it has: its being unready for a while drives no
-/// dedicated unit out.
+/// Reports whether units that are not dedicated need a worker that takes them. Units without a host
+/// can wait for a worker that only keeps its items: if it is not ready for a while, no dedicated
+/// unit is driven out.
 fn needs_worker(plan: &Plan) -> bool {
     let input = plan.input;
     let mut waits = vec![false; input.hosts.len()];
@@ -94,7 +94,8 @@ impl Dedication {
     fn new(plan: &Plan, sticky: bool) -> Self {
         let input = plan.input;
         let full = |&host: &usize| input.hosts[host].standing == Standing::Full;
-        // Of the workers that are not keeping, only those with a pinned item have one so far.
+        // Of the workers that do not only keep their items, only those with a pinned item have one
+        // so far.
         let (shared, free): (Vec<usize>, Vec<usize>) =
             (0..input.hosts.len()).filter(full).partition(|&host| plan.taken[host] > 0);
         let needed = shared.is_empty() && needs_worker(plan);
@@ -123,9 +124,9 @@ impl Dedication {
         }
     }
 
-    /// The order of precedence: as with all others, those that run on a worker that stays, then
-    /// those that run nowhere, and last those whose worker is leaving, for they can also stay.
-    /// First of all those that are alone already.
+    /// Returns the precedence: as with all others, first units on a worker that stays, then units
+    /// without a worker, and last units on a worker that is leaving, because they can also stay.
+    /// Before all of these come units that are already alone.
     fn claim(&self, input: &Input, unit: usize) -> u8 {
         match input.owner(unit) {
             _ if !self.sticky => 0,
@@ -155,7 +156,7 @@ impl Dedication {
             })
         };
         let best = if self.spare > 0 { best() } else { None };
-        // Where it is, if that worker is leaving and there is no other.
+        // It stays where it is, if that worker is leaving and there is no other.
         let stay = || input.units[unit].previous.filter(|&host| !full(host)).filter(free);
         best.or_else(stay).ok_or(Reason::NoDedicatedWorker)
     }

@@ -1,11 +1,12 @@
-//! Stable matching by score: who is where follows from who there is, not from what was before.
+//! Stable matching by score: the result depends on the items and workers, not on the previous
+//! assignment.
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::{input::Input, level::Level, plan::Plan};
 
-/// The best pair of all comes together, then the best of the rest, and so on: the only matching in
-/// which no item and no worker suit one another better than what both have. Pairs are not listed:
-/// an item waits with its best worker, and looks again only when that one is full.
+/// Matches the best pair of all, then the best of the rest, and so on: the only matching in which
+/// no item and worker suit each other better than their partners. Pairs are not listed: an item
+/// waits for its best worker, and searches again only when that one is full.
 pub(super) fn seat(plan: &mut Plan, balance: bool) {
     let newcomers = plan.newcomers(balance);
     let mut rooms = Rooms::new(plan, newcomers.len());
@@ -27,9 +28,9 @@ pub(super) fn seat(plan: &mut Plan, balance: bool) {
 struct Rooms {
     /// The hosts that can still take a unit.
     open: Vec<usize>,
-    /// By host: how many it takes up to the level, and whether one more.
+    /// By host: the number of units that it takes up to the level, and true if one more.
     left: Vec<(usize, bool)>,
-    /// The number of hosts that may still get that one.
+    /// The number of hosts that may still get one more.
     extras: usize,
 }
 
@@ -73,7 +74,7 @@ impl Rooms {
             *may_exceed = false;
             self.extras -= 1;
         }
-        // The last extra shuts all that are at the level.
+        // The last extra unit closes all hosts that are at the level.
         if !self.has_room(host) {
             self.shut();
         }

@@ -1,4 +1,4 @@
-//! Everybody keeps what it has, except what the balance asks for.
+//! Every worker keeps its items, except those that must move for balance.
 use std::cmp::Reverse;
 
 use super::{level::rooms, plan::Plan, weight};
@@ -8,8 +8,8 @@ pub(super) fn seat(plan: &mut Plan, balance: bool) {
     let (mut held, others) = plan.split();
     let by_count = plan.input.has_equal_weights();
     let limits = if balance && by_count {
-        // Who has most already gets the places above the level: taking from it would be a move
-        // more.
+        // The workers with the most items get the places above the level: taking from them would
+        // cost one more move.
         let newcomers = others.len() + held.iter().map(Vec::len).sum::<usize>();
         let input = plan.input;
         rooms(plan, &open, newcomers, |host| {
@@ -31,7 +31,7 @@ pub(super) fn seat(plan: &mut Plan, balance: bool) {
     }
 }
 
-/// Each goes where it suits best, among the workers that should have more.
+/// Places each unit on the worker that it suits best, among those that should have more.
 fn place(plan: &mut Plan, open: &[usize], queue: &[usize]) {
     let input = plan.input;
     let mut rooms = rooms(plan, open, queue.len(), |host| input.hosts[host].hash);

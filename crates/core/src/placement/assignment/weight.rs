@@ -10,8 +10,8 @@ use super::{
     plan::Plan,
 };
 
-/// The heaviest first, each to the least loaded worker that has room; of equally loaded ones, to
-/// that which suits it best.
+/// Places the heaviest unit first, each on the least loaded worker that has room; of equally loaded
+/// ones, on the one that it suits best.
 pub(super) fn place(plan: &mut Plan, open: &[usize], mut queue: Vec<usize>) {
     let input = plan.input;
     let loads = loads(plan);
@@ -36,12 +36,12 @@ pub(super) fn place(plan: &mut Plan, open: &[usize], mut queue: Vec<usize>) {
     }
 }
 
-/// Moves units from the most loaded worker that has something to give to the least loaded that has
-/// room, until the two differ by no more than the heaviest unit that may move at all.
+/// Moves units from the most loaded worker that can give any to the least loaded one that has room,
+/// until the two differ by no more than the heaviest unit that may move at all.
 ///
 /// It ends, with at most one move of each unit: a host that has received is above the least loaded
-/// by at most the heaviest unit, and that stays so, since the least load never falls. So nobody
-/// gives who has received, and what was placed a moment ago does not move either.
+/// by at most the heaviest unit, and this stays true, because the least load never decreases. So a
+/// host that has received gives nothing, and a unit that was just placed does not move either.
 pub(super) fn repair(plan: &mut Plan, open: &[usize], held: Vec<Vec<usize>>) {
     let input = plan.input;
     let Some(heaviest) = heaviest(input) else { return };
@@ -55,14 +55,15 @@ pub(super) fn repair(plan: &mut Plan, open: &[usize], held: Vec<Vec<usize>>) {
     }
 }
 
-/// The heaviest of those that may move, those included that stay because their worker only keeps
-/// what it has: if they did not count, its being unready for a while would move others.
+/// Returns the heaviest weight of the units that may move, including those that stay because their
+/// worker only keeps its items: otherwise a worker that is not ready for a while would move other
+/// units.
 fn heaviest(input: &Input) -> Option<u64> {
     let movable = |unit: &&Unit| unit.pin == Pin::Nowhere && !unit.dedicated;
     input.units.iter().filter(movable).map(|unit| unit.weight).max()
 }
 
-/// The weight on each host. A sum of this many weights does not fit into 64 bits.
+/// Returns the weight on each host. A sum of this many weights may not fit into 64 bits.
 fn loads(plan: &Plan) -> Vec<u128> {
     let mut loads = vec![0; plan.taken.len()];
     for (unit, seat) in plan.seats.iter().enumerate() {
@@ -81,7 +82,7 @@ struct Scales {
     /// The units that each host can give: a list until it gives for the first time.
     held: Vec<Vec<usize>>,
     by_weight: Vec<ByWeight>,
-    /// Hosts by load: those that have something to give, and those that have room.
+    /// Hosts by load: those that can give a unit, and those that have room.
     givers: BTreeSet<(u128, usize)>,
     takers: BTreeSet<(u128, usize)>,
 }
@@ -97,13 +98,14 @@ impl Scales {
         Self { loads, held, by_weight, givers, takers }
     }
 
-    /// From whom, to whom, and by how much they differ.
+    /// Returns the host to move from, the host to move to, and the difference of their loads.
     fn widest(&self) -> Option<(usize, usize, u128)> {
         let (&(most, from), &(least, to)) = (self.givers.last()?, self.takers.first()?);
         Some((from, to, most.checked_sub(least)?))
     }
 
-    /// The unit whose move brings the two closest together: with it the fewest moves are needed.
+    /// Chooses the unit to move: the one that brings the two closest together, which needs the
+    /// fewest moves.
     fn choose(&mut self, input: &Input, from: usize, gap: u128) -> Option<usize> {
         let units = &mut self.by_weight[from];
         let key = |unit: usize| (input.units[unit].weight, !input.score(unit, from), unit);

@@ -1,11 +1,11 @@
-//! The maximum number of peers that one member probes, and their turns if that is not enough.
+//! The maximum number of peers that one member probes, and the rotation if there are more targets.
 use super::Ring;
 use crate::placement::hash;
 
 /// The bound of one member's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Peers in a list.
+    /// Maximum number of peers in a list.
     pub most: usize,
     /// Number of the turn: the caller computes it from the time, so that nothing here needs a
     /// clock.
@@ -13,12 +13,12 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Every list has all that belongs to it.
+    /// No bound: every list is complete.
     pub const NONE: Self = Self { most: usize::MAX, epoch: 0 };
 }
 
-/// The part of a list that is kept for other zones while there are targets: a quarter. Without it a
-/// zone whose own members fill the list would never measure a way to another zone.
+/// The part of a list that is kept for other zones while there are targets: a quarter. Without it,
+/// a zone with enough members to fill the list would never measure a path to another zone.
 const FOR_OTHER_ZONES: usize = 4;
 
 /// One member's list.
@@ -28,7 +28,7 @@ pub(super) struct Turn {
     pub peers: Vec<usize>,
     /// Number of peers without a bound.
     pub wanted: usize,
-    /// In how many consecutive epochs it probes all of them.
+    /// The number of consecutive epochs in which it probes all of them.
     pub epochs: u64,
 }
 
@@ -39,7 +39,8 @@ pub struct Rotation {
     pub members: usize,
     /// Largest number of targets of one member.
     pub wanted: usize,
-    /// In how many consecutive epochs each member probes all of its targets: 1 if nothing rotates.
+    /// The number of consecutive epochs in which each member probes all of its targets: 1 if
+    /// nothing rotates.
     pub epochs: u64,
 }
 
@@ -52,7 +53,7 @@ impl Rotation {
 }
 
 impl Ring {
-    /// The list of a member out of all its targets: pairs of zone and rank, zone by zone.
+    /// Selects the list of a member from all its targets: pairs of zone and rank, zone by zone.
     pub(super) fn turn(&self, rank: usize, wanted: &[(usize, usize)]) -> Turn {
         let Bound { most, epoch } = self.bound;
         let ranks = |group: &[(usize, usize)]| group.iter().map(|&(_, to)| to).collect::<Vec<_>>();
@@ -65,7 +66,8 @@ impl Ring {
         let (own, mut others): (Vec<_>, Vec<_>) =
             groups.partition(|group| group[0].0 == self.zone_of[rank]);
         let own = own.first().copied().unwrap_or_default();
-        // Each member has its own order of zones: what one cannot probe now another does.
+        // Each member has its own order of zones: other members probe what this one cannot probe
+        // now.
         others.sort_by_key(|group| (phase(group[0].0), group[0].0));
         let outside: usize = others.iter().map(|group| group.len()).sum();
         let inside = own.len().min(most - outside.min(most / FOR_OTHER_ZONES));
@@ -86,7 +88,7 @@ impl Ring {
                 take(group, room, epoch);
             }
         } else if left > 0 {
-            // One of each zone whose turn it is; at the next turn of the zone another one.
+            // One target of each zone in turn; at the next turn of the zone, another one.
             let rounds = epochs(others.len(), left);
             for place in window(others.len(), left, seed, epoch) {
                 take(others[place], 1, epoch / rounds);
@@ -99,9 +101,9 @@ impl Ring {
     }
 }
 
-/// In how many consecutive epochs each of `len` things has its turn, if `room` have it at a time:
-/// less than twice as many as a plain rotation needs. A power of two, so that it stays the same
-/// while things come and go, and with it whose turn it is.
+/// Returns the number of consecutive epochs in which each of `len` elements has its turn, with
+/// `room` at a time: less than twice as many as a plain rotation needs. A power of two, so that the
+/// number and the current turn stay the same while elements come and go.
 fn epochs(len: usize, room: usize) -> u64 {
     if room >= len {
         return 1;
@@ -110,12 +112,12 @@ fn epochs(len: usize, room: usize) -> u64 {
     u64::try_from(turns).unwrap_or(u64::MAX)
 }
 
-/// Selects the current turn: `room` of `len` things in a cyclic order.
+/// Selects the current turn: `room` of `len` elements in a cyclic order.
 ///
 /// The windows begin at the points of van der Corput's sequence (the bits of the epoch, backwards,
 /// are a fraction of the circle): any 2^n consecutive epochs are 2^n evenly spaced points. So each
-/// thing has its turn, and one more or less moves each window by one thing at most; twice as many,
-/// by half a window.
+/// element has its turn, and one more or less moves each window by at most one element; twice as
+/// many, by half a window.
 fn window(len: usize, room: usize, phase: u64, epoch: u64) -> impl Iterator<Item = usize> {
     let kept = u64::MAX.checked_shr(epochs(len, room).trailing_zeros()).unwrap_or(0);
     let point = phase.wrapping_add(epoch.reverse_bits() & !kept);

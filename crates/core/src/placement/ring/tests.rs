@@ -12,7 +12,7 @@ fn member(id: impl Into<String>, zone: impl Into<String>) -> Member {
     Member { id: id.into(), zone: zone.into() }
 }
 
-/// A number of members, in turn in a number of zones.
+/// Returns a number of members, distributed in turn over a number of zones.
 fn members(count: usize, zones: usize) -> Vec<Member> {
     (0..count).map(|i| member(format!("shop/web-{i}/uid"), format!("z{}", i % zones))).collect()
 }
@@ -44,7 +44,7 @@ fn some_neighbors() -> impl Strategy<Value = Neighbors> {
         .prop_map(|(in_zone, per_other_zone)| Neighbors { in_zone, per_other_zone })
 }
 
-/// Lists by the zones of their edges: how many elements each gained or lost.
+/// Lists by the zones of their edges, with the number of elements that each gained or lost.
 type Lists<'a> = BTreeMap<(&'a str, &'a str), BTreeMap<&'a str, usize>>;
 
 /// Checks the documented effect of a member that joins (in reverse: that leaves).
@@ -60,7 +60,7 @@ fn check_movement(
     let vanished: Vec<_> = old.difference(&now).collect();
     prop_assert!(appeared.iter().all(|(from, to)| *from == new.id || *to == new.id));
 
-    // One for one: who lost a prober is now probed by the new one.
+    // One for one: the new member probes each target that lost a prober.
     let mut losers = BTreeSet::new();
     for (_, to) in &vanished {
         prop_assert!(losers.insert(to), "{to} lost two probers");
@@ -140,7 +140,7 @@ proptest! {
                 prop_assert_eq!(found, wanted, "{:?} from {}", target, zone);
             }
         }
-        // Inside a zone everybody also probes exactly as many.
+        // Inside a zone, every member also probes exactly as many.
         for source in &members {
             let inside = edges.iter().filter(|(from, to)| {
                 *from == source.id && zones[to.as_str()] == source.zone
@@ -175,7 +175,7 @@ proptest! {
     fn one_list_is_that_of_all_lists(
         mut members in some_members(), k in some_neighbors(), again in any::<prop::sample::Index>(),
     ) {
-        // With one of them told twice.
+        // With one of them given twice.
         if !members.is_empty() {
             members.push(members[again.index(members.len())].clone());
         }
@@ -195,7 +195,7 @@ proptest! {
         prop_assume!(!members.is_empty());
         let twice = members[again.index(members.len())].clone();
         let expected = edges(&members, k);
-        // In a later zone and in front: the smaller zone wins, not the first place.
+        // In a later zone and at the front: the smaller zone wins, not the first place.
         let mut more = vec![member(&twice.id, "z"), twice];
         more.extend(members);
         prop_assert_eq!(edges(&more, k), expected);
@@ -247,7 +247,7 @@ fn sizes_are_as_documented() {
     assert_eq!(degrees(&members(500, 3), k), [(12, 12), (8, 22)]);
 }
 
-/// Two agents of different versions have to agree: an edge that moves here moves in every cluster.
+/// Two agents of different versions must agree: an edge that moves here moves in every cluster.
 #[test]
 fn the_lists_never_change() {
     let k = Neighbors { in_zone: 2, per_other_zone: 1 };

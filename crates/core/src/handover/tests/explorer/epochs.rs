@@ -1,10 +1,9 @@
-//! Epochs are counted from the lowest that matters: nothing but their order is ever asked.
+//! Counts epochs from the lowest one that matters: only their order is ever compared.
 use super::model::{HISTORY, State, WORKERS};
 
 impl State {
-    /// Shifts all epochs so that the lowest one that is referred to is 1. The versions of lists
-    /// below it are below all that a pod can have, and that is all that matters of them; 0 stays
-    /// what it is.
+    /// Shifts all epochs so that the lowest referenced one is 1. The versions of lists below it are
+    /// lower than any that a pod can have, and only this matters; 0 stays unchanged.
     pub(super) fn count_from_lowest(&mut self) {
         let mut lowest = self.file.epoch;
         self.each_epoch(&mut |epoch| lowest = lowest.min(*epoch));
@@ -26,7 +25,7 @@ impl State {
         }
     }
 
-    /// Drops what nobody can read any more, and what does not matter any more.
+    /// Drops files that no pod can read any more, and everything else that no longer matters.
     pub(super) fn forget(&mut self, immutable: bool) {
         for pod in self.pods.iter_mut().flatten().filter(|pod| pod.told.is_some()) {
             pod.born = None;
@@ -42,7 +41,7 @@ impl State {
         }
     }
 
-    /// All epochs but those of files and the versions of lists.
+    /// Visits all epochs except those of files and the versions of lists.
     fn each_epoch(&mut self, visit: &mut dyn FnMut(&mut u8)) {
         for pod in self.pods.iter_mut().flatten() {
             visit_nonzero(&mut pod.read, visit);

@@ -2,7 +2,7 @@
 use super::model::{Cached, HISTORY, Move, Plot, Pod, State, World, has};
 
 impl World<'_> {
-    /// The state after this, if it can happen and changes something.
+    /// Returns the state after this event, if it can happen and changes anything.
     pub(super) fn after(&self, state: &State, happens: Move) -> Option<State> {
         let mut next = *state;
         self.happen(&mut next, happens)?;
@@ -112,8 +112,8 @@ impl World<'_> {
                 if state.pods[w].is_some() || w >= replicas || used_up {
                     return None;
                 }
-                // Whatever kubelets have in their caches: the name of an immutable file says which
-                // it is.
+                // Independent of the caches of kubelets: the name of an immutable file identifies
+                // it.
                 let immutable = self.plot.immutable;
                 let (oldest, newest) = (state.observed, state.template);
                 let (oldest, newest) =
@@ -146,7 +146,7 @@ impl World<'_> {
         if !self.plot.cached {
             return None;
         }
-        // Of what the pod has read the operator knows nothing but by asking.
+        // The operator knows only by asking what the pod has read.
         let pod = state.pods[w].map(|pod| Pod { read: 0, applied: 0, run: 0, ..pod });
         state.cache[w] = Cached { pod, at: state.file.epoch, same: pod.is_some() };
         Some(())
@@ -195,10 +195,10 @@ impl World<'_> {
         Some(())
     }
 
-    /// One round in which everything works that can, and nothing else happens.
+    /// Plays one round in which everything possible succeeds, and nothing else happens.
     pub(super) fn fair_round(&self, state: &mut State) {
         let Plot { workers, streams, careful, .. } = self.plot;
-        // What happens if it can.
+        // Applies an event if it can happen.
         let mut let_happen = |happens: Move| {
             if let Some(next) = self.after(state, happens) {
                 *state = next;
@@ -241,14 +241,14 @@ impl Pod {
 }
 
 impl State {
-    /// The pod's object is gone. An eviction that names it fails.
+    /// Removes the pod's object. An eviction that names it fails.
     fn go(&mut self, w: usize) {
         self.pods[w] = None;
         self.cache[w].same = false;
         self.evict &= !(1 << w);
     }
 
-    /// Those that are gone since it was decided were crossed out.
+    /// Pods that have gone since the decision were already removed from the list.
     fn evict_all(&mut self) {
         let evicted = self.pods.iter_mut().enumerate().filter(|(w, _)| has(self.evict, *w));
         evicted.filter_map(|(_, pod)| pod.as_mut()).for_each(|pod| pod.terminating = true);

@@ -1,11 +1,11 @@
-//! The world: its state, and what can happen in it.
+//! The world: its state, and the possible events.
 use super::operator::Operator;
 
-/// As many workers and streams as a state has room for.
+/// Maximum number of workers and streams of a state.
 pub(super) const WORKERS: usize = 3;
 pub(super) const STREAMS: usize = 3;
 
-/// As many epochs as a state remembers.
+/// Number of epochs that a state remembers.
 pub(super) const HISTORY: usize = 16;
 
 /// A set of streams or of workers, one bit for each.
@@ -23,7 +23,7 @@ pub(super) struct File {
     pub entries: Set,
     pub lists: [Set; WORKERS],
     pub versions: [u8; WORKERS],
-    /// Since when which stream is releasing from which worker; 0: it is not.
+    /// The epoch since which each stream is releasing from each worker; 0 if it is not.
     pub releasing: [[u8; STREAMS]; WORKERS],
     /// 0: none.
     pub barrier: u8,
@@ -40,9 +40,9 @@ pub(super) struct Pod {
     pub run: Set,
     pub terminating: bool,
     pub stopped: bool,
-    /// Its node is cut off: nothing gets there or comes from there.
+    /// True if its node is cut off: nothing can reach it or leave it.
     pub cut: bool,
-    /// The operator's memory of its answer, and of the epoch at which it came.
+    /// The operator's memory of its answer, and of the epoch at that time.
     pub told: Option<u8>,
     pub born: Option<u8>,
 }
@@ -53,7 +53,7 @@ pub(super) struct Cached {
     pub pod: Option<Pod>,
     /// The file's epoch at that time.
     pub at: u8,
-    /// It is still the same pod.
+    /// True if it is still the same pod.
     pub same: bool,
 }
 
@@ -65,15 +65,15 @@ pub(super) struct State {
     /// Index of the wish that the spec currently has.
     pub wish: u8,
     pub pods: [Option<Pod>; WORKERS],
-    /// Of a Deployment: pods whose names are used up.
+    /// For a Deployment: the pods with used-up names.
     pub born: Set,
     pub cache: [Cached; WORKERS],
-    /// Immutable `ConfigMap`s: the epoch that the template names, and the one its controller has
-    /// told it knows.
+    /// With immutable `ConfigMap`s: the epoch that the template names, and the one that its
+    /// controller has observed.
     pub template: u8,
     pub observed: u8,
-    /// The highest epoch that the operator was ever told; only where epochs are absolute, elsewhere
-    /// it is never above the file's.
+    /// The highest epoch ever reported to the operator; only if epochs are absolute, otherwise it
+    /// is never above the file's.
     pub highest: u8,
     /// The write that the operator has decided but not yet done.
     pub write: Option<File>,
@@ -84,7 +84,7 @@ pub(super) struct State {
     pub crashes: u8,
 }
 
-/// The wish of the user: a number of replicas, and a worker for each stream; `-`: unassigned, `x`:
+/// The user's wish: a number of replicas, and a worker for each stream; `-` is unassigned, `x` is
 /// removed.
 pub(super) type Wish = (usize, &'static str);
 
@@ -98,29 +98,29 @@ pub(super) struct Plot {
     pub changes: u8,
     pub faults: u8,
     pub crashes: u8,
-    /// Pods have names of their own and never come back.
+    /// Pods have unique names and never come back.
     pub deployment: bool,
     /// Pods mount the `ConfigMap` of one epoch.
     pub immutable: bool,
-    /// A kubelet may give a new pod any file that there ever was.
+    /// A kubelet may give a new pod any file that ever existed.
     pub stale_births: bool,
     /// The operator sees pods through a cache.
     pub cached: bool,
-    /// Workers start and stop streams one by one, and evictions come at any time after the write.
+    /// Workers start and stop streams one by one, and evictions happen at any time after the write.
     pub careful: bool,
-    /// Numbers are as they are: needed where old epochs are met again.
+    /// Epochs are not shifted: required if old epochs can return.
     pub absolute: bool,
     /// The highest epoch that the status remembers.
     pub remembered: u8,
     /// Two may run a stream, as long as the file allows it.
     pub immediate: bool,
-    /// Pods run what the file does not know of.
+    /// Pods run streams that the file does not list.
     pub unbooked: bool,
     /// Only streams that two pods run, or two lists have, are checked.
     pub only_i8: bool,
 }
 
-/// A plot with the operator that plays in it.
+/// A plot and its operator.
 pub(super) struct World<'a> {
     pub plot: Plot,
     pub operator: Operator<'a>,
@@ -131,14 +131,14 @@ pub(super) struct World<'a> {
 /// A possible event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// The user wants something else.
+    /// The user changes the wish.
     Wish(u8),
     /// The kubelet delivers the next file, and the worker starts what it lists.
     Read(usize),
-    /// The operator asks. Before it answers, the worker stops what its file does not list (or its
-    /// container is restarted, which is equivalent).
+    /// The operator asks. Before the worker answers, it stops the streams that its file does not
+    /// list (or its container is restarted, which is equivalent).
     Ask(usize),
-    /// Careful worlds: it starts or stops one; it has stopped all, and would answer that.
+    /// In careful worlds: it starts or stops a stream; or it has stopped all, and answers so.
     Start(usize, usize),
     Stop(usize, usize),
     Apply(usize),
@@ -146,17 +146,17 @@ pub(super) enum Move {
     Delete(usize),
     /// All containers of a pod that is being deleted are terminated.
     Terminate(usize),
-    /// All containers die for good, without anybody deleting the pod.
+    /// All containers die for good, although the pod is not deleted.
     Die(usize),
     /// The pod's object vanishes.
     Vanish(usize),
-    /// A pod starts, and has read the newest possible file; or one that is this many epochs older.
+    /// A pod starts, and has read the newest possible file, or one that is this many epochs older.
     Come(usize, usize),
     /// Its node is cut off; it comes back; or it is dead and the user confirms it.
     Cut(usize),
     Heal(usize),
     Fence(usize),
-    /// The operator's cache learns of the worker's pod.
+    /// The operator's cache receives the worker's pod.
     Sync(usize),
     /// The template names the newest file; the controller has seen that.
     Template,
@@ -178,7 +178,7 @@ impl<'a> World<'a> {
         self.plot.wishes[usize::from(state.wish)]
     }
 
-    /// The first state: an empty file, and what the user wants.
+    /// Returns the first state: an empty file, and the user's wish.
     pub(super) fn beginning(&self) -> State {
         let Plot { changes, faults, crashes, .. } = self.plot;
         // Epoch 0 means none.
@@ -195,7 +195,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The state in which the first wish is fulfilled.
+    /// Returns the state in which the first wish is fulfilled.
     pub(super) fn settled(&self) -> State {
         let mut state = self.beginning();
         loop {

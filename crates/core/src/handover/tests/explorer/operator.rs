@@ -1,4 +1,4 @@
-//! The operator of the small worlds: the real `step`, on what it sees.
+//! The operator of the small worlds: the real `step`, applied to its observations.
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -47,7 +47,7 @@ pub(super) struct Operator<'a> {
     step: &'a StepFunction,
     rules: Rules,
     decided: RefCell<HashMap<View, Decided>>,
-    /// Whatever kind of thing it has done.
+    /// The kinds of actions that it has taken.
     pub done: RefCell<BTreeSet<&'static str>>,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Operator<'a> {
         (state.file, state.wish, state.highest, seen)
     }
 
-    /// Records the actions that the worlds show.
+    /// Records the kinds of actions.
     fn note(&self, published: &Published, step: &Step, workers: &BTreeMap<Name, Worker>) {
         let mut done = self.done.borrow_mut();
         for (_, worker) in &step.freed {
@@ -197,5 +197,5 @@ fn file(published: &Published) -> File {
     file
 }
 
-/// Without any weakness.
+/// The unchanged `step`.
 pub(super) const STEP: StepFunction = step;

@@ -7,8 +7,8 @@ use std::{
 
 use super::model::{File, Move, STREAMS, Set, State, WORKERS, World, has};
 
-/// The fair rounds after which everything has settled: each needs a few for the file, and as many
-/// for a restart of each worker.
+/// Number of fair rounds after which everything has settled: a few for the file, and as many for a
+/// restart of each worker.
 const ROUNDS: usize = 60;
 
 /// The results of the search.
@@ -38,7 +38,7 @@ impl fmt::Debug for Violation {
 pub(super) fn search(world: &World<'_>, beginning: State) -> Found {
     let mut search = Search { world, calm: HashSet::new() };
     let mut known = HashSet::new();
-    // How each state was reached: from which one, and by what.
+    // The origin of each state: the previous state, and the event.
     let mut reached: Vec<(usize, Option<Move>)> = Vec::new();
     let mut queue = VecDeque::new();
     let mut moves = 0;
@@ -103,7 +103,7 @@ impl Search<'_> {
         wrong.or_else(|| if self.world.plot.only_i8 { None } else { self.ends_badly(state) })
     }
 
-    /// Something runs of which the file does not know.
+    /// Reports a running stream that the file does not list.
     fn unbooked(&self, state: &State) -> Option<String> {
         if self.world.plot.unbooked {
             return None;
@@ -152,7 +152,7 @@ impl Search<'_> {
             let by: Vec<_> = (0..WORKERS).filter(|w| runs(*w, s)).collect();
             let right = match at {
                 Some(w) if wanted(&w) => by == [w],
-                // A worker that must not have any streams: one that should have some may keep them.
+                // The stream is on a worker that must not have it: a wanted worker may keep it.
                 Some(_) => by.len() <= 1 && by.iter().all(wanted),
                 None => by.is_empty(),
             };
@@ -167,7 +167,7 @@ impl Search<'_> {
         (releasing || end.file.barrier > 0).then(|| "I9: in the end something is releasing".into())
     }
 
-    /// Two pods run a stream, or two lists have it.
+    /// Reports a stream that two pods run, or that is in two lists.
     fn overlap(&self, state: &State) -> Option<String> {
         let runs = state.pods.map(|pod| pod.map_or(0, |pod| pod.run));
         if !disjoint(runs) && !self.world.plot.immediate {

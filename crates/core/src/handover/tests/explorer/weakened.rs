@@ -1,4 +1,4 @@
-//! Every rule is needed: without it the search finds what goes wrong.
+//! Every rule is necessary: without it, the search finds a violation.
 use super::{
     worlds::{
         CACHED, DELETE, From, HOT, IMMUTABLE, LOST, SET_BACK, TWICE, TWO, explore, lost, set_back,
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 type Workers = BTreeMap<Name, Worker>;
 
-/// The search finds this.
+/// Checks that the search finds this violation.
 fn goes_wrong(how: &str, plot: Plot, rules: Rules, from: From, step: StepFunction) {
     let plot = Plot { unbooked: true, only_i8: how != "I9", ..plot };
     let violation = explore(plot, rules, from, step).violation;
@@ -19,7 +19,7 @@ fn goes_wrong(how: &str, plot: Plot, rules: Rules, from: From, step: StepFunctio
     assert!(violation.what.starts_with(how), "{violation:?}");
 }
 
-/// All workers changed before the step sees them.
+/// Returns the workers with a change that is applied before the step.
 fn with_workers(workers: &Workers, change: impl Fn(&mut Worker)) -> Workers {
     let mut workers = workers.clone();
     workers.values_mut().for_each(change);
@@ -74,7 +74,7 @@ fn a_revocation_has_an_epoch_of_its_own() {
     goes_wrong("I8", plot, HOT, From::Settled, |file, to, workers, highest, rules| {
         let mut step = step(file, to, workers, highest, rules);
         if let Some(next) = &mut step.publish {
-            // A second revocation goes by the epoch of the file that gave it back.
+            // A second revocation uses the epoch of the file that gave it back.
             let given_back = |at: &(Name, Name)| file.shares.contains_key(&at.1);
             let again = next.releasing.iter_mut().filter(|(at, _)| given_back(at));
             again.for_each(|(_, since)| *since = (*since).min(file.epoch));
@@ -134,8 +134,8 @@ fn a_template_that_is_not_observed_brings_old_pods() {
     });
 }
 
-/// Why `configMap.immutable` exists: a kubelet whose cache is late gives a new pod the file before
-/// the last, and nothing that the operator can see tells it so. Its counterpart is
+/// The reason for `configMap.immutable`: a kubelet with a late cache gives a new pod the previous
+/// file, and the operator cannot detect that. Its counterpart is
 /// `immutable_files_and_kubelets_that_are_late`.
 #[test]
 fn a_mutable_file_and_a_kubelet_that_is_late() {

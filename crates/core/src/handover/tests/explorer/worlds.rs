@@ -30,7 +30,7 @@ const NOTHING: Plot = Plot {
     only_i8: false,
 };
 
-/// Two workers, and two streams that change places or move to one worker.
+/// Two workers, and two streams that are exchanged or move to one worker.
 pub(super) const TWO: Plot = Plot {
     workers: 2,
     streams: 2,
@@ -39,7 +39,7 @@ pub(super) const TWO: Plot = Plot {
     ..NOTHING
 };
 
-/// One stream that wanders among three workers.
+/// One stream that moves among three workers.
 pub(super) const WANDERER: Plot =
     Plot { workers: 3, streams: 1, wishes: &[(3, "0"), (3, "1"), (3, "2")], changes: 2, ..NOTHING };
 
@@ -51,7 +51,7 @@ pub(super) const IMMUTABLE: Plot =
 pub(super) const CACHED: Plot =
     Plot { cached: true, streams: 1, wishes: &[(2, "0"), (2, "1")], faults: 1, ..TWO };
 
-/// Nobody knows what the pods run: the file is new, and under a barrier.
+/// It is unknown what the pods run: the file is new, and under a barrier.
 pub(super) const LOST: Plot =
     Plot { wishes: &[(2, "10"), (2, "01")], faults: 1, unbooked: true, ..TWO };
 
@@ -80,8 +80,8 @@ pub(super) fn set_back(told: Option<u8>, highest: u8) -> State {
     state
 }
 
-/// A handover was immediate and is exclusive now: two workers are releasing one stream, of which
-/// the first has released it but not reported this.
+/// A handover was immediate and is exclusive now: two workers are releasing one stream; the first
+/// has released it but has not reported this.
 pub(super) const TWICE: Plot =
     Plot { workers: 3, streams: 1, wishes: &[(3, "2"), (3, "0"), (3, "1")], changes: 1, ..NOTHING };
 
@@ -125,8 +125,8 @@ pub(super) fn explore(plot: Plot, rules: Rules, from: From, step: StepFunction) 
     found
 }
 
-/// The number of states, at least, in which the operator does all of this: a search that reaches
-/// nothing finds nothing either.
+/// Checks that the operator takes all of these actions in at least this many states: a search that
+/// reaches nothing finds nothing either.
 fn nothing_goes_wrong(plot: Plot, rules: Rules, from: From, at_least: usize, shows: &[&str]) {
     let found = explore(plot, rules, from, operator::STEP);
     assert!(found.violation.is_none(), "{:?}", found.violation);
@@ -225,10 +225,10 @@ fn a_file_that_was_lost() {
 #[test]
 fn a_file_that_was_set_back() {
     let shows = ["barrier set", "barrier cleared"];
-    // The status remembers, or a pod tells.
+    // Either the status or a pod has the old epoch.
     let remembers = Plot { remembered: 3, ..SET_BACK };
     nothing_goes_wrong(remembers, HOT, From::This(set_back(None, 3)), 10_000, &shows);
-    // Nobody remembers what a pod that is gone has told.
+    // The report of a pod that is gone is not remembered.
     let tells = Plot { faults: 0, ..SET_BACK };
     let mut told = set_back(Some(3), 0);
     told.faults = 0;

@@ -1,4 +1,4 @@
-//! Budgets of moves: what is done first, and what waits, as tables.
+//! Budgets of moves: which moves come first, and which wait, as tables.
 use super::{rules::check, *};
 
 #[test]
@@ -8,10 +8,11 @@ fn no_move_at_all() {
     check(&case("a@u b@u", "v w u-").budget(0), "a@u b@u");
     check(&case("a>v@u b>w@v c>u@w", "u v w").max(1).budget(0), "a@u b@v c@w");
     assert_eq!(case("a!@v b@v c", "v w").budget(0).shown(), "a@v b@v c@w");
-    // In the way of each other.
+    // They block each other.
     check(&case("a!>v b@v", "v w").budget(0), "a?NoDedicatedWorker b@v");
     check(&case("a>v b@v c", "v w").budget(0).max(1), "a?NoCapacity b@v c?NoCapacity");
-    // The place that one will have is not given to another, but nobody waits if there is more.
+    // A place reserved for one item is not given to another, but no item waits if there is more
+    // room.
     check(&case("a>v b@v c", "v w").budget(0).max(2), "a@v b@v c@w");
     check(&case("a>w@v b@v c>v d", "v w").budget(0).max(2), "a@v b@v c?NoCapacity d@w");
 }
@@ -26,8 +27,8 @@ fn counts(mut case: Case, workers: [&str; 3]) -> Vec<[usize; 3]> {
     shares
 }
 
-/// The same with other ids: the order of hashes, which is that among equals, is not what the test
-/// sees.
+/// Returns the same with other ids: the order of hashes, which decides among equals, must not
+/// affect the test.
 fn renamed(case: &Case) -> impl Iterator<Item = Case> {
     (0..8).map(|variant| {
         let mut case = case.clone();
@@ -55,7 +56,7 @@ fn a_budget_is_spent_on_rules_then_on_leaving_workers_then_on_balance() {
     }
 }
 
-/// First the worker is emptied for it, whatever the balance would ask for.
+/// The worker is emptied for it first, even if balance would require other moves.
 #[test]
 fn a_dedicated_item_waits_no_longer_than_it_must() {
     let items = "a! b@u c@u d@w e@w f@w g@v h@v i@v j@v k@v l@v m@v n@v o@v p@v";
@@ -63,7 +64,7 @@ fn a_dedicated_item_waits_no_longer_than_it_must() {
         assert_eq!((case.step(), case.items[0].owner.as_deref()), (1, None));
         assert_eq!((case.step(), case.items[0].owner.as_deref()), (1, Some("u")));
     }
-    // It goes itself, since that is one move and not two.
+    // It moves itself, because that is one move and not two.
     let items = "a!@w b@w c@w d@v e@v f@v g@v h@v i@v j@v";
     for mut case in renamed(&case(items, "u v w x").budget(1)) {
         assert_eq!(case.step(), 1);
@@ -71,8 +72,8 @@ fn a_dedicated_item_waits_no_longer_than_it_must() {
     }
 }
 
-/// No item moves to the worker of a dedicated item, and all that wait for this worker move once it
-/// is gone.
+/// No item moves to the worker of a dedicated item, and all items that wait for this worker move
+/// once it is gone.
 #[test]
 fn when_a_dedicated_item_goes_all_can_come() {
     let items = "a!>w@u b>u c>u d>u e@v f@v g@v h@v i@v j@v";
@@ -99,8 +100,8 @@ fn a_worker_is_emptied_for_a_dedicated_item_within_the_budget() {
     assert_eq!(case.items.iter().filter(|thing| thing.owner.as_ref() == Some(&own)).count(), 1);
 }
 
-/// Each takes the place of the next, and no worker has room: the first to move would be one too
-/// many.
+/// Each item takes the place of the next, and no worker has room: the first to move would be one
+/// too many.
 #[test]
 fn a_circle_is_opened_by_one_that_waits_for_a_round() {
     let circle = "a>v@u b>w@v c>u@w";

@@ -17,9 +17,9 @@ proptest! {
             return Ok(());
         }
         check_always(&case, &outcome)?;
-        // Nobody runs nowhere for a while if a worker has room. (But room may be kept for dedicated
-        // items, and for those that follow one that went nowhere because all were in the way of one
-        // another.)
+        // No item is without a worker for a while if a worker has room. (But room may be reserved
+        // for dedicated items, and for those that follow an item that lost its worker because all
+        // blocked one another.)
         let in_the_end = Case { rules: Rules { max_moves: None, ..case.rules }, ..case.clone() }.outcome();
         let waits = |thing: &&Thing| outcome[&thing.id].is_err() && in_the_end[&thing.id].is_ok();
         let waiting: Vec<_> = case.items.iter().filter(waits).collect();
@@ -60,7 +60,8 @@ proptest! {
             let only_full = slow.workers.iter().all(|worker| worker.1 == Standing::Full);
             prop_assert!(!only_full || outcome == fast.outcome());
         }
-        // Who waits for a worker that only keeps what it has depends on who ran when.
+        // Which item waits for a worker that only keeps its items depends on the order in which
+        // they ran.
         let waits = slow.workers.iter().any(|worker| worker.1 == Standing::Keeps)
             && slow.items.iter().any(|thing| thing.dedicated);
         let everywhere = |case: &Case| case.items.iter().filter(|thing| thing.owner.is_some()).count();

@@ -1,4 +1,4 @@
-//! Balance and movement where all items weigh the same.
+//! Balance and movement if all items have the same weight.
 use super::*;
 use crate::placement::hash;
 
@@ -52,7 +52,7 @@ fn a_stream_more_or_less_touches_one_worker() {
         let counts = case.counts();
         assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
     }
-    // Removals: nothing moves while the others differ by one; then one does.
+    // Removals: nothing moves while the others differ by one; then one item moves.
     let mut case = Case::new(30, 3);
     case.step();
     let mut moves = Vec::new();
@@ -87,7 +87,7 @@ fn moves_are_as_documented() {
     assert_eq!(measured, documented);
 }
 
-/// It is the same ones that leave when the worker comes back, and who else comes suits it as well.
+/// The same items leave when the worker comes back, and any other that arrives suits it as well.
 #[test]
 fn those_leave_that_suit_their_worker_least() {
     let mut case = Case::new(12, 1);

@@ -1,4 +1,4 @@
-//! Balance and movement where items weigh differently.
+//! Balance and movement if items have different weights.
 use super::*;
 
 impl Case {
@@ -56,7 +56,7 @@ fn nothing_moves_within_the_bound() {
 #[test]
 fn the_move_that_brings_two_closest_together() {
     for (items, expected) in [
-        // 12 and 0: six is the half.
+        // 12 and 0: six is half.
         ("a:6@v b:5@v c:1@v", "a@w b@v c@v"),
         // 13 and 0: four leaves 9 and 4, seven 6 and 7.
         ("a:7@v b:4@v c:2@v", "a@w b@v c@v"),
@@ -69,12 +69,13 @@ fn the_move_that_brings_two_closest_together() {
     }
 }
 
-/// One with many light ones and one with a few heavy ones: it could only exchange, and does not.
+/// One worker with many light items and one with a few heavy ones: only an exchange would help, and
+/// there is none.
 #[test]
 fn a_worker_at_its_limit_takes_nothing() {
     let full = case("a:9@v b:9@v c:1@w d:1@w", "v w").max(2);
     assert_eq!(full.shown(), "a@v b@v c@w d@w");
-    // It is at its limit after the first.
+    // It is at its limit after the first item.
     let one = case("a:5@v b:5@v c:5@v d:5@v e:1@w f:1@w g:1@w", "v w").max(4);
     assert_eq!(one.counts(), [3, 4]);
 }
@@ -87,15 +88,15 @@ fn few_move_when_a_worker_comes_or_goes() {
     assert!(loads[9] - loads[0] <= 1, "{loads:?}");
     let mut more = case.clone();
     more.scale(11);
-    // A share is 454, and the heaviest weighs nine: 51 is the least that any choice could do to
-    // come within nine.
+    // A share is 454, and the heaviest item weighs nine: 51 is the minimum number of moves to come
+    // within nine.
     let moves = more.step();
     let loads = more.sorted_loads();
     assert!(loads[10] - loads[0] <= 9, "{loads:?}");
     assert!((50..=52).contains(&moves), "{moves} moves");
     assert_eq!(more.step(), 0);
 
-    // Only what it has moves, for the rest is even.
+    // Only its own items move, because the rest is even.
     case.workers[3].1 = Standing::Leaving;
     let had = case.items.iter().filter(|t| t.owner.as_deref() == Some("swarm-worker-3")).count();
     assert_eq!(case.step(), had);

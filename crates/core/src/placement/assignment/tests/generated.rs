@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn some_worker() -> impl Strategy<Value = String> {
-    // The last is never there.
+    // The last one never exists.
     (0..9_usize).prop_map(|i| format!("w{i}"))
 }
 
@@ -55,7 +55,7 @@ pub(super) fn some_case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// With a worker that takes something.
+/// Cases with a worker that takes items.
 pub(super) fn some_live_case() -> impl Strategy<Value = Case> {
     some_case().prop_map(|mut case| {
         if case.workers.is_empty() {
@@ -66,7 +66,7 @@ pub(super) fn some_live_case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// All alike: nothing but the number of items matters.
+/// Cases in which all items are alike: only their number matters.
 pub(super) fn some_plain_case() -> impl Strategy<Value = Case> {
     (some_live_case(), prop::option::weighted(0.3, 1..12_usize)).prop_map(|(mut case, max)| {
         case.rules = Rules { max_per_worker: max, ..Rules::default() };
@@ -77,7 +77,7 @@ pub(super) fn some_plain_case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// Half of the time with items and workers that are given twice, the second time with other values.
+/// Cases, half of them with repeated items and workers that have other values the second time.
 pub(super) fn some_repetitive_case() -> impl Strategy<Value = Case> {
     let again = prop::collection::vec((any::<prop::sample::Index>(), some_things()), 1..4);
     (some_case(), prop::option::of((again, some_workers()))).prop_map(|(mut case, again)| {

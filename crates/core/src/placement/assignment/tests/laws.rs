@@ -14,7 +14,7 @@ impl Case {
         self.workers.iter().all(|(_, standing)| *standing != Standing::Full)
     }
 
-    /// The worker that an item has now, if it is present.
+    /// Returns the current worker of an item, if it is present.
     pub(super) fn owner<'a>(&self, thing: &'a Thing) -> Option<(&'a str, Standing)> {
         let owner = thing.owner.as_deref()?;
         Some((owner, self.standing(owner)?))
@@ -116,7 +116,7 @@ pub(super) fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCa
     }
     let open = case.open(&shares);
     let full = case.workers.iter().filter(|(_, standing)| *standing == Standing::Full).count();
-    // Nobody stays with a worker that leaves if another could take it.
+    // No item stays with a worker that leaves if another worker can take it.
     for (worker, _) in case.workers.iter().filter(|worker| worker.1 == Standing::Leaving) {
         for thing in shares[worker.as_str()].iter().filter(|thing| !Case::is_bound(thing)) {
             let able = open.iter().find(|other| shares[*other].len() < case.limit());
@@ -129,7 +129,7 @@ pub(super) fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCa
         let pinned = pin.and_then(|pin| case.standing(pin));
         let has_room = |worker: &str| shares[worker].len() < case.limit();
         let expected = match reason {
-            // It waits for a worker that only keeps what it has.
+            // It waits for a worker that only keeps its items.
             Reason::NoWorker => {
                 let may_have = |(id, standing): &(String, Standing)| {
                     let own = shares[id.as_str()].iter().any(|thing| thing.dedicated);
@@ -149,8 +149,8 @@ pub(super) fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCa
                 Some(pin) => pinned.is_some() && !has_room(pin),
                 None => !open.is_empty() && !open.iter().any(|worker| has_room(worker)),
             },
-            // All others are dedicated, or an item is pinned to them, or the last one is for the
-            // others.
+            // All other workers are dedicated, or an item is pinned to them, or the last one is for
+            // ordinary items.
             Reason::NoDedicatedWorker => {
                 let shared = |worker: &&str| shares[worker].iter().any(|t| t.pin.is_some());
                 let ordinary = case.items.iter().any(|t| !t.dedicated && t.pin.is_none());
@@ -164,7 +164,7 @@ pub(super) fn check_at_rest(case: &Case, outcome: &Outcome) -> Result<(), TestCa
     Ok(())
 }
 
-/// As even as pins, limits and dedicated items allow.
+/// Checks that the spread is as even as pins, limits and dedicated items allow.
 pub(super) fn check_even(case: &Case, outcome: &Outcome) -> Result<(), TestCaseError> {
     let shares = case.shares(outcome);
     let open = case.open(&shares);

@@ -1,4 +1,4 @@
-//! One file for each thing promised.
+//! Tests, with one file for each guarantee.
 use super::*;
 
 mod budget_rules;
@@ -11,7 +11,7 @@ mod originals;
 mod properties;
 mod rules;
 
-/// Items, workers, and who has what: ids as text, so that a test reads as a table.
+/// Items, workers, and the current owners: ids are text, so that a test reads as a table.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub items: Vec<Thing>,
@@ -95,7 +95,7 @@ impl Case {
         self.items.iter().map(show).collect::<Vec<_>>().join(" ")
     }
 
-    /// A number of items without a worker, and a number of workers that take anything.
+    /// Builds a case of items without a worker, and workers that take anything.
     pub fn new(items: usize, workers: usize) -> Self {
         let mut case = Self { items: Vec::new(), workers: Vec::new(), rules: Rules::default() };
         case.add(items);
@@ -145,7 +145,8 @@ impl Case {
         self.items.iter().enumerate().map(|(i, thing)| (thing.id.clone(), result(i))).collect()
     }
 
-    /// Makes the outcome what was before, and says how many left a worker that is present.
+    /// Makes the outcome the previous assignment of the next step, and returns the number of items
+    /// that left a worker that is present.
     pub fn step(&mut self) -> usize {
         let told = self.run();
         let mut moves = 0;

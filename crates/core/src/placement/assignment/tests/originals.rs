@@ -1,5 +1,4 @@
-//! The promises that the first system of this kind did not keep: the same table, with the right
-//! results.
+//! The guarantees that the original did not keep: the same table, with the right results.
 use super::*;
 
 /// The jobs of its sample, in their order.
@@ -98,8 +97,8 @@ fn scaling_is_as_if_it_had_always_been_so() {
     }
 }
 
-/// `start = i × size` with sizes that differ: with a remainder of `m`, `m` jobs were with two
-/// workers and the last `m` with none. Its tests checked only sizes.
+/// `start = i × size` with sizes that differ: with a remainder of `m`, two workers had the same `m`
+/// jobs and no worker had the last `m`. Its tests checked only sizes.
 #[test]
 fn no_number_of_workers_doubles_or_loses_jobs() {
     for workers in 1..=60 {

@@ -74,8 +74,8 @@ proptest! {
         let cap = |rank: usize| total / full.len() + usize::from(rank < total % full.len());
         let excess = |(rank, held): (usize, &usize)| held.saturating_sub(cap(rank));
         let least: usize = full.iter().enumerate().map(excess).sum();
-        // Who is with a worker that leaves goes as soon as there is room, after those that run
-        // nowhere.
+        // Items on a worker that leaves move as soon as there is room, after those without a
+        // worker.
         let moves = case.moves(&case.outcome()).len();
         let leaving: usize = held(Standing::Leaving).iter().sum();
         if total == case.items.len() - kept {
@@ -115,8 +115,8 @@ proptest! {
 
     #[test]
     fn i15_nothing_but_ids_is_hashed(case in some_case(), factor in 2..5_u64) {
-        // What an item weighs decides about balance; it does not when all weigh the same. Of a
-        // dedicated item it never does.
+        // The weight of an item affects the balance, but not if all weights are equal. The weight
+        // of a dedicated item never does.
         let mut heavier = case.clone();
         for thing in heavier.items.iter_mut().filter(|thing| !thing.dedicated) {
             thing.weight = factor;
@@ -134,7 +134,8 @@ proptest! {
     ) {
         case.rules.policy = if contiguous { Policy::Contiguous } else { Policy::Stateless };
         case.rules.balance = true;
-        // Those that keep or leave are the exception: what they have depends on what they had.
+        // Workers that keep or leave are the exception: their items depend on the previous
+        // assignment.
         case.workers.retain(|worker| worker.1 == Standing::Full);
         let mut otherwise = case.clone();
         for (thing, other) in otherwise.items.iter_mut().zip(other) {

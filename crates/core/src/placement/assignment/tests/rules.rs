@@ -1,9 +1,9 @@
-//! Pins, dedicated items, standings, limits, budgets: what comes of each, as tables.
+//! Pins, dedicated items, standings, limits, budgets: the effect of each, as tables.
 use super::*;
 
 const POLICIES: [Policy; 3] = [Policy::Sticky, Policy::Stateless, Policy::Contiguous];
 
-/// Whatever the policy.
+/// Checks the outcome under every policy.
 pub(super) fn check(case: &Case, expected: &str) {
     for policy in POLICIES {
         assert_eq!(case.clone().policy(policy).shown(), expected, "{policy:?}: {case:?}");
@@ -12,7 +12,7 @@ pub(super) fn check(case: &Case, expected: &str) {
 
 #[test]
 fn pins() {
-    // Whatever the load, from nothing or from elsewhere.
+    // Regardless of the load, from no worker or from another.
     check(&case("a>v b>v c>v@w d", "v w"), "a@v b@v c@v d@w");
     check(&case("a>x b>x@v c>v", "v w"), "a?PinnedWorkerAbsent b?PinnedWorkerAbsent c@v");
     // A worker that leaves keeps what is pinned to it, and gets it.
@@ -26,7 +26,7 @@ fn pins() {
 #[test]
 fn pins_count_for_the_balance() {
     let counts = |case: Case| POLICIES.map(|policy| case.clone().policy(policy).counts());
-    // Three are pinned to u; of the other four it gets none, since nobody has more.
+    // Three are pinned to u; it gets none of the other four, because no worker has more.
     let pinned = case("a>u b>u c>u d e f g", "u v w");
     assert_eq!(counts(pinned.clone()), [[3, 2, 2]; 3]);
     assert_eq!(counts(pinned.max(2)), [[2, 2, 2]; 3]);
@@ -41,7 +41,7 @@ fn dedicated_items_are_alone() {
     // An ordinary item that is already there moves away; one that is pinned there does not.
     check(&case("a!>v b@v c@w", "v w"), "a@v b@w c@w");
     check(&case("a!>v b>v c@w", "v w"), "a?NoDedicatedWorker b@v c@w");
-    // The worker that leaves is left, and kept if there is no other.
+    // It moves off the worker that leaves, but stays if there is no other.
     check(&case("a!@w", "v w-"), "a@v");
     check(&case("a!@w b>v", "v w-"), "a@w b@v");
     check(&case("a!@w b@w c>v", "v w-"), "a@w b@v c@v");
@@ -63,7 +63,7 @@ fn ordinary_items_keep_a_worker() {
         ("a! z", "u", 1),
         ("a!@u b!@v z", "u v", 1),
         ("a!>u b!>v z", "u v", 1),
-        // The worker of a pinned item is one for all others too.
+        // The worker of a pinned item takes all others too.
         ("a! b! c! y>u z", "u v w", 1),
     ] {
         assert_eq!(counted(case(items, workers)), [(lost, true); 3], "{items} on {workers}");
@@ -72,7 +72,7 @@ fn ordinary_items_keep_a_worker() {
     // dedicated one.
     check(&case("a! b@v", "v w="), "a?NoDedicatedWorker b@v");
     check(&case("a!@w b!@v c", "v w="), "a@w b?NoDedicatedWorker c@v");
-    // Without any, none is kept free.
+    // Without such items, no worker is kept free.
     assert_eq!(case("a!@v b!@u", "u v").shown(), "a@v b@u");
     check(&case("a!>v b!>u", "u v"), "a@v b@u");
 }
@@ -91,7 +91,7 @@ fn a_dedicated_item_moves_as_few_as_it_can() {
     }
 }
 
-/// Whichever of the two ids has the smaller hash.
+/// Returns which of the two ids has the smaller hash.
 #[test]
 fn which_dedicated_item_comes_first() {
     for (a, b) in [("a", "b"), ("b", "a")] {
@@ -115,12 +115,12 @@ fn which_dedicated_item_comes_first() {
 
 #[test]
 fn standings() {
-    // Who keeps loses nothing and gets nothing, however uneven that is.
+    // A worker that keeps loses nothing and gets nothing, no matter how uneven that is.
     check(&case("a@w b@w c@w d e", "v w="), "a@w b@w c@w d@v e@v");
     check(&case("a>v@w b!@w c@w", "v w="), "a@w b@w c@w");
     // A worker that leaves gives everything away, if there is another one.
     check(&case("a@w b@w c", "v w-"), "a@v b@v c@v");
-    // As many as there is room for; the others stay.
+    // As many move as there is room for; the others stay.
     assert_eq!(case("a@v b@w c@w", "v w-").max(2).counts(), [2, 1]);
 }
 
@@ -177,7 +177,7 @@ fn who_runs_keeps_its_place_when_room_is_scarce() {
     let outcome = one_goes.outcome();
     assert_eq!(outcome["c"], Ok("v".into()));
     assert_eq!(outcome.values().filter(|owner| owner.is_ok()).count(), 2);
-    // What is above the limit of a worker that leaves goes as well.
+    // Items above the limit of a worker that leaves leave it as well.
     assert_eq!(case("a@v b@u c@u", "v u-").max(1).run().unassigned.len(), 1);
 }
 
@@ -185,7 +185,7 @@ fn who_runs_keeps_its_place_when_room_is_scarce() {
 fn without_balance() {
     check(&case("a@v b@v c@v d@v", "v w").unbalanced(), "a@v b@v c@v d@v");
     check(&case("a@v b@v c@v d e", "v w").unbalanced(), "a@v b@v c@v d@w e@w");
-    // What may not stay moves all the same.
+    // Items that may not stay still move.
     check(&case("a@v b@v c@v d@u", "v w u-").unbalanced(), "a@v b@v c@v d@w");
     check(&case("a>w@v b@v c@v", "v w").unbalanced(), "a@w b@v c@v");
     check(&case("a!>v b@v c@v", "v w").unbalanced(), "a@v b@w c@w");

@@ -1,4 +1,4 @@
-//! Lists that have a bound.
+//! Bounded lists.
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
@@ -42,8 +42,8 @@ fn epochs_of(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever the zones: no list is longer than the bound, none is cut that fits, and what is cut
-    /// is filled.
+    /// For any zones: no list is longer than the bound, no list that fits is cut, and cut lists are
+    /// full.
     #[test]
     fn n01_no_member_probes_more_than_the_bound(
         members in skewed(), k in some_neighbors(), most in 4_usize..80, epoch: u64,
@@ -66,8 +66,8 @@ proptest! {
         }
     }
 
-    /// While nothing exceeds the bound it is as if there were none: so all that is promised of the
-    /// ring holds, the least movement included, and no epoch moves anything.
+    /// While nothing exceeds the bound, it has no effect: so all guarantees of the ring hold,
+    /// including least movement, and no epoch moves anything.
     #[test]
     fn n01_below_the_bound_nothing_changes(
         members in some_members(), k in some_neighbors(), epoch: u64,
@@ -78,7 +78,7 @@ proptest! {
         prop_assert_eq!(bounded.peers(), all);
     }
 
-    /// The same lists whatever the order, mesh included, and one of them is computed alone.
+    /// The lists do not depend on the order, not even in a mesh, and each can be computed alone.
     #[test]
     fn n01_a_cut_list_depends_on_the_members_and_the_epoch_only(
         (members, shuffled) in some_members().prop_flat_map(|m| (Just(m.clone()), Just(m).prop_shuffle())),
@@ -117,8 +117,8 @@ proptest! {
     }
 }
 
-/// The member whose list is cut most, and in how many epochs it comes round: found and as
-/// documented.
+/// The member with the most heavily cut list, and the number of epochs of its rotation: found and
+/// as documented.
 #[test]
 fn n01_skewed_zones_come_round_in_time() {
     let k = Neighbors { in_zone: 8, per_other_zone: 2 };
@@ -145,11 +145,11 @@ fn n01_skewed_zones_come_round_in_time() {
     }
 }
 
-/// A small zone is not starved by a large one, nor the ways to other zones by one's own.
+/// A large zone does not starve a small one, nor a member's own zone the paths to others.
 #[test]
 fn n01_zones_share_what_there_is() {
     let k = Neighbors { in_zone: 8, per_other_zone: 2 };
-    // Each member has its own order of zones: whichever of the two comes first.
+    // Each member has its own order of zones: either of the two may come first.
     for (sizes, small) in [([1, 3, 3000], "z001"), ([1, 3000, 3], "z002")] {
         let members = zones(&sizes);
         for list in epochs_of(&members, k, 17, 0, 0..50) {
@@ -165,7 +165,7 @@ fn n01_zones_share_what_there_is() {
     }
 }
 
-/// A rollout in a cluster whose lists are cut does not turn all of them over.
+/// A rollout in a cluster with cut lists does not replace all of them.
 #[test]
 fn n01_one_member_moves_a_window_by_one() {
     let k = Neighbors { in_zone: 8, per_other_zone: 2 };
