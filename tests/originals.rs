@@ -39,7 +39,7 @@ const BUGS: &[(u8, &str, &str, &str)] = &[
     (
         6,
         "a counter reset made a negative percent, hence fit; NaN was fit",
-        "src/traffic_watch/evidence.rs",
+        "src/traffic_watch/evidence/tests.rs",
         "absence_is_never_a_verdict",
     ),
     (

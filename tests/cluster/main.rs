@@ -6,10 +6,13 @@
 mod agents;
 mod broken;
 mod insight;
+mod kubelets;
 mod monitoring;
 mod newcomers;
+mod pods;
 mod prober;
 mod probing;
+mod reserving;
 mod scenarios;
 mod stage;
 mod swarming;

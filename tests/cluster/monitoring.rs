@@ -26,7 +26,8 @@ pub async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> 
     stage.watch("panels", criterion).await?;
     let absolute = "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
          metadata: {name: absolute, namespace: default}\n\
-         spec: {maxBandwidth: 900M, interval: 2s, window: 20s}\n";
+         spec: {maxBandwidth: 900M, interval: 2s, window: 20s, \
+         reservation: {resource: traffic.example.com/egress-mbps}}\n";
     stage.cluster.apply(absolute).await?;
     // The value exceeds the threshold everywhere, so that some nodes are not fit.
     let busy = "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\

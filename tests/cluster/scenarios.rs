@@ -16,6 +16,7 @@ use crate::{
         pods_leave_a_node_that_stays_unfit_and_budgets_hold,
         why_a_node_is_unfit_is_answered_by_one_command,
     },
+    kubelets::a_kubelet_keeps_foreign_resources_and_admits_pods_against_them_again,
     monitoring::{
         every_panel_of_the_dashboard_has_data, judged_after,
         the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
@@ -29,6 +30,12 @@ use crate::{
         a_pending_pod_blocks_no_other, deleting_a_prober_cleans_up_and_its_agents_harm_nobody,
         match_expressions_are_honored, the_original_prober_s_sample_runs_verbatim,
         without_the_operator_pods_are_created_as_ever,
+    },
+    reserving::{
+        a_link_at_rest_and_a_wobble_below_a_step_cost_no_write,
+        ten_pods_at_once_promise_no_link_twice,
+        undeclared_traffic_counts_and_a_pod_waits_with_the_scheduler_s_reason,
+        what_is_published_outlives_kubelets_nodes_and_the_api_server,
     },
     stage::Stage,
     swarming::{
@@ -68,6 +75,11 @@ scenarios![
     pods_leave_a_node_that_stays_unfit_and_budgets_hold,
     why_a_node_is_unfit_is_answered_by_one_command,
     backtest_agrees_with_what_the_operator_did,
+    a_kubelet_keeps_foreign_resources_and_admits_pods_against_them_again,
+    ten_pods_at_once_promise_no_link_twice,
+    undeclared_traffic_counts_and_a_pod_waits_with_the_scheduler_s_reason,
+    a_link_at_rest_and_a_wobble_below_a_step_cost_no_write,
+    what_is_published_outlives_kubelets_nodes_and_the_api_server,
     the_original_prober_s_sample_runs_verbatim,
     a_pending_pod_blocks_no_other,
     without_the_operator_pods_are_created_as_ever,

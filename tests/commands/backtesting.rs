@@ -158,3 +158,33 @@ fn a_history_that_cannot_be_had_says_why() {
     let outcome = backtest(&prometheus, &[]);
     assert!(outcome.err.contains("too many samples"), "{}", outcome.err);
 }
+
+#[test]
+fn the_least_and_the_most_that_nodes_offered() {
+    let prometheus = hour();
+    let spec = SPEC.replace(
+        "spec: {",
+        "spec: {capacity: 1G, \
+         reservation: {resource: traffic.example.com/egress-mbps, reserve: \"0%\"}, ",
+    );
+    let (from, to) = (START.to_string(), (START + 359 * STEP).to_string());
+    let args = [
+        "backtest",
+        "-f",
+        "-",
+        "--prometheus-url",
+        prometheus.url.as_str(),
+        "--from",
+        &from,
+        "--to",
+        &to,
+        "--pod-request",
+        "200",
+    ];
+    let outcome = run_with_input(&args, &spec);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    // The busy node offers nothing twice; the one that vanishes keeps its amount.
+    let expected = "traffic.example.com/egress-mbps: 700 offered at least (room for 3 pods with \
+                    200 each), 1100 at most (room for 5 pods with 200 each); 7 changes\n";
+    assert!(outcome.out.contains(expected), "{}", outcome.out);
+}

@@ -183,3 +183,26 @@ fn no_measurement_is_a_failure_that_shows_the_conditions() {
         outcome.err
     );
 }
+
+#[test]
+fn what_nodes_offer_and_how_many_pods_fit() {
+    let prometheus = three();
+    let spec = watch(
+        "maxBandwidthPercent: \"60\", capacity: 1G, \
+         reservation: {resource: traffic.example.com/egress-mbps, reserve: \"0%\"}",
+    );
+    let args = ["evaluate", "-f", "-", "--prometheus-url", &prometheus.url];
+    let outcome = run_with_input(&[&args[..], &["--pod-request", "200"]].concat(), &spec);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let expected = "\
+NODE    OFFERED  PODS
+node-1  520      2
+node-2  0        0
+node-3  20       0
+540 traffic.example.com/egress-mbps offered (room for 2 pods with 200 each)
+";
+    assert!(outcome.out.contains(expected), "{}", outcome.out);
+    assert!(outcome.out.contains("warning: spec.reservation: what pods request is not read"));
+    let outcome = run_with_input(&[&args[..], &["--pod-request", "0"]].concat(), &spec);
+    assert!(outcome.err.contains("--pod-request"), "{outcome:?}");
+}

@@ -103,6 +103,7 @@ const GAPS: &[(&str, &str)] = &[
     ("the breaker is about to hold", "TrafficOperatorLimitReached"),
     ("all nodes are unfit", "TrafficOperatorNoFitNode"),
     ("the workload suffers from it", "TrafficOperatorDeploymentUnavailable"),
+    ("pods do not get the bandwidth they requested", "TrafficOperatorBandwidthOverPromised"),
     ("labels cannot be written", "TrafficOperatorNodeWriteErrors"),
     ("passes fail", "TrafficOperatorReconcileErrors"),
     ("pods start without an agent", "TrafficOperatorPodsUncovered"),

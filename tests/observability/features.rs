@@ -1,6 +1,6 @@
 //! The table of features is accurate: every claimed feature has a test, and one without a test is
 //! marked as missing.
-use crate::files::{read, root};
+use crate::files::{below, name, read, root};
 
 /// A row of a table: its cells.
 fn rows(page: &str) -> Vec<Vec<&str>> {
@@ -73,6 +73,68 @@ fn every_bad_day_is_proved_by_a_test_of_its_id() {
             );
         }
     }
+}
+
+/// The named faults, by the letter and the highest number of their ids.
+const FAULTS: [(char, u32); 4] = [('A', 20), ('P', 24), ('L', 10), ('W', 10)];
+
+/// Each named fault has one row, in which every kind has a test, a shared part, or a reason.
+#[test]
+fn every_fault_has_a_test_or_a_reason_for_each_kind() {
+    let page = read(&root().join("docs/operations/faults.md"));
+    let rows = rows(&page);
+    let ids = FAULTS.iter().flat_map(|(letter, most)| (1..=*most).map(move |n| (*letter, n)));
+    for (letter, number) in ids {
+        let id = format!("{letter}{number}");
+        let found: Vec<_> = rows.iter().filter(|row| row[0] == id).collect();
+        let [row] = found[..] else { panic!("{id}: {} rows", found.len()) };
+        assert!(row.len() >= 3 && row.iter().all(|cell| !cell.is_empty()), "{id}: {row:?}");
+        for (test, target) in row.iter().flat_map(|cell| links(cell)) {
+            let path = root().join("docs/operations").join(target);
+            assert!(path.is_file(), "{id}: there is no {target}");
+            let found = read(&path).contains(&format!("fn {test}("));
+            assert!(found, "{id}: {target} has no test {test}");
+        }
+        let proven = row.iter().any(|cell| !links(cell).is_empty());
+        let reason = ["no test", "as "].iter().any(|word| row[2].starts_with(word));
+        assert!(proven || reason, "{id}: neither a test nor a reason");
+    }
+}
+
+/// The words of the client libraries by which a file writes.
+const WRITES: [&str; 8] = [
+    "Patch::Apply(",
+    "Patch::Json",
+    "Patch::Merge(",
+    "Patch::Strategic(",
+    "DeleteParams::",
+    "PostParams::",
+    "TxnOp::",
+    "finalizer::Event::",
+];
+
+/// Two leaders could collide in any write: each file with one has a row that says what refuses a
+/// late one.
+#[test]
+fn every_file_that_writes_is_in_the_table_of_writes() {
+    let page = read(&root().join("docs/operations/faults.md"));
+    let (_, table) = page.split_once("\n## Writes\n").expect("a section");
+    let table = table.split("\n## ").next().unwrap_or_default();
+    let rows = rows(table);
+    assert!(rows.iter().all(|row| row.len() == 3 && row.iter().all(|cell| !cell.is_empty())));
+    let mut listed: Vec<_> = rows.iter().flat_map(|row| links(row[0])).map(|(_, to)| to).collect();
+    listed.sort_unstable();
+    listed.dedup();
+    let writes = |text: &str| {
+        // The tests of a file are its last part.
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        WRITES.iter().any(|word| code.contains(word))
+    };
+    let files = below(&root().join("src"), &["rs"]).into_iter();
+    let files = files.filter(|file| !name(file).contains("tests")).filter(|f| writes(&read(f)));
+    let mut found: Vec<_> = files.map(|file| format!("../../{}", name(&file))).collect();
+    found.sort_unstable();
+    assert_eq!(found, listed);
 }
 
 #[test]

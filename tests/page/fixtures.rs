@@ -110,6 +110,7 @@ pub fn node(
         since: ago(since),
         unfit: state == NodeState::Unfit,
         age_seconds: Some(4.0),
+        reservation: None,
         values,
     }
 }

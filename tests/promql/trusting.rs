@@ -106,7 +106,7 @@ fn s04_exporters_of_another_job_change_no_verdict_on_a_node() {
     let (endpoints, runtime) = asker(&prometheus);
     let judge = |exporters: &Exporters| {
         let watch = watch();
-        let asked = evaluate(&watch, &endpoints, exporters, Population::default());
+        let asked = evaluate(&watch, &endpoints, exporters, Population::default(), None);
         runtime.block_on(asked).expect("a judgment")
     };
     let up = "count_over_time(node_network_transmit_bytes_total[5s]) >= 5";
@@ -137,7 +137,7 @@ fn s04_where_no_series_is_believed_the_jobs_that_have_some_are_named() {
     eventually("scrapes", || (prometheus.ask(up)?.len() == 2).then_some(()));
     let judge = |exporters: &Exporters| {
         let watch = watch();
-        let asked = evaluate(&watch, &endpoints, exporters, Population::default());
+        let asked = evaluate(&watch, &endpoints, exporters, Population::default(), None);
         runtime.block_on(asked).expect("a judgment")
     };
     let found = judge(&believed(NODE_EXPORTER));

@@ -8,6 +8,7 @@ use crate::{
 };
 
 mod ready_condition;
+mod reservations;
 
 /// A TrafficWatch with exactly this spec.
 pub fn object(name: &str, spec: &Value) -> Value {
@@ -276,6 +277,10 @@ fn fields_that_do_not_go_together_are_refused_with_the_rule() {
             (only("window", json!("1m")), built_in),
             (only("maxSampleAge", json!("1m")), built_in),
             (json!({"maxBandwidthPercent": "60", "eviction": {}}), eviction),
+            (
+                only("reservation", json!({"resource": "example.com/mbps"})),
+                "spec.reservation: needs spec.maxBandwidthPercent or spec.maxBandwidth",
+            ),
         ] {
             let message = refusal(&bench, &spec).await;
             assert!(message.contains(rule), "{spec}: {message}");

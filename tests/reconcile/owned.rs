@@ -14,6 +14,7 @@ use crate::{
 
 mod children;
 mod kinds;
+mod node_status;
 mod others;
 
 /// The objects of one kind in a namespace or in the cluster, as the administrator and as the

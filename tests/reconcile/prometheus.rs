@@ -47,6 +47,8 @@ struct Inner {
     own: BTreeMap<String, BTreeMap<String, &'static str>>,
     /// Percent of the link that each node receives.
     received: BTreeMap<String, &'static str>,
+    /// Bytes per second that the fastest link of each node carries.
+    speeds: BTreeMap<String, &'static str>,
     scrapes: Option<&'static str>,
     mode: Mode,
     requests: Vec<String>,
@@ -91,6 +93,11 @@ impl Prometheus {
     /// Sets what one node receives.
     pub fn receives(&self, instance: &str, percent: &'static str) {
         self.inner.lock().expect("lock").received.insert(instance.to_owned(), percent);
+    }
+
+    /// Sets what the fastest link of one node carries, in bytes per second.
+    pub fn speed(&self, instance: &str, bytes: &'static str) {
+        self.inner.lock().expect("lock").speeds.insert(instance.to_owned(), bytes);
     }
 
     /// Sets how many scrapes the window holds.
@@ -178,6 +185,7 @@ fn vector(inner: &Inner, query: &str) -> Value {
         add("transmit_bytes", instance, sample.bytes);
         add("receive_percent", instance, received);
         add("receive_bytes", instance, received.map(|_| "1000"));
+        add("speed", instance, inner.speeds.get(instance).copied());
         add("total", instance, Some("281814"));
         add("age", instance, sample.age);
     }

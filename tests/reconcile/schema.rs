@@ -12,11 +12,14 @@ use crate::{
 
 mod forms;
 mod generator;
+mod kinds;
 mod mistakes;
+mod others;
 mod served;
 
 use forms::Dice;
-use generator::{Node, RULES, installed, understand};
+use generator::{Schema, understand};
+use kinds::{Kind, TRAFFIC_WATCH};
 
 /// Any number will do; another number makes another test.
 const SEED: u64 = 20_261_120;
@@ -27,16 +30,21 @@ const GOOD: u64 = 150;
 /// Concurrent requests.
 const CONCURRENCY: usize = 16;
 
-fn schema() -> Node {
-    understand(&installed()).unwrap_or_else(|what| panic!("tests/reconcile/schema: {what}"))
+fn schema() -> Schema {
+    schema_of(&TRAFFIC_WATCH)
+}
+
+fn schema_of(kind: &'static Kind) -> Schema {
+    let schema = understand(kind, &kind.installed());
+    schema.unwrap_or_else(|what| panic!("tests/reconcile/schema: {}: {what}", kind.name))
 }
 
 #[test]
 fn a_field_that_the_generator_does_not_know_is_a_failure_that_says_so() {
     let error = |change: fn(&mut Value)| {
-        let mut schema = installed();
+        let mut schema = TRAFFIC_WATCH.installed();
         change(&mut schema);
-        understand(&schema).err().unwrap_or_default()
+        understand(&TRAFFIC_WATCH, &schema).err().unwrap_or_default()
     };
     assert_eq!(error(|_| {}), "");
     let text =
@@ -94,7 +102,8 @@ fn each_single_mistake_is_refused_with_its_path() {
             let broken = mistakes::make(schema, node, mistake, &mut Dice::new(SEED, case));
             (case, format!("{} {mistake:?}", node.path), broken)
         });
-        let rules = RULES.iter().filter_map(|(start, broken)| Some((start, (*broken)?)));
+        let rules =
+            TRAFFIC_WATCH.rules.iter().filter_map(|(start, broken)| Some((start, (*broken)?)));
         let cases = cases.chain(rules.zip(0..).map(|((start, change), case)| {
             let mut spec = schema.spec(&mut Dice::new(SEED, case));
             change(spec.as_object_mut().expect("a spec"));
@@ -117,7 +126,7 @@ fn each_single_mistake_is_refused_with_its_path() {
 fn null_is_the_same_as_absent_in_every_field() {
     run(async |bench| {
         three_nodes(&bench).await;
-        let fields = installed()["properties"]["spec"]["properties"].clone();
+        let fields = TRAFFIC_WATCH.installed()["properties"]["spec"]["properties"].clone();
         let fields = fields.as_object().expect("fields").keys();
         let mut nulls: Value = fields.map(|field| (field.clone(), Value::Null)).collect();
         nulls["maxBandwidthPercent"] = "60".into();

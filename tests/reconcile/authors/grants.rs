@@ -39,10 +39,11 @@ async fn granted(bench: &Bench, user: &str) {
         // Before the right to nodes, which includes queries of the whole cluster.
         (SET, json!({"transition": {"query": "x"}})),
         (WATCH, json!({"taint": "NoSchedule"})),
+        (WATCH, json!({"reservation": {"resource": "traffic.example.com/egress-mbps"}})),
     ] {
         commands += grant(bench, &author, kind, spec).await;
     }
-    assert_eq!(commands, 7);
+    assert_eq!(commands, 8);
     for (kind, spec) in [
         (WATCH, json!({"maxUnfit": "100%", "minFit": 0, "label": "platform"})),
         (SWARM, json!({"weights": {"query": "x"}})),

@@ -22,6 +22,7 @@ mod labels;
 mod limits;
 mod probers;
 mod queries;
+mod reservations;
 mod types;
 mod updates;
 mod whole;

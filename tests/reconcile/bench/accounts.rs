@@ -2,6 +2,7 @@
 use std::path::PathBuf;
 
 use kube::Client;
+use lab::fault::Proxy;
 
 use super::Bench;
 
@@ -35,6 +36,11 @@ impl Bench {
         // Like the operator's own client, it fails at once if a server cannot answer.
         config.default_retry = false;
         Client::try_from(config).expect("client")
+    }
+
+    /// A proxy with faults, whose clients are the operator for the API server.
+    pub async fn proxy(&self) -> Proxy {
+        Proxy::before_api_server(self.plane, ACCOUNT, &GROUPS).await.expect("proxy")
     }
 
     /// A client with the rights of the webhook.

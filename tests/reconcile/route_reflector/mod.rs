@@ -3,7 +3,7 @@
 //! by the lab's model of confd and BIRD and not by the operator's.
 mod bgp_daemons;
 mod datastore;
-mod stage;
+pub mod stage;
 
 mod at_rest;
 mod calico_api_down;

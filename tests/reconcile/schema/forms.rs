@@ -52,7 +52,7 @@ pub struct Form {
     pub bad: fn() -> Value,
 }
 
-/// The known fields; the test fails for any other one.
+/// The known fields of a `TrafficWatch`; the test fails for any other one.
 pub const FORMS: &[Form] = &[
     Form {
         path: "maxBandwidthPercent",
@@ -140,6 +140,43 @@ pub const FORMS: &[Form] = &[
         good: |dice| json!(dice.one(&["PreferNoSchedule", "NoSchedule"])),
         bad: || json!(["NoExecute", "noSchedule", ""]),
     },
+    Form {
+        path: "reservation.resource",
+        good: |dice| {
+            // The admission policy of a real installation allows these prefixes.
+            let name =
+                if dice.percent(10) { "[A-Za-z0-9]{63}" } else { "[a-z]([-._A-Z]{0,9}[0-9])?" };
+            let prefix = dice.one(&["", "team-a.", "a.b-c.9."]);
+            json!(format!("{prefix}traffic.example.com/{}", dice.draw(name)))
+        },
+        bad: || {
+            json!([
+                "cpu",
+                "kubernetes.io/x",
+                "node.kubernetes.io/x",
+                "Upper.example.com/x",
+                "a b/c",
+                "example.com/",
+                "/mbps",
+                "example.com/a/b",
+                "example.com/-x",
+                "requests.example.com/x",
+                "exa_mple.com/x",
+                format!("example.com/{}", "x".repeat(64))
+            ])
+        },
+    },
+    Form { path: "reservation.unit", good: bits, bad: not_bits },
+    Form {
+        path: "reservation.reserve",
+        good: |dice| json!(format!("{}%", dice.below(100))),
+        bad: || json!(["100%", "-1%", "5.5%", "10", "%", "", "05%"]),
+    },
+    Form {
+        path: "reservation.step",
+        good: |dice| json!(format!("{}%", 1 + dice.below(99))),
+        bad: || json!(["0%", "100%", "5.5%", "5", "%", "", "05%"]),
+    },
     Form { path: "nodeSelector.matchLabels{}", good: zone, bad: || json!([]) },
     Form { path: "nodeSelector.matchExpressions[].key", good: key, bad: || json!([]) },
     Form {
@@ -155,11 +192,11 @@ pub fn key(dice: &mut Dice) -> Value {
     json!(dice.one(&["zone", "zone", "zone", "kubernetes.io/os", "größe/ß"]))
 }
 
-fn zone(dice: &mut Dice) -> Value {
+pub fn zone(dice: &mut Dice) -> Value {
     json!(dice.one(&["a", "a", "b", "linux", "東京"]))
 }
 
-fn query(dice: &mut Dice) -> Value {
+pub fn query(dice: &mut Dice) -> Value {
     json!(dice.one(&QUERIES))
 }
 
@@ -176,7 +213,7 @@ fn not_bits() -> Value {
     json!(["fast", "0", "-1G", "1GB", 0, -5, "", "1 G", "NaN"])
 }
 
-fn duration(dice: &mut Dice, least: usize) -> Value {
+pub fn duration(dice: &mut Dice, least: usize) -> Value {
     let number = least.max(1) + dice.below(20);
     match dice.below(5) {
         0 => json!(dice.one(&["1h2m3s", "1.5h", "2500ms", "24h", "90s", "2s1ns"])),
@@ -186,7 +223,7 @@ fn duration(dice: &mut Dice, least: usize) -> Value {
     }
 }
 
-fn not_duration(long: &str, short: &str) -> Value {
+pub fn not_duration(long: &str, short: &str) -> Value {
     json!(["", "1d", "10", "2 minutes", "1h 2m", "s", "1e3s", long, short])
 }
 

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::{
     forms::Dice,
-    generator::{Node, Shape},
+    generator::{Node, Schema, Shape},
 };
 
 /// A change that makes a good spec wrong.
@@ -29,6 +29,9 @@ pub fn mistakes(node: &Node) -> Vec<Mistake> {
     let mut values = match &node.shape {
         Shape::Deployment => types(json!(["text", 1, [], true])),
         Shape::Words(words) => types(json!([7, {"a": 1}, "Nope", words[0].to_lowercase()])),
+        Shape::Number => types(json!(["7", 1.5, {}, true])),
+        // A policy checks these, where it is installed.
+        Shape::Reference => vec![],
         Shape::Flag => types(json!(["true", 1, []])),
         Shape::Whole { least, most } => types(json!(["7", 1.5, {}, true, least - 1, most + 1])),
         Shape::Text { or_whole: true, .. } => types(json!([true, {"a": 1}, [1], 1.5])),
@@ -48,9 +51,11 @@ pub fn mistakes(node: &Node) -> Vec<Mistake> {
             let required = fields.iter().filter(|field| field.required);
             all.extend(required.map(|field| Mistake::Remove(field.name.clone())));
         }
-        Shape::List { most, keys, .. } => {
-            all.extend(most.map(Mistake::TooMany));
-            all.extend((!keys.is_empty()).then_some(Mistake::Twice));
+        Shape::List { least, most, keys, set, .. } => {
+            // Ten thousands take too long, and a set of words has no more of them.
+            all.extend(most.filter(|most| *most <= 100 && !set).map(Mistake::TooMany));
+            all.extend((!keys.is_empty() || *set).then_some(Mistake::Twice));
+            all.extend((*least > 0).then(|| Mistake::Replace(json!([]))));
         }
         _ => {}
     }
@@ -60,7 +65,7 @@ pub fn mistakes(node: &Node) -> Vec<Mistake> {
 }
 
 /// Makes a mistake in a good spec that has something at this place.
-pub fn make(root: &Node, node: &Node, mistake: &Mistake, dice: &mut Dice) -> Broken {
+pub fn make(root: &Schema, node: &Node, mistake: &Mistake, dice: &mut Dice) -> Broken {
     let (mut spec, place) = (0..2000)
         .find_map(|_| {
             let spec = root.spec(dice);

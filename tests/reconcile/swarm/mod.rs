@@ -173,7 +173,7 @@ impl Stage {
     }
 
     /// Returns the whole state, for a test that fails.
-    async fn state(&self, name: &str) -> String {
+    pub async fn state(&self, name: &str) -> String {
         let map = self.maps().get_opt(&format!("{name}-config")).await.ok().flatten();
         let data = map.and_then(|map| map.data).unwrap_or_default();
         let status = self.status(name).await;
@@ -199,32 +199,36 @@ impl Stage {
     /// agrees.
     pub async fn settled(&self, name: &str, workers: usize, streams: &[String]) -> File {
         let what = format!("{name}: {} streams on {workers} workers", streams.len());
-        let holds = async || {
-            let status = self.status(name).await;
-            let conditions = status["conditions"].as_array()?;
-            let reported = conditions
-                .iter()
-                .any(|c| c["type"] == "Converged" && (c["status"] == "True" || workers == 0));
-            let file = self.file(name).await?;
-            let running = self.puppet.running();
-            let owners = file.owners();
-            let right = running.iter().all(|(stream, pods)| {
-                owners.get(stream.as_str()).is_some_and(|owners| pods == owners)
-            });
-            let wanted = if workers == 0 { 0 } else { streams.len() };
-            let complete = running.len() == wanted
-                && (workers == 0 || streams.iter().all(|stream| running.contains_key(stream)));
-            (reported
-                && right
-                && complete
-                && status["summary"]["workers"] == workers
-                && status["moving"] == 0
-                && status["epoch"] == file.version)
-                .then_some(file)
-        };
+        let holds = async || self.is_settled(name, workers, streams).await;
         let file = eventually_or(&what, holds, async || self.state(name).await).await;
         self.puppet.assert_no_overlap();
         file
+    }
+
+    /// Returns the file if `workers` workers run exactly its streams now, each once, and the status
+    /// agrees.
+    pub async fn is_settled(&self, name: &str, workers: usize, streams: &[String]) -> Option<File> {
+        let status = self.status(name).await;
+        let conditions = status["conditions"].as_array()?;
+        let reported = conditions
+            .iter()
+            .any(|c| c["type"] == "Converged" && (c["status"] == "True" || workers == 0));
+        let file = self.file(name).await?;
+        let running = self.puppet.running();
+        let owners = file.owners();
+        let right = running
+            .iter()
+            .all(|(stream, pods)| owners.get(stream.as_str()).is_some_and(|owners| pods == owners));
+        let wanted = if workers == 0 { 0 } else { streams.len() };
+        let complete = running.len() == wanted
+            && (workers == 0 || streams.iter().all(|stream| running.contains_key(stream)));
+        (reported
+            && right
+            && complete
+            && status["summary"]["workers"] == workers
+            && status["moving"] == 0
+            && status["epoch"] == file.version)
+            .then_some(file)
     }
 
     /// Returns the events about a Swarm: reason and note.

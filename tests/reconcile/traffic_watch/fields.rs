@@ -80,6 +80,11 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
         "the_node_is_fit_again_at_the_percent_of_the_threshold_that_the_spec_says",
     ),
     (
+        "reservation",
+        "traffic_watch/reservation",
+        "nodes_offer_what_is_free_and_steady_load_writes_nothing",
+    ),
+    (
         "taint",
         "traffic_watch/policies",
         "a_taint_comes_and_goes_with_the_label_and_leaves_the_taints_of_others",

@@ -6,4 +6,5 @@ pub mod judging;
 mod limits;
 mod policies;
 mod refusals;
+mod reservation;
 mod unreadable;

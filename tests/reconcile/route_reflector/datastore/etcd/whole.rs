@@ -54,7 +54,7 @@ async fn look(client: &kube::Client, raw: &Client) -> Option<Scene> {
 }
 
 /// Returns BIRDs that the objects in etcd configure.
-fn birds(client: &kube::Client, raw: &Client) -> bgp_daemons::Birds {
+pub(super) fn birds(client: &kube::Client, raw: &Client) -> bgp_daemons::Birds {
     let (client, raw) = (client.clone(), raw.clone());
     bgp_daemons::Birds::seeing(move || {
         let (client, raw) = (client.clone(), raw.clone());
@@ -63,7 +63,7 @@ fn birds(client: &kube::Client, raw: &Client) -> bgp_daemons::Birds {
 }
 
 /// Creates four nodes, and Calico's Nodes for them under other names.
-async fn nodes(stage: &route_reflector::Stage, store: &Stage<'_>) {
+pub(super) async fn nodes(stage: &route_reflector::Stage, store: &Stage<'_>) {
     stage.nodes(4).await;
     for number in 1..=4 {
         let bgp = json!({"ipv4Address": format!("10.0.0.{number}/16")});

@@ -1,0 +1,126 @@
+//! The kinds: their text fields, the rules that connect fields, and how generated specs keep them.
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api,
+    api::DynamicObject,
+    core::{ApiResource, GroupVersionKind},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use traffic_operator::api::KINDS;
+
+use super::forms::{Dice, Form};
+use crate::bench::Bench;
+
+mod network_prober;
+mod route_reflector_set;
+mod swarm;
+mod traffic_watch;
+
+pub use network_prober::KIND as NETWORK_PROBER;
+pub use route_reflector_set::KIND as ROUTE_REFLECTOR_SET;
+pub use swarm::KIND as SWARM;
+pub use traffic_watch::KIND as TRAFFIC_WATCH;
+
+/// A change to a spec.
+pub type Change = fn(&mut Map<String, Value>);
+
+/// A rule that connects fields: the beginning of its message, and a way to break it in a good spec;
+/// none if it is about the name, or about two versions of a spec.
+pub type Rule = (&'static str, Option<Change>);
+
+/// One kind.
+pub struct Kind {
+    pub name: &'static str,
+    pub forms: &'static [Form],
+    pub rules: &'static [Rule],
+    /// Makes the fields of a spec consistent, as the rules demand.
+    pub repair: fn(&mut Map<String, Value>, &mut Dice),
+    /// Reads an object as the operator does; the error, if it cannot.
+    pub read: fn(Value) -> Option<String>,
+    /// A small good spec.
+    pub plain: fn() -> Value,
+    /// Sets the fields that cannot change as they are in the small spec.
+    pub keep: Change,
+    /// Fields that cannot be deleted.
+    pub kept: &'static [&'static str],
+}
+
+/// Reads an object; the error, if it cannot be read.
+fn read<T: DeserializeOwned>(object: Value) -> Option<String> {
+    serde_json::from_value::<T>(object).err().map(|error| error.to_string())
+}
+
+/// Reports whether a field is set.
+fn has(spec: &Map<String, Value>, name: &str) -> bool {
+    spec.get(name).is_some_and(|value| !value.is_null())
+}
+
+/// Removes the fields that are null or not there: to the rules both are the same.
+fn drop_nulls(spec: &mut Map<String, Value>) {
+    spec.retain(|_, value| !value.is_null());
+}
+
+/// An object within a spec, if it is set.
+fn within<'s>(spec: &'s mut Map<String, Value>, name: &str) -> Option<&'s mut Map<String, Value>> {
+    spec.get_mut(name).and_then(Value::as_object_mut)
+}
+
+impl Kind {
+    /// The schema of the object, as it is installed.
+    pub fn installed(&self) -> Value {
+        let version = self.definition().spec.versions.swap_remove(0);
+        let schema = version.schema.and_then(|schema| schema.open_api_v3_schema);
+        serde_json::to_value(schema).expect("JSON")
+    }
+
+    /// The resource at the API server.
+    fn resource(&self) -> (ApiResource, bool) {
+        let spec = self.definition().spec;
+        let version = &spec.versions[0].name;
+        let gvk = GroupVersionKind::gvk(&spec.group, version, &spec.names.kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, &spec.names.plural);
+        (resource, spec.scope == "Namespaced")
+    }
+
+    fn definition(&self) -> CustomResourceDefinition {
+        let kind = KINDS.iter().find(|kind| kind.name() == self.name).expect("a kind");
+        (kind.crd)()
+    }
+
+    /// The objects of this kind, those in `default` if they have namespaces.
+    pub fn api(&self, bench: &Bench) -> Api<DynamicObject> {
+        match self.resource() {
+            (resource, true) => Api::namespaced_with(bench.client.clone(), "default", &resource),
+            (resource, false) => Api::all_with(bench.client.clone(), &resource),
+        }
+    }
+
+    /// Creates an object as kubectl does: fields that the definition does not know are refused.
+    pub async fn create(
+        &self,
+        bench: &Bench,
+        name: &str,
+        spec: &Value,
+        dry_run: bool,
+    ) -> kube::Result<DynamicObject> {
+        let (resource, namespaced) = self.resource();
+        let mut object = json!({
+            "apiVersion": resource.api_version, "kind": resource.kind,
+            "metadata": {"name": name}, "spec": spec,
+        });
+        let mut place = "";
+        if namespaced {
+            object["metadata"]["namespace"] = json!("default");
+            place = "namespaces/default/";
+        }
+        let (version, plural) = (&resource.api_version, &resource.plural);
+        let further = if dry_run { "&dryRun=All" } else { "" };
+        let path = format!(
+            "/apis/{version}/{place}{plural}?fieldManager=test&fieldValidation=Strict{further}"
+        );
+        let request = http::Request::post(path).header("Content-Type", "application/json");
+        let body = serde_json::to_vec(&object).expect("JSON");
+        bench.client.request(request.body(body).expect("request")).await
+    }
+}
