@@ -39,17 +39,18 @@ const RATE: u32 = 1000;
 /// Duration of each row, in seconds.
 const SECONDS: u32 = 10;
 
-/// The size of a Pod: the largest that is usual, with managed fields and much environment.
+/// The size of a Pod: that of the largest usual ones, with managed fields and many environment
+/// variables.
 const POD_BYTES: usize = 50_000;
 
-/// Requests under way at a time, at most; over HTTP/1.1 also the connections.
+/// Maximum number of concurrent requests; over HTTP/1.1 also the number of connections.
 const LANES: u32 = 16;
 
 /// The protocols of the API server and of the agents, with their numbers of connections.
 const VERSIONS: [&str; 2] = ["1 x HTTP/2", "16 x HTTP/1.1"];
 
-/// The last two columns show whether the machine was free: latency includes the time by which the
-/// client woke late (its clock goes in steps of 1 ms) and the time for which the server waited for
+/// The columns. The last two show whether the machine was free: latency includes the time by which
+/// the client woke late (its timer has steps of 1 ms) and the time for which the server waited for
 /// a processor.
 const HEADER: [&str; 9] = [
     "connections",
@@ -214,7 +215,7 @@ async fn http2(server: &Serving, bundle: &str) -> anyhow::Result<Http2> {
     Ok(sender)
 }
 
-/// A connection, or a share of one.
+/// A connection, or one stream of a shared one.
 enum Lane {
     One(Http1),
     Two(Http2),
@@ -253,7 +254,7 @@ async fn connect(
     Ok(TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(NAME)?, stream).await?)
 }
 
-/// A creation of a Pod as the API server asks about it.
+/// Returns the API server's review of the creation of a Pod.
 fn review() -> Value {
     let mut env = Vec::new();
     let size = |env: &[Value]| env.len() * 104;
@@ -291,7 +292,7 @@ fn scheduled(thread: &str) -> anyhow::Result<(Duration, Duration)> {
     Ok((next()?, next()?))
 }
 
-/// Percentiles in milliseconds, each given in thousandths of the times.
+/// Returns percentiles in milliseconds, each given in thousandths.
 fn spread(mut times: Vec<Duration>, parts: &[usize]) -> String {
     times.sort_unstable();
     let at = |part: &usize| {
@@ -301,7 +302,7 @@ fn spread(mut times: Vec<Duration>, parts: &[usize]) -> String {
     parts.iter().map(at).collect::<Vec<_>>().join(" | ")
 }
 
-/// The memory of this process, in bytes.
+/// Returns the memory of this process, in bytes.
 fn resident() -> anyhow::Result<usize> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages: usize = text.split_whitespace().nth(1).context("statm is short")?.parse()?;

@@ -25,7 +25,7 @@ const MOVES: [(usize, usize); 2] = [(1000, 10), (1000, 50)];
 
 const POLICIES: [Policy; 3] = [Policy::Sticky, Policy::Stateless, Policy::Contiguous];
 
-/// Number of trials, each with new ids: the moves of one trial are chance, except with Sticky.
+/// Number of trials, each with new ids: the moves of one trial are random, except with Sticky.
 const TRIALS: usize = 20;
 
 fn main() -> anyhow::Result<()> {
@@ -71,8 +71,8 @@ impl Ids {
     }
 }
 
-/// Counts the streams that have another worker than before, and the remaining workers that have
-/// other streams.
+/// Counts the streams with a different worker than before, and the remaining workers with different
+/// streams.
 fn moved(before: &Assignment, after: &Assignment, workers: usize) -> (usize, usize) {
     let mut touched = BTreeSet::new();
     let mut moves = 0;
@@ -117,7 +117,7 @@ fn times() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The means of all trials.
+/// Prints the means of all trials.
 fn moves() {
     println!(
         "streams, workers, policy | moved by a worker more | by a worker less | by a stream more: moved / workers touched | by a stream less"

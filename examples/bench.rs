@@ -3,48 +3,56 @@
 //!
 //! `make bench`. A real API server with real Node objects; the answers of Prometheus are prepared,
 //! so that its own work does not count. `/metrics` is scraped all the time. Figures of one run are
-//! comparable with each other only: `BENCH_PEER=path` measures another binary alternately with
-//! ours, started with the same arguments. Fails above [`LIMITS`].
+//! comparable with each other only: `BENCH_PEER="path,path -flag"` measures other programs
+//! alternately with ours, started with the same arguments. Fails above [`LIMITS`].
 use std::{
-    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
-use ground::{Operator, binary, install, wait};
-use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use ground::{install, wait_for};
+use k8s_openapi::jiff::Timestamp;
 use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    Api, Client,
+    api::{Patch, PatchParams},
 };
 use lab::{ControlPlane, ControlPlaneOptions};
 use labels::{Labels, bare_loop};
+use programs::{OURS, Program, programs, rows};
 use prometheus::Prometheus;
 use serde_json::json;
 use traffic_operator::api::TrafficWatch;
+use watches::LABEL;
 
 mod ground;
 #[path = "ground/labels.rs"]
 mod labels;
 #[path = "ground/nodes.rs"]
 mod nodes;
+#[path = "ground/programs.rs"]
+mod programs;
 #[path = "ground/prometheus.rs"]
 mod prometheus;
 #[path = "ground/scraper.rs"]
 mod scraper;
+#[path = "ground/watches.rs"]
+mod watches;
 
-/// Judgments that one figure is the mean of.
+/// Number of judgments of which a figure is the mean.
 const JUDGMENTS: u32 = 20;
 
-/// Nodes that become unfit one after the other, one with each answer.
+/// Number of nodes that become unfit one after the other, one with each answer.
 const FLIPS: usize = 100;
 
-/// Judgments in a row that mark a node, as is the default.
+/// Number of judgments in a row that mark a node: the default.
 const CONSECUTIVE: usize = 2;
 
-/// The label of the object that writes labels.
-const LABEL: &str = "w0.traffic.example.com/unfit";
+/// The longest wait for any condition: a peer that updates whole nodes, one by one, takes minutes.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Nodes and objects of each row.
+const ROWS: [(usize, usize); 5] = [(100, 1), (1000, 1), (1000, 100), (5000, 1), (5000, 20)];
 
 /// Limits of a row of 5,000 nodes and one object, by name of the column.
 const LIMITS: [(&str, f64); 7] = [
@@ -57,8 +65,8 @@ const LIMITS: [(&str, f64); 7] = [
     ("half/bare", 1.3),
 ];
 
-const HEADER: [&str; 16] = [
-    "binary",
+const HEADER: [&str; 17] = [
+    "program",
     "nodes",
     "TrafficWatches",
     "first labels s",
@@ -68,6 +76,7 @@ const HEADER: [&str; 16] = [
     "CPU ms/judgment",
     "requests/interval",
     "idle writes/min",
+    "idle API requests/min",
     "flip p50 ms",
     "flip p99 ms",
     "half flip s",
@@ -78,8 +87,7 @@ const HEADER: [&str; 16] = [
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    let mut binaries = vec![("ours", binary()?)];
-    binaries.extend(std::env::var_os("BENCH_PEER").map(|peer| ("peer", PathBuf::from(peer))));
+    let programs = programs()?;
     let options =
         ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
     let plane = ControlPlane::start(options).await?;
@@ -88,12 +96,12 @@ async fn main() -> anyhow::Result<ExitCode> {
     println!("{}", HEADER.join(" | "));
     println!("{}", HEADER.map(|_| "---").join(" | "));
     let mut excesses = vec![];
-    for (nodes, watches) in rows() {
-        for (name, binary) in &binaries {
-            let figures = measure(&plane, &client, (name, binary), nodes, watches).await?;
+    for (nodes, watches) in rows(&ROWS) {
+        for program in &programs {
+            let figures = measure(&plane, &client, program, nodes, watches).await?;
             let written = figures.map(|figure| figure.map_or("–".into(), |f| format!("{f:.1}")));
-            println!("{name} | {nodes} | {watches} | {}", written.join(" | "));
-            if (*name, nodes, watches) == ("ours", 5000, 1) {
+            println!("{} | {nodes} | {watches} | {}", program.name, written.join(" | "));
+            if (program.name.as_str(), nodes, watches) == (OURS, 5000, 1) {
                 excesses.extend(above(&figures));
             }
         }
@@ -105,23 +113,8 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(if excesses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Nodes and objects of each row; `BENCH_ROWS=5000x1` asks for other ones.
-fn rows() -> Vec<(usize, usize)> {
-    let asked = std::env::var("BENCH_ROWS").unwrap_or_default();
-    let asked: Vec<_> = asked
-        .split(',')
-        .filter_map(|row| row.split_once('x'))
-        .filter_map(|(nodes, watches)| Some((nodes.parse().ok()?, watches.parse().ok()?)))
-        .collect();
-    if asked.is_empty() {
-        vec![(100, 1), (1000, 1), (1000, 100), (5000, 1), (5000, 20)]
-    } else {
-        asked
-    }
-}
-
 /// Returns the figures of a row that are above their limits: the column, the figure and the limit.
-fn above(figures: &[Option<f64>; 13]) -> Vec<(&'static str, f64, f64)> {
+fn above(figures: &[Option<f64>; 14]) -> Vec<(&'static str, f64, f64)> {
     let columns = || HEADER[3..].iter().zip(figures);
     let exceeded = LIMITS.iter().filter_map(|(name, limit)| {
         let (_, figure) = columns().find(|(column, _)| *column == name)?;
@@ -130,29 +123,27 @@ fn above(figures: &[Option<f64>; 13]) -> Vec<(&'static str, f64, f64)> {
     exceeded.collect()
 }
 
-/// One row, without its first three columns.
+/// Measures one row, without its first three columns.
 async fn measure(
     plane: &ControlPlane,
     client: &Client,
-    (name, binary): (&str, &Path),
+    program: &Program,
     count: usize,
     watches: usize,
-) -> anyhow::Result<[Option<f64>; 13]> {
-    let nodes = Api::<Node>::all(client.clone());
-    clean(client, &nodes).await?;
+) -> anyhow::Result<[Option<f64>; 14]> {
+    watches::clean(client).await?;
     nodes::create(client, (0..count).map(nodes::node)).await?;
     let (prometheus, url) = Prometheus::start(count).await?;
-    create_watches(client, watches).await?;
+    watches::create(client, watches, "2s", "8s").await?;
     let started = Instant::now();
-    // A lease of its own: the killed operator of the row before holds the other one.
-    let (lease, any) = (format!("bench-{name}-{count}-{watches}"), "127.0.0.1:0");
+    let any = "127.0.0.1:0";
     let admin = scraper::free_address()?.to_string();
     let mut args = vec!["--prometheus-url", &url, "--admin-address", &admin];
     args.extend(["--webhook-address", any, "--pinglist-address", any]);
-    let operator = Operator::start(binary, plane.kubeconfig(), &lease, &args)?;
+    let operator = program.start(plane, &format!("{count}-{watches}"), &args)?;
     let scraper = scraper::Scraper::start(format!("http://{admin}/metrics"));
     let labels = Labels::follow(client, LABEL);
-    wait("all labels", async || (labels.count(false) == count).then_some(())).await?;
+    wait_for("all labels", PATIENCE, async || (labels.count(false) == count).then_some(())).await?;
     let first = started.elapsed();
 
     // Wait until the work that follows the first labels is over.
@@ -161,13 +152,10 @@ async fn measure(
     tokio::time::sleep(Duration::from_secs(2) * JUDGMENTS).await;
     let cpu = (operator.cpu()? - cpu) / f64::from(JUDGMENTS);
     let requests = f64::from(prometheus.requests() - requests) / f64::from(JUDGMENTS);
-    let writes = plane
-        .audit_since(since)?
-        .into_iter()
-        .filter(|e| e.is_write() && e.user_agent.starts_with("traffic-operator"))
-        .filter(|e| !e.resource.starts_with("leases") && e.subresource != "status")
-        .count();
-    let writes = f64::from(u32::try_from(writes)?) * 30.0 / f64::from(JUDGMENTS);
+    let idle = program.requests(plane, since)?;
+    let per_minute = |count: u32| f64::from(count) * 30.0 / f64::from(JUDGMENTS);
+    let writes = per_minute(programs::writes(&idle, |event| event.subresource != "status"));
+    let asked = per_minute(u32::try_from(idle.len())?);
 
     let flips = match watches {
         1 => Some(single_flips(client, &prometheus, &labels).await?),
@@ -187,6 +175,7 @@ async fn measure(
         Some(cpu),
         Some(requests),
         Some(writes),
+        Some(asked),
         flips.map(|flips| flips.0),
         flips.map(|flips| flips.1),
         Some(half.as_secs_f64()),
@@ -194,21 +183,6 @@ async fn measure(
         Some(half.as_secs_f64() / bare.as_secs_f64()),
         Some(page),
     ])
-}
-
-async fn create_watches(client: &Client, watches: usize) -> anyhow::Result<()> {
-    let api = Api::<TrafficWatch>::namespaced(client.clone(), "default");
-    for i in 0..watches {
-        let watch = json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
-            "metadata": {"name": format!("w{i}")},
-            // One writes labels, so that flips are counted once; the others read the same answer.
-            "spec": {"maxBandwidthPercent": "60", "interval": "2s", "window": "8s",
-                     "mode": if i == 0 { "Enforce" } else { "Observe" }}
-        });
-        api.create(&PostParams::default(), &serde_json::from_value(watch)?).await?;
-    }
-    Ok(())
 }
 
 /// Flips one more node with each answer. Returns the median and the second slowest of a hundred, in
@@ -228,9 +202,10 @@ async fn single_flips(
     let before = prometheus.answers().len();
     prometheus.set(0, 1);
     let enough = async || (prometheus.answers().len() >= before + FLIPS).then_some(());
-    wait("a hundred answers", enough).await?;
+    wait_for("a hundred answers", PATIENCE, enough).await?;
     prometheus.set(FLIPS, 0);
-    wait("a hundred flips", async || (labels.count(true) == FLIPS).then_some(())).await?;
+    wait_for("a hundred flips", PATIENCE, async || (labels.count(true) == FLIPS).then_some(()))
+        .await?;
     let answers = prometheus.answers().split_off(before);
     let mut took = (0..FLIPS)
         .map(|node| {
@@ -243,7 +218,7 @@ async fn single_flips(
     took.sort_by(f64::total_cmp);
     every("2s").await?;
     prometheus.set(0, 0);
-    wait("all to be fit", async || (labels.count(true) == 0).then_some(())).await?;
+    wait_for("all to be fit", PATIENCE, async || (labels.count(true) == 0).then_some(())).await?;
     Ok((took[FLIPS / 2], took[FLIPS * 99 / 100 - 1]))
 }
 
@@ -254,23 +229,14 @@ async fn half_flip(
     labels: &Labels,
     half: usize,
 ) -> anyhow::Result<Duration> {
-    let before = prometheus.answers().len();
     prometheus.set(half, 0);
-    wait("half to be unfit", async || (labels.count(true) == half).then_some(())).await?;
-    let answers = prometheus.answers().split_off(before);
-    let decided = answers.iter().filter(|(unfit, _)| *unfit == half).nth(CONSECUTIVE - 1);
+    wait_for("half to be unfit", PATIENCE, async || (labels.count(true) == half).then_some(()))
+        .await?;
+    let marked: Vec<_> = (0..half).filter_map(|node| labels.marked(node)).collect();
+    let (first, last) = marked.iter().min().zip(marked.iter().max()).context("not marked")?;
+    // The latest before the first label: a program that asks for each object receives several.
+    let answers = prometheus.answers();
+    let decided = answers.iter().rev().find(|(unfit, at)| *unfit == half && at <= first);
     let (_, decided) = decided.context("not decided")?;
-    let last = (0..half).filter_map(|node| labels.marked(node)).max().context("not marked")?;
     Ok(last.saturating_duration_since(*decided))
-}
-
-async fn clean(client: &Client, nodes: &Api<Node>) -> anyhow::Result<()> {
-    let api = Api::<TrafficWatch>::namespaced(client.clone(), "default");
-    let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    for watch in api.list(&ListParams::default()).await? {
-        api.patch(&watch.name_any(), &PatchParams::default(), &strip).await?;
-        api.delete(&watch.name_any(), &DeleteParams::default()).await?;
-    }
-    nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    Ok(())
 }

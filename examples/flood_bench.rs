@@ -1,7 +1,7 @@
 //! Measures the effect on pods and agents while clients flood the operator's ports.
 //!
 //! `make bench`. A real API server creates 20 pods a second, and a known agent asks for its list at
-//! the same time; hostile clients with their own addresses do all they can meanwhile, on the same
+//! the same time; meanwhile, hostile clients with their own addresses do all they can, on the same
 //! processors. The first row creates pods that no object selects: the cost of the API server and of
 //! this machine without the webhook. Figures of one run are comparable with each other only.
 use std::{
@@ -34,7 +34,7 @@ const PACE: Duration = Duration::from_millis(50);
 /// Duration of an attack before the first pod: by then the attack holds all that it can get.
 const BEGUN: Duration = Duration::from_secs(3);
 
-/// The path that agents ask, without waiting.
+/// The path that agents request, without waiting.
 const LIST: &str = "/pinglist?prober=default/mesh";
 
 const HEADER: [&str; 12] = [
@@ -117,7 +117,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Asks as the known agent; returns how long it took.
+    /// Requests the list as the known agent; returns how long it took.
     async fn list(&self) -> anyhow::Result<Duration> {
         let begun = Instant::now();
         let url = format!("https://{}{LIST}", self.serving.pinglists);

@@ -36,20 +36,20 @@ mod member;
 #[path = "ground/prober.rs"]
 mod prober;
 
-/// Nodes, in three zones: 40 pods on each where there are 2,000.
+/// Number of nodes, in three zones: each has 40 of 2,000 pods.
 const NODES: usize = 50;
 
-/// Zones, as many as regions of cloud providers have.
+/// Number of zones, as in regions of cloud providers.
 const ZONES: usize = 3;
 
 /// Number of agents that probe each pod by default: eight of its zone and two of each other one.
 const PROBERS: usize = 8 + 2 * (ZONES - 1);
 
-/// Single changes that one figure is the mean or the worst of.
+/// Number of single changes of which a figure is the mean or the worst.
 const CHANGES: u32 = 8;
 
-/// Time without a change before and after a measurement: the collection of changes, the pass of the
-/// controller and the minute's other work are over by then.
+/// Time without a change before and after a measurement: by then, changes are collected, and the
+/// controller's pass and the minute's other work are over.
 const CALM: Duration = Duration::from_secs(3);
 
 /// Time for which processor time is measured without changes: half of the time after which each
@@ -105,7 +105,8 @@ async fn main() -> anyhow::Result<()> {
     bench.plane.stop().await
 }
 
-/// Pods of each row; `PROBER_BENCH_ROWS=500,4000` replaces them. Each row adds to the one before.
+/// Returns the pods of each row; `PROBER_BENCH_ROWS=500,4000` replaces them. Each row adds to the
+/// previous one.
 fn rows() -> Vec<usize> {
     let asked = std::env::var("PROBER_BENCH_ROWS").unwrap_or_default();
     let asked: Vec<_> = asked.split(',').filter_map(|row| row.parse().ok()).collect();
@@ -148,7 +149,7 @@ impl Bench {
         Member::of(&self.client, &pod).await
     }
 
-    /// Sets the status that the kubelet sets of a running pod.
+    /// Sets the status that the kubelet sets on a running pod.
     async fn starts(&self, i: usize) -> anyhow::Result<()> {
         let ip = format!("10.1.{}.{}", i / 250, i % 250 + 1);
         let status = json!({"status": {
@@ -190,7 +191,7 @@ impl Bench {
             .await?;
         self.members.extend(new);
         drop(builder);
-        // A new process, so that its memory does not include what building the row took.
+        // A new process, so that its memory does not include the memory used to build the row.
         let serving = self.operator(&format!("row-{count}")).await?;
         let operator = &serving.operator;
         self.series(count).await?;
@@ -230,7 +231,7 @@ impl Bench {
             (bytes / count).to_string(),
             format!("{:.1}", all.as_secs_f64()),
             // A handshake takes at most 5 s, and here thousands begin at once, in one process; an
-            // agent that is cut off comes again.
+            // agent that is cut off reconnects.
             agents.failures().to_string(),
             format!("{alone:.1}"),
             format!("{waiting:.1}"),
@@ -264,7 +265,7 @@ impl Bench {
         Ok((probers, own))
     }
 
-    /// The operator's writes for each change, by resource; leases apart.
+    /// Returns the operator's writes for each change, by resource, without leases.
     fn writes(&self, since: Timestamp) -> anyhow::Result<String> {
         let mut counts = BTreeMap::new();
         for event in self.plane.audit_since(since)? {
@@ -290,7 +291,7 @@ fn node(i: usize) -> String {
     format!("ip-10-0-0-{}.eu-central-1.compute.internal", i % NODES)
 }
 
-/// Median and greatest, in milliseconds.
+/// Returns the median and the maximum, in milliseconds.
 fn spread(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     let ms = |time: Option<&Duration>| time.map_or(0, Duration::as_millis);

@@ -33,7 +33,7 @@ mod ground;
 #[path = "ground/nodes.rs"]
 mod nodes;
 
-/// Time during which nothing should happen.
+/// Time for which nothing should happen.
 const IDLE: Duration = Duration::from_mins(2);
 
 const HEADER: [&str; 10] = [
@@ -62,7 +62,7 @@ async fn main() -> anyhow::Result<()> {
     println!("{}", HEADER.map(|_| "---").join(" | "));
     let simple = json!({"topology": "Simple", "count": {"min": 3, "max": 25}});
     let zonal = json!({"topology": "Zonal", "count": {"min": 9, "max": 9}});
-    // `BENCH_ROWS=5000xSimple` asks for some of them.
+    // `BENCH_ROWS=5000xSimple` selects some of them.
     let asked = std::env::var("BENCH_ROWS").unwrap_or_default();
     for (count, name, spec) in [
         (1000, "Simple", &simple),
@@ -80,7 +80,7 @@ async fn main() -> anyhow::Result<()> {
     plane.stop().await
 }
 
-/// A node of a usual size that is Ready and speaks BGP.
+/// Returns a node of a usual size that is Ready and speaks BGP.
 fn speaker(i: usize) -> Value {
     let mut node = nodes::node(i);
     let address = format!("10.{}.{}.{}/8", i / 65536, i / 256 % 256, i % 256);

@@ -39,7 +39,8 @@ const REFLECTORS: usize = 25;
 const ZONES: [&str; 3] = ["a", "b", "c"];
 const GROUPS: usize = 12;
 
-/// All questions about one fabric and one step from it. A plan of 100 ms asks them once or twice.
+/// The limit of all queries about one fabric and one step from it. A plan of 100 ms makes them once
+/// or twice.
 const LIMIT: Duration = Duration::from_millis(60);
 
 const RULES: [Rule; 2] = [Rule::Rfc, Rule::Bird];
@@ -166,7 +167,8 @@ fn peer(name: &str, local: &str, remote: &str) -> anyhow::Result<Peer> {
     })
 }
 
-/// Nodes with as many labels as nodes of a cloud provider have. The first are reflectors.
+/// Builds a fabric of nodes with as many labels as those of a cloud provider. The first are
+/// reflectors.
 fn fabric(
     topology: Topology,
     nodes: usize,
@@ -204,7 +206,7 @@ fn fabric(
         let slots = format!("{SLOT} in {{{}}}", slots.join(", "));
         peer(&format!("peer-to-rrs-{name}"), &format!("{GROUP} == '{name}'"), &slots)
     };
-    // Slots alternate between the zones as nodes do, so a step of three stays in the zone.
+    // Slots alternate between the zones like nodes, so a step of three stays in the zone.
     match topology {
         Topology::Simple => peers.push(peer("peer-to-rrs-1", &format!("!{has}"), &has)?),
         Topology::Zonal => {
@@ -223,7 +225,8 @@ fn fabric(
     Ok(Fabric::new(nodes?, peers, mesh))
 }
 
-/// Prints how long something takes; the fastest of five, since the machine does other things too.
+/// Prints how long a function takes: the fastest of five runs, because the machine does other work
+/// too.
 fn timed<T>(what: &str, total: &mut Duration, run: impl Fn() -> T) -> Option<T> {
     let mut runs: Vec<(Duration, T)> = (0..5)
         .map(|_| {
@@ -252,7 +255,7 @@ fn times() -> anyhow::Result<()> {
         let row = |what: &str| format!("{name}: {what}");
         let fabric = fabric(topology, NODES, REFLECTORS, mesh)?;
         let (nodes, peers) = (fabric.nodes().to_vec(), fabric.peers().to_vec());
-        // One reflector more.
+        // One more reflector.
         let mut after = nodes.clone();
         let changed = &mut after[REFLECTORS];
         changed.cluster_id = nodes[0].cluster_id;

@@ -25,16 +25,17 @@ mod ground;
 #[path = "ground/prober.rs"]
 mod prober;
 
-/// An authority is replaced after two thirds of its life: every minute.
+/// Lifetime of an authority, which is replaced after two thirds of it: every minute.
 const AUTHORITY: &str = "90s";
 
-/// At most two thirds of the authority's: replaced every 40 s, and with its authority.
+/// Lifetime of a certificate, at most two thirds of the authority's: replaced every 40 s, and with
+/// its authority.
 const CERTIFICATE: &str = "60s";
 
 /// Time between two pods: 20 in a second.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Time between two handshakes: some in the shortest of the steps of a rotation, which is 10 s.
+/// Time between two handshakes: several within the shortest step of a rotation, which is 10 s.
 const HANDSHAKE: Duration = Duration::from_millis(250);
 
 /// Duration in minutes, unless `ROTATION_MINUTES` sets another.
@@ -102,7 +103,7 @@ async fn main() -> anyhow::Result<()> {
     ensure!(failures == 0 && of_server < 0.5, "FAIL: see above");
     let least = usize::try_from(time.as_secs() / 60)?;
     ensure!(rotations.authorities >= least, "FAIL: too few rotations to say anything");
-    // A count that stays zero whatever happens would prove nothing.
+    // A count that always stays zero would prove nothing.
     drop(serving);
     let pod = serde_json::from_value(pod("last", None))?;
     let dry = PostParams { dry_run: true, ..PostParams::default() };
@@ -139,7 +140,7 @@ impl Page {
 struct Pods {
     without: usize,
     refused: usize,
-    /// Sorted.
+    /// The times, sorted.
     times: Vec<Duration>,
 }
 

@@ -24,11 +24,11 @@ use traffic_operator::{
 const STREAMS: usize = 100_000;
 const WORKERS: usize = 1000;
 
-/// The most bytes in one `ConfigMap`: the API server's limit.
+/// Maximum number of bytes in one `ConfigMap`: the API server's limit.
 const LARGEST: usize = 1 << 20;
 
-/// The limit of a pass: it begins four times a second while something moves, and must not block
-/// other work for longer than people notice.
+/// The limit of a pass: it runs four times a second while streams move, and must not block other
+/// work noticeably.
 const LIMIT: Duration = Duration::from_secs(2);
 
 fn main() -> anyhow::Result<()> {
@@ -54,7 +54,7 @@ fn main() -> anyhow::Result<()> {
     bench.turn("a stream is taken", &target, &[], 2)?;
     bench.turn("a stream is given", &target, &[], 3)?;
 
-    // One worker is lost: its streams go to the others, most of which are in other parts.
+    // One worker is lost: its streams move to the others, most of which are in other parts.
     let lost = bench.names[WORKERS / 2].clone();
     let target = bench.target(std::slice::from_ref(&lost));
     bench.turn("a worker is lost", &target, std::slice::from_ref(&lost), files as usize + 1)?;
@@ -80,7 +80,7 @@ struct Bench {
 type Target = Vec<(Name, Option<Name>)>;
 
 impl Bench {
-    /// The target of every stream, without these workers.
+    /// Returns the target of every stream, without these workers.
     fn target(&self, lost: &[Name]) -> Target {
         let names: Vec<_> = self.names.iter().filter(|name| !lost.contains(name)).collect();
         let owners: BTreeMap<_, _> = self.published.owners().collect();
@@ -100,7 +100,7 @@ impl Bench {
         self.ids.iter().cloned().zip(assignment.owners.iter().map(owner)).collect()
     }
 
-    /// Workers that have acknowledged this version; those that are lost have no pod.
+    /// Returns the workers that have acknowledged this version; those that are lost have no pod.
     fn workers(&self, loaded: u64, lost: &[Name]) -> BTreeMap<Name, handover::Worker> {
         let pod = |name: &Name| Pod {
             uid: name.clone(),
@@ -208,7 +208,7 @@ fn bytes(published: &Published, parts: u32) -> usize {
     divided.map(|(part, i)| parts::render(&part, i, parts).config.len()).sum()
 }
 
-/// Resident memory, in bytes.
+/// Returns the resident memory, in bytes.
 fn memory() -> anyhow::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;

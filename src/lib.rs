@@ -7,38 +7,39 @@
 //!   [`api::KINDS`] over which the tests of the house rules run.
 //! - [`controller`]: the loop that every kind shares, the memory of each object, and the one table
 //!   of errors.
-//! - The kinds, each with the same files: `observe`, `plan`, `apply`, `cleanup` (where it leaves
-//!   something outside of its owner tree), `conflict` (other objects of the kind), `memory`,
-//!   `metrics`, `report`. Their `mod.rs` lists what else they have.
+//! - The kinds, each with the same files: `observe`, `plan`, `apply`, `cleanup` (if it writes
+//!   outside of its owner tree), `conflict` (other objects of the kind), `memory`, `metrics`,
+//!   `report`. Their `mod.rs` lists the others.
 //!   - [`traffic_watch`]: judges nodes by PromQL, labels them, and runs a Deployment on the fit
 //!     ones. Its pure core leads from `findings` (what each measure proves) through `judgment` to
 //!     `plan`; `replay` runs the same core over a history.
 //!   - [`network_prober`]: measures round-trip time and loss between pods. `state` keeps one
-//!     snapshot of the cluster on every replica, from which webhook and agents are answered too.
+//!     snapshot of the cluster on every replica, which also serves the webhook and the agents.
 //!   - [`swarm`]: gives each stream to exactly one worker. `handover` is the protocol (pure).
 //!   - [`route_reflector`]: elects Calico's route reflectors (`election`) and replaces them without
-//!     losing a route (`bgp_model` says which routes arrive where). Both are pure.
+//!     losing a route (`bgp_model` computes the routes that arrive at each node). Both are pure.
 //! - [`webhook`]: puts the agent into pods as they are created: `injection` decides and patches
-//!   (pure), `server`, `review` and `certificates` are how the API server reaches it.
-//! - [`agent`]: the processes in the pods: what probes for a `NetworkProber`, what runs the streams
-//!   of a Swarm. They need no API server.
-//! - [`acknowledgement`]: how workers sign what they say to the operator.
-//! - [`placement`]: who with whom. Pure, and without Kubernetes.
+//!   (pure); the API server reaches it through `server`, `review` and `certificates`.
+//! - [`agent`]: the processes in the pods: the agents of a `NetworkProber`, and the workers of a
+//!   Swarm. They need no API server.
+//! - [`acknowledgement`]: how workers sign their reports to the operator.
+//! - [`placement`]: assigns one thing to another. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for all callers with the same query.
 //! - [`nodes`]: the known facts about nodes, and the node of a series.
-//! - [`selector`]: which labels match.
-//! - [`pods`]: the known facts about pods, which are read in part.
+//! - [`selector`]: label selectors.
+//! - [`pods`]: the known facts about pods, of which only a part is read.
 //! - [`runtime`]: one process, which is webhook, controller or both: client, lease, admin server,
 //!   shutdown.
 //! - [`serving`]: HTTP servers with limits for all clients and for each.
 //! - [`metrics`]: our own metrics.
-//! - [`manifests`]: what `deploy/` is generated from.
-//! - [`inspect`]: what the commands that look find out: pure answers, and the thin reading before
-//!   them.
+//! - [`manifests`]: the sources of the generated files in `deploy/`.
+//! - [`inspect`]: the logic of the commands that only read: pure answers, and thin code that reads
+//!   the facts.
 //! - [`cli`]: the command line; its doc comments are the help text.
 pub mod api;
 pub mod cli;
 pub mod controller;
+mod extended_resources;
 pub mod inspect;
 pub mod manifests;
 pub mod metrics;

@@ -4,14 +4,14 @@ use std::process::ExitCode;
 use traffic_operator::cli::Cli;
 
 fn main() -> ExitCode {
-    // Two providers in one process are a panic at the first connection: this is the only one.
+    // With two providers in one process, the first connection panics: this is the only one.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         eprintln!("error: another TLS crypto provider is installed already");
         return ExitCode::FAILURE;
     }
     match Cli::of(std::env::args_os()) {
         Ok(cli) => cli.execute(),
-        // Also `--help` and `--version`, which go to standard output and are no failure.
+        // Includes `--help` and `--version`, which go to standard output and are no failure.
         Err(error) => error.exit(),
     }
 }

@@ -18,10 +18,10 @@ mod rbac;
 pub use crate::api::network_prober::WEBHOOK;
 pub use rbac::{Account, Roles, core, is_operators, roles};
 
-/// The name of everything that is installed once.
+/// The name of every object that is installed once.
 pub const NAME: &str = "traffic-operator";
 
-/// The namespace the operator runs in.
+/// The namespace that the operator runs in.
 pub const NAMESPACE: &str = "traffic-operator-system";
 
 /// The rules of the `NetworkProber` in `deploy/samples`, as a rule file for a Prometheus without
@@ -37,13 +37,13 @@ const SAMPLE_PACE: Pace = Pace {
 
 /// One generated file.
 pub struct File {
-    /// From `deploy/`.
+    /// The path, relative to `deploy/`.
     pub path: String,
     /// The content.
     pub text: String,
 }
 
-/// All generated files.
+/// Returns all generated files.
 ///
 /// # Errors
 /// When a definition cannot be written as YAML.
@@ -66,11 +66,11 @@ pub fn files() -> anyhow::Result<Vec<File>> {
     Ok(files)
 }
 
-/// The files of the chart and the bundle for OLM, made of the generated files and of those in
-/// `deploy/` and beside it, and the reference of fields.
+/// Returns the files of the chart and the bundle for OLM, made from the generated files and from
+/// those in and next to `deploy/`, and the reference of fields.
 ///
 /// # Errors
-/// When a file in `deploy/` or beside it cannot be read, or the reference cannot show a field.
+/// When a file in or next to `deploy/` cannot be read, or the reference cannot show a field.
 pub fn packages(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
     let mut files = chart::files(generated, deploy)?;
     files.extend(bundle::files(generated, deploy)?);

@@ -1,8 +1,8 @@
-//! Our own metrics: what is counted, under which names.
+//! Our own metrics and their names.
 //!
-//! Counters of one process live here; what belongs to an object (the decisions of a `TrafficWatch`)
-//! is read from its state at scrape time by a [`Collector`], so that series vanish with their
-//! object.
+//! Counters of one process are here; for the metrics of an object (the decisions of a
+//! `TrafficWatch`), a [`Collector`] reads its state at scrape time, so that series vanish with
+//! their object.
 use std::{
     fmt::Write,
     sync::{Arc, PoisonError},
@@ -29,7 +29,7 @@ pub use names::NAMES;
 pub use page::CHUNK;
 use page::Chunks;
 
-/// Prefix of every metric but the standard `process_*`.
+/// Prefix of every metric except the standard `process_*`.
 pub const PREFIX: &str = "traffic_operator";
 
 /// The metrics of this process; clones share them.
@@ -50,7 +50,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All families at zero.
+    /// Creates all families at zero.
     #[must_use]
     pub fn new() -> Self {
         let inner = Inner::new();
@@ -62,14 +62,14 @@ impl Metrics {
         metrics
     }
 
-    /// Adds what is read at scrape time; its names carry the prefix themselves.
+    /// Adds a collector that is read at scrape time; its names include the prefix.
     pub fn register(&self, collector: Box<dyn Collector>) {
         let mut registry = Registry::default();
         registry.register_collector(collector);
         self.add(registry, false);
     }
 
-    /// The same of a collector that holds no lock while it encodes: what it writes goes to the
+    /// Does the same for a collector that holds no lock while it encodes: its output goes to the
     /// reader piece by piece, at the reader's pace.
     pub fn register_streaming(&self, collector: Box<dyn Collector>) {
         let mut registry = Registry::default();
@@ -81,7 +81,7 @@ impl Metrics {
         self.parts().push(Arc::new(Part { registry, streams }));
     }
 
-    /// The page `/metrics`, in OpenMetrics text, as a whole: for tests, and what is small.
+    /// Returns the complete page `/metrics` as OpenMetrics text: for tests and small pages.
     ///
     /// # Errors
     /// When a collector fails.
@@ -94,8 +94,8 @@ impl Metrics {
         String::from_utf8(page).map_err(|_| std::fmt::Error)
     }
 
-    /// The page `/metrics` in pieces of at most [`CHUNK`] bytes. No lock is held while `give` runs,
-    /// which may therefore wait.
+    /// Writes the page `/metrics` in pieces of at most [`CHUNK`] bytes. No lock is held while
+    /// `give` runs, so `give` may wait.
     ///
     /// # Errors
     /// When a collector or `give` fails.
@@ -151,7 +151,7 @@ impl Metrics {
         }
     }
 
-    /// Counts one call to the API server; `code` 0 is no answer.
+    /// Counts one call to the API server; `code` 0 means no answer.
     pub fn api_request(&self, verb: &'static str, resource: &str, code: u16) {
         let call = ApiCall { verb, resource: resource.into(), code };
         self.0.api_requests.get_or_create(&call).inc();
@@ -167,13 +167,13 @@ impl Metrics {
         self.0.events_dropped.inc();
     }
 
-    /// Sets how many objects are kept in memory.
+    /// Sets the number of objects in memory.
     pub fn stored(&self, resource: &'static str, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.0.store_objects.get_or_create(&Resource { resource }).set(count);
     }
 
-    /// Says whether this process leads; of one that never may nothing is said.
+    /// Sets whether this process leads; a process that never may has no such series.
     pub fn set_leader(&self, leads: bool) {
         let leader = self.0.leader.get_or_init(|| {
             let (leader, mut registry) = (Gauge::default(), Registry::default());
@@ -192,12 +192,13 @@ impl Metrics {
         self.0.injection_duration.observe(took.as_secs_f64());
     }
 
-    /// Sets when the certificate `ca` or `leaf` ends, in Unix seconds.
+    /// Sets the time at which the certificate `ca` or `leaf` expires, in Unix seconds.
     pub fn certificate_ends(&self, certificate: &'static str, at: i64) {
         self.0.certificates.get_or_create(&Certificate { certificate }).set(at);
     }
 
-    /// Agents that started (or, negative, stopped) waiting for a change of their pinglist.
+    /// Counts agents that started (or, if negative, stopped) waiting for a change of their
+    /// pinglist.
     pub fn pinglist_agents(&self, change: i64) {
         self.0.pinglist_agents.inc_by(change);
     }
@@ -212,7 +213,7 @@ impl Metrics {
         self.0.scrapes.get_or_create(&Code { code }).inc();
     }
 
-    /// The counter of connections that a server closed because it had too many.
+    /// Returns the counter of connections that a server closed because it had too many.
     #[must_use]
     pub fn refused_connections(&self, server: &'static str) -> Counter {
         self.0.refused_connections.get_or_create_owned(&Port { server })

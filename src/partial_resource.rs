@@ -1,4 +1,4 @@
-//! Objects of Kubernetes reduced while they are being read: what is skipped is never allocated.
+//! Objects of Kubernetes that are reduced while they are read: skipped fields are never allocated.
 
 /// Gives a reduced type the identity of the full one, so that the client lists and watches it.
 ///

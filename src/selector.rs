@@ -1,6 +1,11 @@
-//! Label selectors, over whatever has labels.
+//! Label selectors, for any object with labels.
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use std::fmt;
+
+use crate::api::reference::is_subdomain;
+
+/// The longest name in a label's key, and the longest value, in bytes: the API server's rule.
+const MAX_NAME: usize = 63;
 
 /// A checked selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,27 +20,28 @@ enum Requirement {
 }
 
 impl Selector {
-    /// Every Linux node: the exporters and their device names are Linux'.
+    /// Selects every Linux node: the exporters and their device names are for Linux.
     #[must_use]
     pub fn linux() -> Self {
         Self(vec![Requirement::In("kubernetes.io/os".into(), vec!["linux".into()])])
     }
 
-    /// Checks a selector of a spec.
+    /// Checks a selector of a spec. The API server stores any text, and refuses the lists that
+    /// select by it.
     ///
     /// # Errors
-    /// The path below the selector and what is wrong there.
+    /// The path below the selector, and the problem.
     pub fn new(selector: &LabelSelector) -> Result<Self, String> {
-        let mut requirements: Vec<_> = selector
-            .match_labels
-            .iter()
-            .flatten()
-            .map(|(key, value)| Requirement::In(key.clone(), vec![value.clone()]))
-            .collect();
+        let mut requirements = Vec::new();
+        for (key, value) in selector.match_labels.iter().flatten() {
+            check("matchLabels", key, std::slice::from_ref(value))?;
+            requirements.push(Requirement::In(key.clone(), vec![value.clone()]));
+        }
         for (i, e) in selector.match_expressions.iter().flatten().enumerate() {
             let key = e.key.clone();
             let values = e.values.clone().unwrap_or_default();
             let path = format!("matchExpressions[{i}]");
+            check(&path, &key, &values)?;
             requirements.push(match (e.operator.as_str(), values.is_empty()) {
                 ("In", false) => Requirement::In(key, values),
                 ("NotIn", false) => Requirement::NotIn(key, values),
@@ -68,14 +74,43 @@ impl Selector {
         self.0.iter().all(|requirement| requirement.allows(get(requirement.key())))
     }
 
-    /// The same selector for many objects: `prepare` makes of each key what looks it up quickly.
+    /// Prepares the selector for many objects: `prepare` converts each key into a form for quick
+    /// lookups.
     pub fn prepared<K>(&self, prepare: impl Fn(&str) -> K) -> Prepared<'_, K> {
         let requirements = self.0.iter();
         Prepared(requirements.map(|r| (prepare(r.key()), r)).collect())
     }
 }
 
-/// A selector whose keys are prepared.
+/// Checks a key and the values it is compared with.
+fn check(path: &str, key: &str, values: &[String]) -> Result<(), String> {
+    if !is_key(key) {
+        return Err(format!("{path}: {key:?} is not a label key, e.g. \"example.com/name\""));
+    }
+    match values.iter().find(|value| !value.is_empty() && !is_name(value)) {
+        Some(value) => Err(format!("{path}: {value:?} is not a label value of {key}")),
+        None => Ok(()),
+    }
+}
+
+/// Reports whether a text can be the key of a label.
+fn is_key(key: &str) -> bool {
+    match key.split_once('/') {
+        Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
+        None => is_name(key),
+    }
+}
+
+/// Reports whether a text can be the name in a label's key, or a value that is not empty.
+fn is_name(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    text.len() <= MAX_NAME
+        && text.bytes().all(inner)
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// A selector with prepared keys.
 pub struct Prepared<'a, K>(Vec<(K, &'a Requirement)>);
 
 impl<K> Prepared<'_, K> {
@@ -102,7 +137,7 @@ impl Requirement {
     }
 }
 
-/// As the parameter `labelSelector` of a list or watch.
+/// Formats it as the parameter `labelSelector` of a list or watch.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, requirement) in self.0.iter().enumerate() {
@@ -166,6 +201,40 @@ mod tests {
             ("DoesNotExist", &[], "!zone"),
         ] {
             assert_eq!(Selector::new(&expression(operator, values)).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_key_or_value_that_no_label_can_have_is_refused() {
+        let long = "x".repeat(64);
+        for (key, value, good) in [
+            ("zone", "a", true),
+            ("zone", "", true),
+            ("example.com/Zone_1.x", "A-1_b.c", true),
+            ("größe/ß", "a", false),
+            ("Example.com/zone", "a", false),
+            ("a/b/c", "a", false),
+            ("/zone", "a", false),
+            ("", "a", false),
+            ("zone-", "a", false),
+            (long.as_str(), "a", false),
+            ("zone", "a b", false),
+            ("zone", "a,b", false),
+            ("zone", long.as_str(), false),
+        ] {
+            let labels = Some([(key.to_owned(), value.to_owned())].into());
+            let by_label = LabelSelector { match_labels: labels, ..LabelSelector::default() };
+            let mut by_expression = expression("In", &[value]);
+            for e in by_expression.match_expressions.iter_mut().flatten() {
+                key.clone_into(&mut e.key);
+            }
+            for (selector, path) in
+                [(by_label, "matchLabels: "), (by_expression, "matchExpressions[0]: ")]
+            {
+                let checked = Selector::new(&selector);
+                assert_eq!(checked.is_ok(), good, "{key} {value}");
+                assert!(checked.err().is_none_or(|error| error.starts_with(path)), "{key}");
+            }
         }
     }
 

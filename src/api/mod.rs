@@ -11,7 +11,7 @@ pub mod go;
 mod mode;
 pub mod network_prober;
 mod quantity;
-mod reference;
+pub(crate) mod reference;
 pub mod route_reflector_set;
 mod schema;
 pub mod swarm;

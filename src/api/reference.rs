@@ -96,7 +96,7 @@ pub(super) fn secret_ref<'de, D: Deserializer<'de>>(
 }
 
 /// Reports whether a text is a DNS subdomain, as names of objects are.
-fn is_subdomain(text: &str) -> bool {
+pub(crate) fn is_subdomain(text: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty()
             && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')

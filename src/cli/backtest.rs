@@ -18,7 +18,7 @@ use super::{
 use crate::{
     api::TrafficWatch,
     inspect::{
-        backtest::{self, Range},
+        backtest::{self, Range, Variations},
         progress::Progress,
     },
     metrics::Metrics,
@@ -96,9 +96,11 @@ pub(super) fn run(args: &BacktestArgs) -> anyhow::Result<()> {
         let mut backtests = Vec::new();
         for watch in &watches {
             let (range, population) = (args.range(watch, now)?, args.nodes.population().await?);
-            let (exporters, thresholds) = (args.series.exporters(), &args.thresholds);
+            let exporters = args.series.exporters();
+            let variations =
+                Variations { thresholds: &args.thresholds, pod_request: args.nodes.pod_request };
             let run = backtest::run(
-                watch, &endpoints, &exporters, population, range, thresholds, &progress,
+                watch, &endpoints, &exporters, population, range, variations, &progress,
             );
             backtests.push(run.await?);
         }

@@ -15,7 +15,7 @@ pub struct CompletionsArgs {
 /// Prints the script of one shell.
 pub(super) fn print(args: &CompletionsArgs, mut command: clap::Command) -> anyhow::Result<()> {
     let name = command.get_name().to_owned();
-    // The generator panics when it cannot write, and a closed pipe is no reason to.
+    // The generator panics when it cannot write, but a closed pipe is no reason to panic.
     let mut script = Vec::new();
     generate(args.shell, &mut command, name, &mut script);
     output::text(&String::from_utf8_lossy(&script))

@@ -1,4 +1,6 @@
 //! `evaluate`: judges once, with current data.
+use std::num::NonZeroU64;
+
 use clap::Args;
 use serde_json::json;
 
@@ -49,6 +51,11 @@ pub struct NodeArgs {
 
     #[command(flatten)]
     access: ClusterArgs,
+
+    /// Also print how many pods fit on what the nodes offer, if each requests this many units of
+    /// the resource of spec.reservation.
+    #[arg(long, value_name = "UNITS")]
+    pub(super) pod_request: Option<NonZeroU64>,
 }
 
 impl NodeArgs {
@@ -73,7 +80,10 @@ pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
             progress.enter(format!("{name}: {} of {} TrafficWatches", done + 1, watches.len()));
             let population = args.nodes.population().await?;
             let exporters = args.series.exporters();
-            evaluations.push(evaluate::evaluate(watch, &endpoints, &exporters, population).await?);
+            let pod_request = args.nodes.pod_request;
+            let evaluation =
+                evaluate::evaluate(watch, &endpoints, &exporters, population, pod_request);
+            evaluations.push(evaluation.await?);
         }
         Ok(evaluations)
     })?;

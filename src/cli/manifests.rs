@@ -50,7 +50,7 @@ pub(super) fn print(args: ManifestsArgs) -> anyhow::Result<()> {
     }
     let mut files = manifests::files()?;
     let Some(dir) = args.output_dir else {
-        // What is printed can be given to kubectl.
+        // Prints only files that kubectl accepts.
         for file in files.iter().filter(|file| file.path != manifests::RULES) {
             print!("{}", file.text);
         }

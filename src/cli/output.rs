@@ -20,7 +20,7 @@ fn json(value: &impl Serialize) -> anyhow::Result<()> {
     text(&format!("{json}\n"))
 }
 
-/// Writes text with colors, where they are wanted.
+/// Writes text with colors, if they are enabled.
 fn prose(text: &str) -> anyhow::Result<()> {
     let stdout = io::stdout().lock();
     let choice = choice(&stdout);
@@ -30,8 +30,8 @@ fn prose(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The crate decides by the flag, `NO_COLOR`, `CLICOLOR_FORCE` and the terminal. A terminal that
-/// calls itself dumb would also get colors in a CI job.
+/// The crate decides by the flag, `NO_COLOR`, `CLICOLOR_FORCE` and the terminal. It would color the
+/// output of a CI job even if `TERM` is dumb.
 fn choice(stdout: &StdoutLock<'static>) -> anstream::ColorChoice {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     match anstream::ColorChoice::global() {
@@ -50,7 +50,7 @@ pub struct ColorArgs {
 }
 
 impl ColorArgs {
-    /// Makes the choice that of the process.
+    /// Applies the choice to the whole process.
     pub(super) fn choose(self) {
         match self.color {
             Color::Auto => anstream::ColorChoice::Auto,
@@ -72,8 +72,8 @@ enum Color {
     Never,
 }
 
-/// One YAML document, of the same value as the JSON: an enum directly in YAML would become a tag,
-/// which few readers know.
+/// Returns one YAML document, made from the JSON value: an enum written directly as YAML would
+/// become a tag, which few readers know.
 fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
     let value = serde_json::to_value(value).context("YAML")?;
     serde_yaml::to_string(&value).context("YAML")

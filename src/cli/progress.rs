@@ -1,7 +1,7 @@
 //! A line on standard error while a command takes long: only on a terminal, cleared at the end.
 //!
-//! indicatif is a fine library for bars; for one line that begins late it would bring five crates,
-//! and the delay would still be ours.
+//! indicatif is a fine library for bars; for one delayed line, it would add five crates, and the
+//! delay would still be our code.
 use std::{
     env,
     io::{self, IsTerminal, Write},
@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use super::output;
 use crate::inspect::progress::Progress;
 
-/// The time without a line: an answer that comes sooner needs none.
+/// The time before the line appears: an answer that arrives sooner needs none.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// The time between two lines: often enough to be seen moving.

@@ -32,7 +32,7 @@ pub(super) fn web_url(text: &str) -> Result<reqwest::Url, String> {
 }
 
 /// Parses a lease duration: whole seconds, the unit of a Lease; at least five, because a renewal
-/// may take one.
+/// must be answered within a third of it.
 pub(super) fn lease_duration(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
     if duration < Duration::from_secs(5) || duration.subsec_nanos() != 0 {

@@ -13,11 +13,11 @@ pub struct Verdict {
     pub status: Option<bool>,
     /// `PascalCase`, stable: people alert on it.
     pub reason: &'static str,
-    /// For a person. No figures that change at every pass: each new text is a write.
+    /// For people. Contains no numbers that change at every pass, because each new text is a write.
     pub message: String,
 }
 
-/// One condition's verdict.
+/// Returns one condition's verdict.
 #[must_use]
 pub fn verdict(
     type_: &'static str,
@@ -28,7 +28,7 @@ pub fn verdict(
     Verdict { type_, status, reason, message: message.into() }
 }
 
-/// One number of a status.
+/// Converts a number for a status.
 #[must_use]
 pub fn count(number: impl TryInto<i64>) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
@@ -44,7 +44,7 @@ impl Verdict {
         }
     }
 
-    /// The condition this verdict becomes, transition time apart.
+    /// Returns the condition of this verdict, without the transition time.
     fn condition(&self, generation: Option<i64>) -> Condition {
         Condition {
             type_: self.type_.into(),

@@ -1,19 +1,19 @@
-//! The one error type of the reconcile loops, and what to do about each of its classes.
+//! The error type of all reconcile loops, and the handling of each of its classes.
 use std::time::Duration;
 
 use super::{Notice, conditions::Verdict};
 
-/// Why a reconcile stopped.
+/// The reason why a reconcile stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The object itself is wrong; only its author can repair it. The text starts with the path of
     /// the field.
     #[error("{0}")]
     Invalid(String),
-    /// Another object holds what this one claims.
+    /// Another object holds a resource that this one claims.
     #[error("{0}")]
     Conflict(String),
-    /// The API server refuses what the object describes; the rest of the object is served.
+    /// The API server refuses a child that the object describes; the rest of the object is served.
     #[error("{0}")]
     Refused(String),
     /// An object that this one describes belongs to another owner; the rest of the object is
@@ -30,9 +30,13 @@ pub enum Error {
         /// The time after which to reconcile again.
         again: Duration,
     },
-    /// It cannot be done yet and is tried again: the reason, and in words.
+    /// The operation is not possible yet and is retried: the reason, and a message.
     #[error("{1}")]
     Pending(&'static str, String),
+    /// Another client changed the object that was being written. The next pass decides on the new
+    /// state; it comes soon even if no change arrives.
+    #[error("another client changed what was being written")]
+    Outpaced,
     /// The API server failed.
     #[error("kubernetes api: {action}")]
     Kube {
@@ -49,7 +53,7 @@ fn first(errors: &[Error]) -> String {
 }
 
 impl Error {
-    /// The outcome of stages of which some failed.
+    /// Returns the outcome of stages, some of which may have failed.
     ///
     /// # Errors
     /// When any did.
@@ -75,6 +79,7 @@ impl Error {
             Self::Conflict(_) | Self::Taken(_) => "Conflict",
             Self::Pending(reason, _) => reason,
             Self::Stages { .. } => self.gravest().map_or("ApiError", Self::reason),
+            Self::Outpaced => "Outpaced",
             Self::Kube { source: kube::Error::Api(s), .. } if s.is_forbidden() => "Forbidden",
             Self::Kube { .. } => "ApiError",
         }
@@ -89,7 +94,7 @@ impl Error {
     /// Reports whether it is an intermediate step, not a failure.
     #[must_use]
     pub fn is_pending(&self) -> bool {
-        matches!(self, Self::Pending(..))
+        matches!(self, Self::Pending(..) | Self::Outpaced)
     }
 
     /// Returns the status of the `Ready` condition: False for a spec or claim that is known to
@@ -99,17 +104,18 @@ impl Error {
         if let Some(gravest) = self.gravest() {
             return gravest.verdict();
         }
-        let status = (!matches!(self, Self::Kube { .. } | Self::Pending(..))).then_some(false);
+        let is_known = !matches!(self, Self::Kube { .. } | Self::Pending(..) | Self::Outpaced);
+        let status = is_known.then_some(false);
         Verdict { type_: "Ready", status, reason: self.reason(), message: self.to_text() }
     }
 
-    /// Of several errors the one that only a person can mend, else the first.
+    /// Returns the error among several that only a person can fix, else the first.
     fn gravest(&self) -> Option<&Self> {
         let Self::Stages { errors, .. } = self else { return None };
         errors.iter().find(|error| error.is_partial()).or(errors.first())
     }
 
-    /// The error and its causes in one line.
+    /// Returns the error and its causes in one line.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = self.to_string();
@@ -125,19 +131,22 @@ impl Error {
         text
     }
 
-    /// The time after which to try again, given `failures` failures in a row; `None` waits for the
-    /// object to change.
+    /// Returns the time after which to try again, given `failures` failures in a row; `None` waits
+    /// until the object changes.
     ///
     /// A claim is checked again every 10 s, because the holder may go away without touching the
-    /// claimant. After a refusal the rest continues, and the same is not tried again. API errors
-    /// back off to 30 s only: an API server that is back after an outage should find us back too.
+    /// claimant. After a refusal, the rest continues, and the same write is not repeated. API
+    /// errors back off to at most 30 s, so that the operator recovers soon after the API server
+    /// does.
     #[must_use]
     pub fn requeue_after(&self, failures: u32) -> Option<Duration> {
         let backoff = Duration::from_secs(1 << failures.min(5));
         match self {
             Self::Invalid(_) => None,
             Self::Conflict(_) => Some(Duration::from_secs(10)),
-            Self::Refused(_) | Self::Taken(_) | Self::Pending(..) => Some(Duration::from_secs(1)),
+            Self::Refused(_) | Self::Taken(_) | Self::Pending(..) | Self::Outpaced => {
+                Some(Duration::from_secs(1))
+            }
             Self::Stages { again, .. } => Some(*again),
             Self::Kube { .. } => Some(backoff.min(Duration::from_secs(30))),
         }

@@ -1,4 +1,4 @@
-//! Events, written in the background: storage of events that hangs delays no decision.
+//! Events, written in the background: event storage that hangs delays no decision.
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
@@ -53,7 +53,7 @@ pub(super) fn channel(client: Client, metrics: Metrics) -> (Events, impl Future<
 }
 
 impl Events {
-    /// Hands one event over. When too many wait, it is dropped and counted.
+    /// Queues one event. If too many are waiting, it is dropped and counted.
     pub(super) fn publish(&self, regarding: ObjectReference, notice: &Notice) {
         let event = Event {
             type_: if notice.warning { EventType::Warning } else { EventType::Normal },
@@ -94,7 +94,7 @@ impl Events {
     }
 }
 
-/// Writes events one after the other, best effort: one that cannot be written fails no pass.
+/// Writes events one after the other, best effort: a failed write fails no pass.
 async fn write(client: Client, events: Events) {
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(client.clone(), reporter);
@@ -157,7 +157,7 @@ async fn publish_shortened(
         }),
         ..v1::Event::default()
     };
-    // Events of objects without a namespace are in this one.
+    // Events of objects without a namespace belong to this one.
     let namespace = namespace.as_deref().unwrap_or("default");
     let api = Api::<v1::Event>::namespaced(client.clone(), namespace);
     api.create(&PostParams::default(), &object).await.map(drop)

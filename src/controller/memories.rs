@@ -53,9 +53,8 @@ impl<M> Memories<M> {
         self.all().remove(key);
     }
 
-    /// Shows one object after the other, by namespace and name: those of which `view` returns
-    /// something. No lock is held between two of them: one that appears or vanishes meanwhile may
-    /// be missing.
+    /// Visits one object after the other, by namespace and name, and returns the results of `view`.
+    /// No lock is held between two objects: one that appears or vanishes meanwhile may be missing.
     pub fn each<V>(
         &self,
         mut view: impl FnMut(&Key, &M) -> Option<V>,

@@ -1,4 +1,4 @@
-//! The loop every kind shares: observe, plan, apply, report.
+//! The loop that every kind shares: observe, plan, apply, report.
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -22,6 +22,7 @@ use report::{announce, complain, publish, report, report_unreadable};
 use crate::{api::Kind, metrics::Metrics, runtime::watch};
 
 pub mod conditions;
+pub mod disruptions;
 pub mod error;
 mod events;
 mod memories;
@@ -69,18 +70,18 @@ pub struct Notice {
 pub trait Reconciler: Send + Sync + 'static {
     /// The custom resource.
     type Kind: Kind;
-    /// Facts read from the world.
+    /// Facts read from the cluster and from Prometheus.
     type Observed: Send + Sync;
     /// The desired state.
     type Desired: Send + Sync;
-    /// The state kept of an object between two passes; it may be lost at any time.
+    /// The state of an object that is kept between two passes; it may be lost at any time.
     type Memory: Default + Send;
     /// The controller's name: metric label, span.
     const NAME: &'static str;
     /// The finalizer of objects that [`Self::needs_cleanup`].
     const FINALIZER: &'static str;
 
-    /// Reports whether something outside the owner tree must be undone before the object goes.
+    /// Reports whether changes outside the owner tree must be undone before the object is removed.
     fn needs_cleanup(&self, object: &Self::Kind) -> bool;
     /// Reads; never writes.
     fn observe(
@@ -91,7 +92,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Decides; no client, no clock, no randomness.
     ///
     /// # Errors
-    /// Only [`Error::Invalid`] and [`Error::Conflict`]: everything else is an observation.
+    /// Only [`Error::Invalid`] and [`Error::Conflict`]; any other problem is an observation.
     fn plan(
         object: &Self::Kind,
         observed: &Self::Observed,
@@ -111,7 +112,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The memories of all objects. The driver drops the memory of an object that is gone, or whose
     /// spec cannot be served.
     fn memories(&self) -> &Memories<Self::Memory>;
-    /// Drops what is kept elsewhere for an object whose memory the driver drops.
+    /// Drops the state kept elsewhere for an object when the driver drops its memory.
     fn forgotten(&self, _: &Key) {}
 }
 
@@ -127,8 +128,8 @@ pub struct Context<R: Reconciler> {
     failures: Memories<u32>,
 }
 
-/// Runs one kind's loop until `shutdown`; `triggers` name objects to reconcile though they did not
-/// change.
+/// Runs one kind's loop until `shutdown`; `triggers` name objects to reconcile although they did
+/// not change.
 pub async fn run<R: Reconciler>(
     client: Client,
     reconciler: R,
@@ -141,8 +142,8 @@ pub async fn run<R: Reconciler>(
     let api = Api::<DeserializeGuard<R::Kind>>::all(client.clone());
     let controller = Controller::new(api, watch::config())
         .trigger_backoff(watch::backoff())
-        // Unbounded: a pass waits for Prometheus most of the time, and when that hangs, every
-        // object must report it within its own interval, not after those before it in a queue.
+        // Unbounded: a pass waits for Prometheus most of the time, and when Prometheus hangs, every
+        // object must report it within its own interval, instead of waiting in a queue.
         .with_config(Config::default())
         .reconcile_on(triggers)
         .graceful_shutdown_on(shutdown);
@@ -234,8 +235,8 @@ async fn reconcile<R: Reconciler>(
     result
 }
 
-/// An unreadable object that is being deleted, with the data that its cleanup needs: neither the
-/// object nor its namespace may stay for ever.
+/// Returns an unreadable object that is being deleted, with the data that its cleanup needs:
+/// neither the object nor its namespace may stay for ever.
 async fn cleanable<R: Reconciler>(
     object: &DeserializeGuard<R::Kind>,
     ctx: &Context<R>,
@@ -251,7 +252,7 @@ async fn cleanable<R: Reconciler>(
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    // By list, because the account has no right to get: everything else comes from watches.
+    // By list, because the account has no permission to get: everything else comes from watches.
     let this = ListParams::default().fields(&format!("metadata.name={}", object.name_any()));
     let mut found = api.list(&this).await.map_err(Error::kube("list object"))?;
     let Some(mut there) = found.items.pop() else { return Ok(None) };
@@ -261,7 +262,7 @@ async fn cleanable<R: Reconciler>(
         serde_json::to_value(object).and_then(serde_json::from_value::<R::Kind>).ok()
     };
     Ok(read(&there).or_else(|| {
-        // What was written there may be what cannot be read.
+        // The status may be the unreadable part.
         there.data["status"] = serde_json::json!(null);
         read(&there)
     }))
@@ -275,7 +276,7 @@ async fn reconcile_valid<R: Reconciler>(
     if object.meta().deletion_timestamp.is_some() && !has_finalizer {
         return Ok(Action::await_change());
     }
-    // What the finalizer would do, without a copy of the object.
+    // The same as in the finalizer, without a copy of the object.
     if object.meta().deletion_timestamp.is_none()
         && (has_finalizer || !ctx.reconciler.needs_cleanup(object))
     {
@@ -325,10 +326,11 @@ async fn pass_or_complain<R: Reconciler>(
     let result = pass(object, ctx).await;
     if let Err(error) = &result {
         if matches!(error, Error::Invalid(_) | Error::Conflict(_)) {
-            // There are no further decisions about it, and its series must not suggest any.
+            // It is not judged any more, and its series must not suggest that it is.
             ctx.forget(&key(object));
         }
-        if !error.is_partial() {
+        // What another client just changed is no trouble to report.
+        if !error.is_partial() && !matches!(error, Error::Outpaced) {
             complain(object, ctx, error).await;
         }
     }
@@ -360,7 +362,7 @@ async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Actio
     }
     report(object, ctx, plan.status, &conditions).await?;
     let next = ctx.schedule.until_next(Instant::now(), plan.period);
-    // A write that fails delays no judgment: what failed has its own pauses.
+    // A failed write delays no judgment: retries of writes have their own delays.
     if let Some(Error::Stages { again, .. }) = &mut error {
         *again = next;
     }

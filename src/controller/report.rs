@@ -9,7 +9,7 @@ use kube::{
 use super::{Context, Error, FIELD_MANAGER, Notice, Reconciler, Verdict, conditions, merge_params};
 use crate::api::Kind;
 
-/// Hands events over to be written; a pass does not wait for them.
+/// Queues events to be written; a pass does not wait for them.
 pub(super) fn publish<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, notices: &[Notice]) {
     for notice in notices {
         ctx.events.publish(object.object_ref(&()), notice);
@@ -64,15 +64,15 @@ pub(super) async fn report<R: Reconciler>(
     });
     let params = PatchParams::apply(FIELD_MANAGER).force();
     match api.patch_status(&object.name_any(), &params, &Patch::Apply(patch)).await {
-        // Deleted meanwhile: there is nobody left to report to.
+        // Deleted meanwhile: there is no object to report to.
         Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
         Err(source) => Err(Error::Kube { action: "apply status", source }),
         Ok(_) => Ok(()),
     }
 }
 
-/// Writes `Ready=False` on an object whose spec this version cannot read; its other fields are out
-/// of reach, so only the conditions are patched.
+/// Writes `Ready=False` on an object whose spec this version cannot read; its other fields are
+/// inaccessible, so only the conditions are patched.
 pub(super) async fn report_unreadable<R: Reconciler>(
     object: &DeserializeGuard<R::Kind>,
     ctx: &Context<R>,

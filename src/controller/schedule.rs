@@ -1,9 +1,9 @@
 //! The times of passes: ticks that objects with the same period share.
 use std::time::{Duration, Instant};
 
-/// A clock whose ticks are aligned: everything with a period of 10 s happens at 0, 10, 20, … s
-/// after `epoch`, so that objects that need the same measurement need it in the same moment and
-/// share one request.
+/// A clock with aligned ticks: everything with a period of 10 s happens at 0, 10, 20, … s after
+/// `epoch`, so that objects that need the same measurement need it at the same moment and share one
+/// request.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     epoch: Instant,
@@ -16,7 +16,7 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// The time at which the current tick of `period` began.
+    /// Returns the time at which the current tick of `period` began.
     #[must_use]
     pub fn tick_start(&self, now: Instant, period: Duration) -> Instant {
         now.checked_sub(self.elapsed_in_tick(now, period)).unwrap_or(self.epoch)
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(schedule.tick(at(23_400), period), 2);
         assert_eq!(schedule.until_next(at(23_400), period), Duration::from_millis(6_600));
         assert_eq!(schedule.until_next(at(20_000), period), period);
-        // A multiple of a period begins together with it.
+        // A multiple of the period has common ticks with it.
         assert_eq!(schedule.tick_start(at(31_000), Duration::from_secs(30)), at(30_000));
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     runtime::{client, lease::Fence},
 };
 
-/// The number of objects that a message names.
+/// Maximum number of objects that a message names.
 const NAMED: usize = 5;
 
 /// The cluster and the identity.
@@ -29,7 +29,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// A client that cannot write: the fence every write has to pass is shut.
+    /// Returns a client that cannot write: the fence that every write must pass is closed.
     ///
     /// # Errors
     /// When there is no such cluster in the configuration.
@@ -37,7 +37,7 @@ impl Access {
         client::with_config(self.config().await?, Fence::default(), Metrics::new())
     }
 
-    /// A client that may create reviews ("may I?" is a create), as `user` if there is one.
+    /// Returns a client that may create reviews of permissions, as `user` if there is one.
     ///
     /// # Errors
     /// When there is no such cluster in the configuration.
@@ -49,7 +49,7 @@ impl Access {
         client::with_config(config, Fence::open(), Metrics::new())
     }
 
-    /// The namespace that is meant: the one that is given, or that of the context.
+    /// Returns the given namespace, or that of the context.
     ///
     /// # Errors
     /// When there is no such cluster in the configuration.
@@ -80,7 +80,7 @@ impl Access {
     }
 }
 
-/// An error of the API server in one line: what it said, where it said something.
+/// Describes an error of the API server in one line, with the server's message if there is one.
 #[must_use]
 pub fn describe(action: &'static str, error: kube::Error) -> String {
     match error {
@@ -91,10 +91,10 @@ pub fn describe(action: &'static str, error: kube::Error) -> String {
     }
 }
 
-/// Reads one object; `action` is what an error says was refused.
+/// Reads one object; `action` names the refused operation in an error.
 ///
 /// # Errors
-/// When it is not there, or the API server refuses.
+/// When it does not exist, or the API server refuses.
 pub async fn read<K: Kind>(
     client: &Client,
     action: &'static str,
@@ -111,7 +111,7 @@ pub async fn read<K: Kind>(
 /// Every object of a kind that can be read, and the names of those that cannot, with the reason.
 #[derive(Debug)]
 pub struct Listed<K> {
-    /// Those that this version understands, by namespace and name.
+    /// Objects that this version can read, by namespace and name.
     pub read: Vec<K>,
     /// The others.
     pub unreadable: Vec<(String, String)>,
@@ -120,7 +120,7 @@ pub struct Listed<K> {
 /// Lists the objects of all namespaces.
 ///
 /// # Errors
-/// What the API server said.
+/// The error of the API server.
 pub async fn list<K: Kind>(client: &Client) -> kube::Result<Listed<K>> {
     let api = Api::<DeserializeGuard<K>>::all(client.clone());
     let mut listed = Listed { read: vec![], unreadable: vec![] };
@@ -135,11 +135,11 @@ pub async fn list<K: Kind>(client: &Client) -> kube::Result<Listed<K>> {
     Ok(listed)
 }
 
-/// Returns the message for an object that does not exist, with those of its kind that do.
+/// Returns the message for an object that does not exist, with the existing ones of its kind.
 async fn no_such<K: Kind>(client: &Client, namespace: Option<&str>, name: &str) -> String {
     let kind = K::kind(&());
     let place = namespace.map_or_else(String::new, |ns| format!(" in namespace {ns:?}"));
-    // Without the right to list there is nothing to suggest.
+    // Without the permission to list, there is nothing to suggest.
     let all = K::api(client.clone(), None).list_metadata(&ListParams::default()).await;
     let all: Vec<_> = all.iter().flatten().map(name_of).collect();
     let mut elsewhere = all.iter().filter_map(|other| other.split_once('/'));
@@ -153,7 +153,7 @@ async fn no_such<K: Kind>(client: &Client, namespace: Option<&str>, name: &str) 
     format!("there is no {kind} {name:?}{place}; {hint}")
 }
 
-/// `namespace/name`, or the name alone where there is no namespace.
+/// Returns `namespace/name`, or only the name if there is no namespace.
 #[must_use]
 pub fn name_of<K: ResourceExt>(object: &K) -> String {
     let name = object.name_any();

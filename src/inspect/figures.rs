@@ -1,7 +1,8 @@
 //! Numbers as a person reads them.
 use k8s_openapi::jiff::Timestamp;
 
-/// A number with up to three decimals, none that are zero; very small ones keep their digits.
+/// Formats a number with up to three decimals, without trailing zeros; very small ones keep their
+/// digits.
 #[must_use]
 pub fn number(x: f64) -> String {
     if x != 0.0 && x.abs() < 0.001 {
@@ -15,7 +16,8 @@ pub fn number(x: f64) -> String {
     }
 }
 
-/// A number with the unit of its measure: `percent`, `bits_per_second`, or the author's own.
+/// Formats a number with the unit of its measure: `percent`, `bits_per_second`, or the author's
+/// own.
 #[must_use]
 pub fn value(x: f64, unit: &str) -> String {
     match unit {
@@ -36,7 +38,7 @@ fn bits(x: f64) -> String {
     )
 }
 
-/// A span by its two largest units: `12m 4s`, `59d 16h`.
+/// Formats a time span by its two largest units: `12m 4s`, `59d 16h`.
 #[must_use]
 pub fn span(seconds: i64) -> String {
     const UNITS: [(i64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
@@ -53,7 +55,8 @@ pub fn span(seconds: i64) -> String {
     parts.join(" ")
 }
 
-/// Returns the time since a moment; a moment in the future, by a clock that differs, counts as now.
+/// Returns the time since a moment; a moment in the future, because of a different clock, counts as
+/// now.
 #[must_use]
 pub fn ago(then: Timestamp, now: Timestamp) -> String {
     span(now.as_second().saturating_sub(then.as_second()))

@@ -9,11 +9,10 @@ use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
-/// The longest it may take, the way there included: the answer is made from memory.
+/// The deadline, including the port-forward: the pod answers from memory.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The time for which the reason is waited for after the connection has ended: both come by the
-/// same way.
+/// The time to wait for the reason after the connection has ended: both arrive the same way.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// The largest answer: about one node that a thousand objects judge, ten times over.
@@ -22,13 +21,13 @@ const LARGEST: usize = 32 << 20;
 /// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ForwardError {
-    /// The API server refused the way.
+    /// The API server refused the port-forward.
     #[error(transparent)]
     Api(#[from] kube::Error),
-    /// The way is there, and what is at its end does not answer.
+    /// The port-forward works, but the pod does not answer.
     #[error("{0}")]
     Pod(String),
-    /// Nothing came in time.
+    /// No answer arrived in time.
     #[error("no answer within {} s", DEADLINE.as_secs())]
     Deadline,
 }
@@ -36,7 +35,7 @@ pub enum ForwardError {
 /// Gets a path from a port of a pod.
 ///
 /// # Errors
-/// Why there is no answer.
+/// The reason why there is no answer.
 pub async fn get(
     client: &Client,
     (namespace, pod, port): (&str, &str, u16),
@@ -62,7 +61,7 @@ async fn ask(
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let request = Request::get(path).header(header::HOST, format!("127.0.0.1:{port}"));
         let request = request.body(Empty::<Bytes>::new());
-        // The connection ends when there is nobody left to send on it.
+        // The connection ends when its last sender is dropped.
         let answer = async move {
             let request = request.map_err(|error| failed(&error))?;
             let answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
@@ -83,8 +82,7 @@ async fn ask(
     let why = |why: String| Err(ForwardError::Pod(why.trim().to_owned()));
     let result = tokio::select! {
         answer = &mut exchange => match answer.map_err(|error| failed(&error)).flatten() {
-            // The connection may end before the reason arrives, which comes by a channel of its
-            // own.
+            // The connection may end before the reason arrives on a separate channel.
             Err(error) => match tokio::time::timeout(LAST_WORD, refused).await {
                 Ok(Some(text)) => why(text),
                 _ => Err(error),

@@ -1,4 +1,4 @@
-//! The replica that decides: who it is, and what it says.
+//! The leading replica: its identity and its answers.
 use std::time::Duration;
 
 use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
@@ -15,7 +15,7 @@ use crate::{
     traffic_watch::overview::{Filter, Overview},
 };
 
-/// The longest the leader may take: it answers from memory.
+/// The deadline for the leader, which answers from memory.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The location of the operator's Lease and pods.
@@ -27,7 +27,7 @@ pub struct Place {
     pub lease: String,
     /// The port of the status page, on the loopback of its pod.
     pub port: u16,
-    /// The status page's address, to be asked directly.
+    /// The status page's address, for direct requests.
     pub url: Option<String>,
 }
 
@@ -38,36 +38,36 @@ pub struct Leadership {
     pub holder: String,
     /// The time since which it leads.
     pub since: Option<Timestamp>,
-    /// The time when it last said so.
+    /// The time of its last renewal.
     pub renewed: Option<Timestamp>,
-    /// The time for which that stands.
+    /// The time for which a renewal is valid.
     pub seconds: Option<i32>,
 }
 
 impl Leadership {
-    /// Reports whether the claim has run out: nobody decides.
+    /// Reports whether the Lease has expired: no replica decides.
     #[must_use]
     pub fn expired(&self, now: Timestamp) -> bool {
         let Some(renewed) = self.renewed else { return true };
-        // The clocks of this machine and the leader's may differ: twice the duration is no quirk.
+        // The clocks of this machine and the leader's may differ, so twice the duration is allowed.
         let allowed = i64::from(self.seconds.unwrap_or_default()) * 2;
         now.as_second().saturating_sub(renewed.as_second()) > allowed
     }
 }
 
-/// Reads the Lease; `None` if nobody ever led, or the leader gave it back.
+/// Reads the Lease; `None` if no replica ever led, or the leader released it.
 ///
 /// # Errors
-/// What the API server said.
+/// The error of the API server.
 pub async fn leadership(client: &Client, place: &Place) -> Result<Option<Leadership>, String> {
     let key = (place.namespace.as_str(), place.lease.as_str());
     lease(client, key).await.map_err(|error| describe("get Lease", error))
 }
 
-/// Reads the Lease, as [`leadership`] does, for callers that tell one error from another.
+/// Reads the Lease like [`leadership`], for callers that distinguish errors.
 ///
 /// # Errors
-/// The answer of the API server.
+/// The error of the API server.
 pub async fn lease(
     client: &Client,
     (namespace, name): (&str, &str),
@@ -94,7 +94,7 @@ pub async fn view(client: &Client, place: &Place, node: &str) -> Result<Overview
     selected(client, place, &format!("node={node}")).await
 }
 
-/// Returns the leader's view of one `TrafficWatch`, with as many nodes as it gives.
+/// Returns the leader's view of one `TrafficWatch`, with as many nodes as it lists.
 ///
 /// # Errors
 /// The reason why it is unavailable, with a remedy.
@@ -174,7 +174,7 @@ async fn through_the_api_server(
     Ok((answer, format!("pod {holder}")))
 }
 
-/// The reason why the port-forward gave no answer, and the way around it.
+/// Returns the error for a port-forward without an answer, with a workaround.
 fn unreachable(
     holder: &str,
     namespace: &str,
@@ -203,7 +203,8 @@ fn unreachable(
     }
 }
 
-/// The last cause says what happened ("connection refused"); the ones above it repeat the URL.
+/// Returns the last cause, which describes the failure ("connection refused"); the ones above it
+/// repeat the URL.
 fn last_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

@@ -9,7 +9,7 @@ pub fn line(text: &mut String, name: &str, told: &str) {
     let _ = writeln!(text, "  {name:<12} {told}");
 }
 
-/// Adds the advice, under a heading of its own.
+/// Adds the advice, under its own heading.
 pub fn advise(text: &mut String, advice: &[Advice]) {
     if !advice.is_empty() {
         text.push_str("\nNext\n");
@@ -20,7 +20,7 @@ pub fn advise(text: &mut String, advice: &[Advice]) {
     }
 }
 
-/// A dash where there is nothing.
+/// Returns the text, or a dash.
 #[must_use]
 pub fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".into())

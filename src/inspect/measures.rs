@@ -6,11 +6,11 @@ use crate::{
     traffic_watch::{Settings, overview::MeasureView},
 };
 
-/// The measures, as the leader would show them. `query` is left empty: only who knows the labels
-/// that name nodes can write it.
+/// Returns the measures, as the leader would show them. `query` is empty, because it depends on the
+/// labels that name nodes, which are unknown here.
 ///
 /// # Errors
-/// What is wrong with the spec.
+/// When the spec is invalid.
 pub fn of(watch: &TrafficWatch) -> Result<Vec<MeasureView>, Error> {
     let settings = Settings::of(watch)?;
     let view = |criterion: &_| MeasureView {
@@ -20,7 +20,7 @@ pub fn of(watch: &TrafficWatch) -> Result<Vec<MeasureView>, Error> {
     Ok(settings.criteria.iter().map(view).collect())
 }
 
-/// The name of the endpoint that a `TrafficWatch` asks.
+/// Returns the name of the endpoint that a `TrafficWatch` queries.
 #[must_use]
 pub fn endpoint(watch: &TrafficWatch) -> &str {
     &watch.spec.prometheus

@@ -14,12 +14,12 @@ use crate::{
 pub enum Population {
     /// The cluster's, as they are now.
     Cluster(NodeStore),
-    /// Everything that a series was about so far, each from a moment on, in milliseconds.
+    /// All nodes named by series so far, each from a moment on, in milliseconds.
     Series(BTreeMap<Arc<str>, i64>),
 }
 
 impl Default for Population {
-    /// Nobody yet: series will tell.
+    /// No nodes yet: series will name them.
     fn default() -> Self {
         Self::Series(BTreeMap::new())
     }
@@ -29,7 +29,7 @@ impl Population {
     /// Reads the nodes of a cluster.
     ///
     /// # Errors
-    /// What the API server said.
+    /// The error of the API server.
     pub async fn of_cluster(client: &Client) -> anyhow::Result<Self> {
         let nodes = Api::<NodeObject>::all(client.clone()).list(&ListParams::default()).await;
         let nodes = nodes.map_err(|error| anyhow::anyhow!(describe("list nodes", error)))?;
@@ -46,7 +46,7 @@ impl Population {
         matches!(self, Self::Series(_))
     }
 
-    /// Takes the node that a series is about since a moment, if series say which nodes there are.
+    /// Adds the node of a series from a moment on, if series define the nodes.
     pub fn meet(&mut self, labels: &Labels<'_>, node_labels: &[String], since: i64) {
         let Self::Series(names) = self else { return };
         let mut candidates = node_labels.iter().map(String::as_str).chain(["instance"]);
@@ -71,8 +71,8 @@ impl Population {
         }
     }
 
-    /// The judged nodes that exist at a moment, by name, with their value of the label `key`.
-    /// Series tell no labels: all of theirs are judged.
+    /// Returns the judged nodes that exist at a moment, by name, with their value of the label
+    /// `key`. Series contain no node labels: all of their nodes are judged.
     #[must_use]
     pub fn select(&self, selector: &Selector, key: &str, now: i64) -> Vec<NodeFacts> {
         match self {

@@ -1,4 +1,4 @@
-//! The stage that a command has reached, to be shown while it runs.
+//! The current stage of a command, which is shown while it runs.
 use std::sync::{Mutex, PoisonError};
 
 /// One line, replaced at every stage.
@@ -11,7 +11,7 @@ impl Progress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stage.into();
     }
 
-    /// The current stage; empty before the first.
+    /// Returns the current stage; empty before the first.
     #[must_use]
     pub fn stage(&self) -> String {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -1,4 +1,4 @@
-//! Why a node has no evidence, in a sentence, and what to do about it.
+//! The reasons why a node has no evidence, in a sentence, and what to do about them.
 
 /// Returns the meaning of a reason of status and metrics; unknown reasons are returned by name.
 #[must_use]
@@ -24,7 +24,7 @@ pub fn meaning(reason: &str) -> &str {
     }
 }
 
-/// The advice.
+/// Returns the advice for a reason.
 #[must_use]
 pub fn remedy(reason: &str) -> Option<&'static str> {
     Some(match reason {

@@ -43,7 +43,7 @@ pub struct ReflectorExplanation {
     pub plan: Vec<PlannedStep>,
     /// The time of the last step.
     pub last_step: Option<Timestamp>,
-    /// Conditions that are not as they should be.
+    /// Conditions that indicate a problem.
     pub conditions: Vec<String>,
     /// The advice.
     pub next: Vec<Advice>,
@@ -79,7 +79,7 @@ pub fn explain(set: &RouteReflectorSet) -> ReflectorExplanation {
     }
 }
 
-/// The explanation as text at a moment, with a line break at its end.
+/// Returns the explanation as text at a moment, with a line break at its end.
 #[must_use]
 pub fn text(made: &ReflectorExplanation, now: Timestamp) -> String {
     let paused = if made.paused { ", paused" } else { "" };

@@ -1,10 +1,10 @@
-//! The advice for a condition that is not as it should be, by its reason.
+//! The advice for a condition that indicates a problem, by its reason.
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{probing::Advice, reasons, status::conditions::sentence};
 
-/// Returns the advice for a condition; none where the message itself says what to do, or where
-/// waiting is enough.
+/// Returns the advice for a condition; none if the message itself contains it, or if waiting is
+/// enough.
 #[must_use]
 pub fn of(condition: &Condition) -> Option<Advice> {
     Some(Advice::of(sentence(condition), remedy(&condition.reason)?))
@@ -31,6 +31,8 @@ fn remedy(reason: &str) -> Option<&'static str> {
         "LimitReached" => {
             "leave it if the limit is meant; else raise spec.maxUnfit or lower spec.minFit"
         }
+        "StillRequested" => "delete the pods that request it, or leave them: it goes with them",
+        "CapacityUnknown" => "set spec.capacity, or use spec.maxBandwidth",
         "OperatorLimitReached" => {
             "leave it if the limit is meant; else raise the operator's --max-unfit"
         }

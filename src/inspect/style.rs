@@ -1,7 +1,7 @@
-//! Colors of states: green, yellow, red. The word itself always says the same.
+//! Colors of states: green, yellow, red. The word itself always has the same meaning.
 //!
-//! A text contains the escape sequences, and the command that writes it leaves them out where they
-//! are not wanted.
+//! A text contains the escape sequences; the command that writes it removes them if colors are
+//! disabled.
 use anstyle::AnsiColor;
 
 use crate::api::traffic_watch::NodeState;
@@ -9,16 +9,16 @@ use crate::api::traffic_watch::NodeState;
 /// The meaning of a color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// As it should be: green.
+    /// Good: green.
     Good,
-    /// To look at: yellow.
+    /// Notable: yellow.
     Notable,
-    /// Not as it should be: red.
+    /// Bad: red.
     Bad,
 }
 
 impl Tone {
-    /// The tone of the state of a node.
+    /// Returns the tone of the state of a node.
     #[must_use]
     pub fn of(state: NodeState) -> Self {
         match state {
@@ -28,7 +28,7 @@ impl Tone {
         }
     }
 
-    /// The text in this color.
+    /// Returns the text in this color.
     #[must_use]
     pub fn paint(self, text: &str) -> String {
         let style = match self {
@@ -41,7 +41,7 @@ impl Tone {
     }
 }
 
-/// The text without escape sequences, as it takes up columns on a terminal.
+/// Returns the text without escape sequences, which take no columns on a terminal.
 #[must_use]
 pub fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()

@@ -3,14 +3,15 @@ use std::fmt::Write;
 
 use super::style::plain;
 
-/// Rows under a head, columns two spaces apart; the last one is not padded.
+/// Formats rows under a head, with columns two spaces apart; the last one is not padded.
 #[must_use]
 pub fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let rows: Vec<_> = rows.iter().map(<[String; N]>::as_slice).collect();
     aligned(&head.map(str::to_owned), &rows)
 }
 
-/// The same for columns that are known only at run time. Every row has as many cells as the head.
+/// Does the same for columns that are known only at run time. Every row has as many cells as the
+/// head.
 #[must_use]
 pub fn rows(head: &[String], rows: &[Vec<String>]) -> String {
     let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
@@ -37,7 +38,7 @@ fn aligned(head: &[String], rows: &[&[String]]) -> String {
     text
 }
 
-/// The columns that a cell takes on a terminal.
+/// Returns the number of columns that a cell takes on a terminal.
 fn width(cell: &str) -> usize {
     plain(cell).chars().count()
 }

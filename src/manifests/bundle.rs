@@ -1,5 +1,5 @@
-//! The bundle for the Operator Lifecycle Manager (OLM), `deploy/olm/manifests`: what the overlays
-//! install, as far as a bundle may hold it. `deploy/olm/install` has the rest.
+//! The bundle for the Operator Lifecycle Manager (OLM), `deploy/olm/manifests`: the objects of the
+//! overlays that a bundle may contain. `deploy/olm/install` has the others.
 use std::{fs, path::Path};
 
 use anyhow::{Context, ensure};
@@ -13,16 +13,17 @@ use crate::api::{KINDS, KindInfo};
 /// The folder of the bundle's objects, below `deploy/`.
 pub const FOLDER: &str = "olm/manifests";
 
-/// The oldest Kubernetes that k8s-openapi, native sidecars and the admission policies allow.
+/// The oldest version of Kubernetes that supports k8s-openapi, native sidecars and the admission
+/// policies.
 const OLDEST_KUBERNETES: &str = "1.33.0";
 
-/// Objects that a bundle may hold beside its `ClusterServiceVersion` and its definitions. The
-/// installer of OLM makes accounts and their roles itself; it refuses admission policies and
-/// webhooks that an operator manages, and older releases refuse network policies.
+/// Objects that a bundle may contain in addition to its `ClusterServiceVersion` and its
+/// definitions. The installer of OLM creates accounts and their roles itself; it refuses admission
+/// policies and webhooks that an operator manages, and older releases refuse network policies.
 const KINDS_OF_A_BUNDLE: [&str; 5] =
     ["ClusterRole", "PodDisruptionBudget", "PrometheusRule", "Service", "ServiceMonitor"];
 
-/// The files that hold such objects, from `deploy/`.
+/// The files with such objects, relative to `deploy/`.
 const SOURCES: [&str; 5] = [
     "base/authorroles.yaml",
     "base/poddisruptionbudget.yaml",
@@ -31,7 +32,7 @@ const SOURCES: [&str; 5] = [
     "../monitoring/servicemonitor.yaml",
 ];
 
-/// The picture of a node between two others, one of which it can no longer reach.
+/// The icon: a node between two others, one of which it can no longer reach.
 const ICON: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64">
 <path d="M12 32h20" stroke="#2e7d32" stroke-width="5"/>
 <path d="M32 32h20" stroke="#c62828" stroke-width="5" stroke-dasharray="5 4"/>
@@ -39,7 +40,7 @@ const ICON: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 6
 <circle cx="32" cy="32" r="11" fill="#326ce5"/></svg>
 "##;
 
-/// The text of the page of the operator.
+/// The description on the page of the operator.
 const DESCRIPTION: &str = "\
 traffic-operator judges nodes by how their network behaves, as Prometheus measures it, and places \
 pods on the fit ones.
@@ -55,7 +56,7 @@ The namespace also needs the admission policies of `deploy/olm/install`, which a
 /// Returns the manifests of the bundle.
 ///
 /// # Errors
-/// When a source in `deploy/` or beside it cannot be read.
+/// When a source in or next to `deploy/` cannot be read.
 pub fn files(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
     let file = |name: &str, text: String| File { path: format!("{FOLDER}/{name}"), text };
     let version = yaml(&[service_version(deploy)?])?;
@@ -83,7 +84,7 @@ pub fn files(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
     Ok(files)
 }
 
-/// The roles that are bound to none of the operator's accounts.
+/// Returns the roles that are bound to none of the operator's accounts.
 fn for_people() -> Vec<Value> {
     let all = KINDS.iter().flat_map(|kind| roles(kind).documents);
     all.filter(|role| {
@@ -136,7 +137,7 @@ fn service_version(deploy: &Path) -> anyhow::Result<Value> {
                 "description": env!("CARGO_PKG_DESCRIPTION"),
                 "operatorframework.io/suggested-namespace": super::NAMESPACE,
             },
-            // Which machines the image is for.
+            // The architectures of the image.
             "labels": {
                 "operatorframework.io/arch.amd64": "supported",
                 "operatorframework.io/arch.arm64": "supported",
@@ -171,7 +172,7 @@ fn encoded(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
-/// The rules of the roles of one kind that are bound to each account.
+/// Returns the rules of the roles of one kind that are bound to each account.
 fn permissions(kind: &str) -> Vec<Value> {
     let all: Vec<Value> =
         core().into_iter().chain(KINDS.iter().flat_map(|kind| roles(kind).documents)).collect();
@@ -190,7 +191,7 @@ fn permissions(kind: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The first object of the kind in its sample.
+/// Returns the first object of the kind in its sample.
 fn example(kind: &KindInfo, deploy: &Path) -> anyhow::Result<Value> {
     let name = kind.name();
     let path = deploy.join(format!("samples/{}.yaml", name.to_lowercase()));
@@ -198,7 +199,7 @@ fn example(kind: &KindInfo, deploy: &Path) -> anyhow::Result<Value> {
     found.with_context(|| format!("{} has no {name}", path.display()))
 }
 
-/// The definition of a kind as the page of the operator shows it.
+/// Returns the definition of a kind for the page of the operator.
 fn definition(kind: &KindInfo) -> Value {
     let crd = (kind.crd)();
     let version = &crd.spec.versions[0];
@@ -216,7 +217,7 @@ fn definition(kind: &KindInfo) -> Value {
     })
 }
 
-/// The fields of `spec` or `status`, each with the first sentence of its description.
+/// Returns the fields of `spec` or `status`, each with the first sentence of its description.
 fn descriptors(part: Option<&JSONSchemaProps>) -> Vec<Value> {
     let fields = part.and_then(|part| part.properties.as_ref()).into_iter().flatten();
     fields
@@ -232,7 +233,7 @@ fn descriptors(part: Option<&JSONSchemaProps>) -> Vec<Value> {
         .collect()
 }
 
-/// `maxBandwidthPercent` as `Max Bandwidth Percent`.
+/// Returns the title of a field: `Max Bandwidth Percent` for `maxBandwidthPercent`.
 fn title(path: &str) -> String {
     let mut title = String::new();
     for (index, letter) in path.chars().enumerate() {
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(title("mode"), "Mode");
     }
 
-    /// Nothing of the operator's own is left for people, and nobody loses a role.
+    /// People get none of the operator's own roles, and lose none of theirs.
     #[test]
     fn people_get_an_editor_and_a_viewer_of_each_kind() {
         let names: Vec<_> =

@@ -1,5 +1,5 @@
-//! The files of the Helm chart, `deploy/chart/files`: copies, so that the chart renders what the
-//! overlays of kustomize render.
+//! The files of the Helm chart, `deploy/chart/files`: copies, so that the chart renders the same
+//! objects as the overlays of kustomize.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use super::File;
 /// The folder of the copies, below `deploy/`.
 pub const FILES: &str = "chart/files";
 
-/// Folders that are copied, from `deploy/`, and the names of their copies.
+/// Folders that are copied, relative to `deploy/`, and the names of their copies.
 const FOLDERS: [(&str, &str); 5] = [
     ("base", "base"),
     ("overlays/kube-prometheus", "kube-prometheus"),
@@ -21,7 +21,7 @@ const FOLDERS: [(&str, &str); 5] = [
     ("../grafana", "dashboards"),
 ];
 
-/// Files that are not copied: kustomize alone reads the first, Helm makes the namespace of a
+/// Files that are not copied: only kustomize reads the first, Helm creates the namespace of a
 /// release itself, and the last is a patch for `make grafana`.
 const LEFT_OUT: [&str; 3] =
     ["kustomization.yaml", "base/namespace.yaml", "dashboards/kube-prometheus.yaml"];
@@ -35,7 +35,7 @@ pub fn has_sources(deploy: &Path) -> bool {
     FOLDERS.iter().all(|(from, _)| deploy.join(from).is_dir())
 }
 
-/// Returns the chart's copies of the generated files, and of those in `deploy/` and beside it.
+/// Returns the chart's copies of the generated files, and of those in and next to `deploy/`.
 ///
 /// # Errors
 /// When a file cannot be read.
@@ -51,7 +51,7 @@ pub fn files(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
                 continue;
             }
             let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
-            // Dashboards and the configuration of Prometheus become data as they are.
+            // Dashboards and the configuration of Prometheus are copied unchanged, as data.
             let head = if path.extension().is_some_and(|end| end == "yaml") {
                 let source = format!("deploy/{from}/{name}").replace("deploy/../", "");
                 format!("# Copied from {source} by `make generate`; do not edit.\n")
@@ -64,7 +64,7 @@ pub fn files(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
     Ok(files)
 }
 
-/// The files of a folder, sorted.
+/// Returns the files of a folder, sorted.
 fn listed(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("{}", folder.display()))?;
     let mut files = Vec::new();

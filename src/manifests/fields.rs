@@ -12,7 +12,7 @@ mod tests;
 
 use markdown::{anchor, cell, code};
 
-/// The folder of the pages, from `deploy/`.
+/// The folder of the pages, relative to `deploy/`.
 pub const FOLDER: &str = "../docs/reference/fields";
 
 /// The parts of an object that the tables describe.
@@ -24,8 +24,8 @@ const HEAD: &str = "\
 |---|---|---|---|---|---|
 ";
 
-/// The keywords of schemas that the tables show, or that say nothing to a reader. Any other is an
-/// error: a limit that is not on the page would look as if it did not exist.
+/// The keywords of schemas that the tables show, or that mean nothing to a reader. Any other is an
+/// error: a limit that is not on the page would seem not to exist.
 const KNOWN: [&str; 26] = [
     "additionalProperties",
     "default",
@@ -58,7 +58,7 @@ const KNOWN: [&str; 26] = [
 /// Returns the page of every kind.
 ///
 /// # Errors
-/// When a definition has something that the tables cannot show.
+/// When a definition has a keyword that the tables cannot show.
 pub fn files() -> anyhow::Result<Vec<File>> {
     let file = |kind: &KindInfo| {
         let name = kind.name();
@@ -75,7 +75,7 @@ struct Table {
     rows: Vec<String>,
 }
 
-/// A type in words, for one and for several values, and the object in it, if it has fields.
+/// A type in words, in singular and plural, and the object in it, if it has fields.
 struct Type<'a> {
     one: String,
     several: String,
@@ -149,7 +149,7 @@ fn table(path: &str, schema: &Value, tables: &mut Vec<Table>) -> anyhow::Result<
     Ok(())
 }
 
-/// The row of a field, and the object in it.
+/// Returns the row of a field, and the object in it.
 fn row<'a>(
     path: &str,
     field: &'a Value,
@@ -177,7 +177,7 @@ fn type_of<'a>(path: &str, schema: &'a Value) -> anyhow::Result<Type<'a>> {
             let (one, several) = (format!("list of {several}"), format!("lists of {several}"));
             return Ok(Type { one, several, object });
         }
-        // Fields of Kubernetes' own types are described there.
+        // Kubernetes describes the fields of its own types.
         Some("object") if is("x-kubernetes-preserve-unknown-fields") => {
             return Ok(Type::plain("object of Kubernetes", "objects of Kubernetes"));
         }
@@ -218,7 +218,7 @@ fn known(schema: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The limits of a field, and of the elements of a list or map, ready for a cell.
+/// Returns the limits of a field, and of the elements of a list or map, ready for a cell.
 fn limits(schema: &Value) -> anyhow::Result<Vec<String>> {
     let mut all = Vec::new();
     if let Some(values) = schema["enum"].as_array() {
@@ -262,7 +262,7 @@ fn limits(schema: &Value) -> anyhow::Result<Vec<String>> {
     Ok(all)
 }
 
-/// The messages of the rules of an object or a field.
+/// Returns the messages of the rules of an object or a field.
 fn rules(schema: &Value) -> anyhow::Result<Vec<String>> {
     let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
     let message = |rule: &Value| {

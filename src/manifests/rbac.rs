@@ -1,6 +1,6 @@
-//! The operator's roles: one for what every kind needs, and one for each kind, so that an
-//! installation that runs some kinds grants nothing for the others. The webhook has an account and
-//! a role of its own.
+//! The operator's roles: one for the rights that every kind needs, and one for each kind, so that
+//! an installation that runs some kinds grants nothing for the others. The webhook has a separate
+//! account and role.
 use serde_json::{Value, json};
 
 use super::{NAME, NAMESPACE, WEBHOOK};
@@ -19,18 +19,19 @@ pub struct Roles {
 /// The accounts that the operator's processes run under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// Of the controllers, which write. It may do what the webhook may as well, so that one process
-    /// can do all under it.
+    /// The account of the controllers, which write. It has the webhook's rights as well, so that
+    /// one process can run everything under it.
     Controller,
-    /// Of the webhook, which every pod of the cluster can talk to: it may write nothing.
+    /// The account of the webhook, to which every pod of the cluster can connect: it may write
+    /// nothing.
     Webhook,
 }
 
 impl Account {
-    /// All of them.
+    /// All accounts.
     pub const ALL: [Self; 2] = [Self::Controller, Self::Webhook];
 
-    /// The name of the `ServiceAccount`.
+    /// Returns the name of the `ServiceAccount`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,13 +40,13 @@ impl Account {
         }
     }
 
-    /// Its name for the API server, with the operator in `namespace`.
+    /// Returns its user name in the API server, with the operator in `namespace`.
     #[must_use]
     pub fn user(self, namespace: &str) -> String {
         format!("system:serviceaccount:{namespace}:{}", self.name())
     }
 
-    /// Returns the component of a role of this name; `None` for the roles of people.
+    /// Returns the account of a role with this name; `None` for the roles for people.
     #[must_use]
     pub fn of_role(role: &str) -> Option<Self> {
         let controllers = |rest: &str| rest.is_empty() || rest.starts_with('-');
@@ -78,8 +79,8 @@ fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME})
 }
 
-/// The account, and its rights for any set of kinds: events, the reviews of scrapers, and the Lease
-/// of the leader.
+/// Returns the account, and its rights for any set of kinds: events, the reviews of scrapers, and
+/// the Lease of the leader.
 #[must_use]
 pub fn core() -> Vec<Value> {
     let leases = |verbs, names| NamedPermission {
@@ -108,7 +109,7 @@ fn service_account(account: Account) -> Value {
     })
 }
 
-/// Exactly what one kind uses, nothing by `*`.
+/// Returns the rights that one kind uses, without any `*`.
 #[must_use]
 pub fn roles(kind: &KindInfo) -> Roles {
     let crd = (kind.crd)();
@@ -141,7 +142,7 @@ pub fn roles(kind: &KindInfo) -> Roles {
     Roles { singular, documents }
 }
 
-/// The webhook's account and what it may: nothing that stores anything.
+/// Returns the webhook's account and its rights, none of which store anything.
 fn of_the_webhook(access: WebhookAccess, group: &str, plural: &str) -> Vec<Value> {
     let mut rules =
         vec![json!({"apiGroups": [group], "resources": [plural], "verbs": ["list", "watch"]})];
@@ -200,9 +201,9 @@ fn binding(account: Account, kind: &str, role_kind: &str, name: &str) -> Value {
     })
 }
 
-/// The roles for people. What an object makes the operator do, its author may be unable to do, so
-/// that nobody gets the right to write one by having `edit` somewhere: an administrator binds
-/// `…-editor`, or installs `deploy/components/aggregate-to-edit`. Reading is part of `view`.
+/// Returns the roles for people. An object makes the operator do things that its author may not, so
+/// `edit` does not include the right to write one: an administrator binds `…-editor`, or installs
+/// `deploy/components/aggregate-to-edit`. Reading is part of `view`.
 fn for_people(group: &str, plural: &str, singular: &str) -> [Value; 2] {
     let role = |suffix: &str, verbs: &[&str]| {
         json!({
@@ -227,7 +228,7 @@ mod tests {
     use super::*;
     use crate::{api::KINDS, inspect::doctor::rights};
 
-    /// Verbs that store nothing, and what is created without being stored.
+    /// Verbs that store nothing.
     const READS: [&str; 3] = ["get", "list", "watch"];
     const ASKED: [&str; 2] = ["tokenreviews", "subjectaccessreviews"];
 
@@ -242,7 +243,7 @@ mod tests {
             let secret = right.resource == "secrets";
             assert!(!secret || right.name.as_deref() == Some(WEBHOOK), "{right}");
         }
-        // One process does all under the controller's account.
+        // One process runs everything under the controller's account.
         let controller = rights(Account::Controller, "ns");
         for right in &webhook {
             assert!(controller.contains(right), "{right}");

@@ -9,10 +9,10 @@ use prometheus_client::{
 
 use super::Part;
 
-/// Bounds of what takes a network round trip: 1 ms to 10 s, the deadline of every call.
+/// Bounds for operations with a network round trip: 1 ms to 10 s, the deadline of every call.
 const SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0];
 
-/// Bounds of what a pod's creation waits for: 100 µs to the webhook's timeout.
+/// Bounds for the time that a pod's creation waits: 100 µs to the webhook's timeout.
 const ADMISSION_SECONDS: [f64; 9] =
     [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.025, 0.25, 2.0];
 
@@ -52,7 +52,7 @@ macro_rules! families {
     ($($field:ident: $family:ty = $new:expr, $name:literal, $help:literal;)*) => {
         pub(super) struct Inner {
             pub(super) parts: Mutex<Vec<Arc<Part>>>,
-            /// Only of processes that may lead.
+            /// Exists only in processes that may lead.
             pub(super) leader: OnceLock<Gauge>,
             $(pub(super) $field: $family,)*
         }

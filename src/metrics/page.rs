@@ -1,11 +1,11 @@
-//! The page `/metrics` in pieces, so that no page is in memory as a whole.
+//! The page `/metrics` in pieces, so that no complete page is in memory.
 use std::fmt::{self, Write};
 
-/// Number of bytes of a piece: the largest page has a hundred of them, and one takes a few system
+/// Number of bytes of a piece: the largest page has a hundred pieces, and each needs a few system
 /// calls.
 pub const CHUNK: usize = 32 * 1024;
 
-/// Collects text and gives it away piece by piece.
+/// Collects text and passes it on piece by piece.
 pub(super) struct Chunks<F> {
     buffer: Vec<u8>,
     give: F,
@@ -16,7 +16,7 @@ impl<F: FnMut(Vec<u8>) -> fmt::Result> Chunks<F> {
         Self { buffer: Vec::with_capacity(CHUNK), give }
     }
 
-    /// Gives away what is left.
+    /// Passes on the rest.
     pub(super) fn end(mut self) -> fmt::Result {
         self.flush()
     }

@@ -22,7 +22,7 @@ pub(super) async fn apply(
     prober: &NetworkProber,
     desired: Desired,
 ) -> Result<Vec<Notice>, Error> {
-    // One that cannot be written does not keep the others from being written.
+    // If one cannot be written, the others still are.
     let mut first = None;
     for child in desired.apply {
         let (key, hash) = (child.key.clone(), child.hash);

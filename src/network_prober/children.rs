@@ -36,11 +36,11 @@ pub const OWNER: &str = "probes.bigmikes.io/owner";
 pub const LARGEST_FILE: usize = 700_000;
 
 /// Maximum number of samples of one scrape: twice as many as an agent of a full mesh of 100 pods
-/// exports, 10,831 series. An image of the author's, the original's for one, may probe everybody,
-/// at 28 series each: it may have five times this.
+/// exports, 10,831 series. A custom image, such as the original's, may probe every pod, at 28
+/// series each: it may have five times this.
 const SAMPLES: u32 = 20_000;
 
-/// As text: 400 bytes a sample, which is twice what names of usual length take.
+/// The same as text: 400 bytes a sample, twice as much as with names of usual length.
 const BODY: &str = "8MB";
 
 /// Labels of one series: ours have at most 16, those of the target among them.
@@ -68,7 +68,7 @@ pub enum ChildKind {
 }
 
 impl ChildKind {
-    /// The kinds that are watched as objects of their own: those that every API server has.
+    /// The kinds that are watched separately: those that every API server has.
     pub const WATCHED: [Self; 2] = [Self::ConfigMap, Self::DaemonSet];
 
     /// The kinds of the prometheus-operator.

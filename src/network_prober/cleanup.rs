@@ -1,4 +1,4 @@
-//! Removes the objects outside of an object's namespace when it goes.
+//! Removes the objects outside of an object's namespace when it is deleted.
 use kube::ResourceExt;
 
 use super::NetworkProberReconciler;
@@ -15,7 +15,7 @@ pub(super) async fn cleanup(
     let owner = key(prober);
     let mut ours = reconciler.owned.of(&prober.uid().unwrap_or_default());
     ours.extend(reconciler.entries.of(&owner));
-    // What stands beside its owner goes with it.
+    // Objects next to their owner are garbage-collected.
     let beyond: Vec<_> =
         ours.into_iter().filter(|key| key.namespace.as_ref() != Some(&owner.0)).collect();
     for key in &beyond {

@@ -134,7 +134,7 @@ impl Entries {
     /// Writes the entry of an owner; returns the fingerprint of the API server's version of it.
     ///
     /// # Errors
-    /// Those of the API server.
+    /// The errors of the API server.
     pub async fn apply(
         &self,
         client: &Client,
@@ -155,7 +155,7 @@ impl Entries {
     /// Removes the entry of an owner.
     ///
     /// # Errors
-    /// Those of the API server; an object that is not there has no entry.
+    /// The errors of the API server; a missing object has no entry.
     pub async fn remove(&self, client: &Client, owner: &Key) -> kube::Result<()> {
         let (namespace, name) = owner;
         let entry = configuration::entry_name(namespace, name);
@@ -319,13 +319,13 @@ mod tests {
         assert_eq!(*entries.presence().borrow(), Some(false));
         entries.take(Event::Apply(full()));
         assert!(entries.is_there());
-        assert_eq!(known(&entries), ["a"], "and nothing of others");
+        assert_eq!(known(&entries), ["a"], "no entries of others");
         entries.take(Event::Delete(object("6", &[entry("a", "Ignore")])));
         assert!(!entries.is_there() && known(&entries).is_empty());
         // Late, from before it went.
         entries.take(Event::Apply(full()));
         assert!(!entries.is_there());
-        // A list counts, whatever its number.
+        // A list counts, regardless of its version.
         for event in [Event::Init, Event::InitApply(full()), Event::InitDone] {
             entries.take(event);
         }
@@ -338,6 +338,6 @@ mod tests {
         let names = [key("a"), key("b"), ("a".into(), "team".into()), long].map(|k| manager(&k));
         assert!(names.iter().all(|name| name.len() <= 128), "{names:?}");
         assert_eq!(BTreeSet::from(names.clone()).len(), names.len());
-        assert_eq!(manager(&key("a")), names[0], "and keeps it");
+        assert_eq!(manager(&key("a")), names[0], "it keeps its manager");
     }
 }

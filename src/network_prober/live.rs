@@ -84,7 +84,7 @@ impl LiveProbers {
         answered(self.figures.get(&subject, fresh(), PATIENCE, || async {}, request).await)
     }
 
-    /// The same of one agent.
+    /// Returns the same for one agent.
     async fn ask_of_agent(
         &self,
         prober: &ProberView,

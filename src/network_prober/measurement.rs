@@ -151,7 +151,7 @@ impl Subject {
     }
 }
 
-/// From what on figures are bad.
+/// The thresholds above which figures are bad.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     lossy: f64,
@@ -270,7 +270,7 @@ pub async fn agent(
 }
 
 impl Blame {
-    /// By whether most paths of either end are bad.
+    /// Decides by the ends with mostly bad paths.
     #[must_use]
     pub fn of(from: bool, to: bool) -> Self {
         match (from, to) {

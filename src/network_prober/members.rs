@@ -166,7 +166,7 @@ pub fn members(selection: &Selection<'_>) -> Members {
     let mut tallies = BTreeMap::<&str, Tally>::new();
     let ours = selection.pods.iter().filter_map(|pod| {
         let standing = selection.scope.standing(pod.namespace())?;
-        // Of a namespace that does not consent its author learns nothing, not even a number.
+        // The author learns nothing about a namespace that does not consent, not even a number.
         let told = standing == Standing::Allowed || pod.namespace() == selection.settings.namespace;
         (told && is_ours_to_count(selection.settings, pod)).then_some((&**pod, standing))
     });
@@ -242,7 +242,7 @@ fn look<'a>(
         Standing::OptedOut => return Err(SkipReason::OptedOut.as_str()),
         Standing::Allowed => {}
     }
-    // Its address is the node's: whatever it reports, no agent is sent there.
+    // Its address is the node's: no agent probes it, regardless of its status.
     if pod.is_host_network() {
         return Err(SkipReason::HostNetwork.as_str());
     }
@@ -310,14 +310,14 @@ impl Members {
             self.paused.insert(namespace.to_owned(), why.to_owned());
         }
         if tally.bare > 0 {
-            // Whether they were there before or were passed over since: a restart would not help.
+            // These existed before or were skipped since: in both cases, a restart would not help.
             let failing = SkipReason::AgentFailing;
             let reason = pause.map_or(SkipReason::CreatedBefore, |_| failing);
             *self.not_injected.entry(reason.as_str()).or_default() += tally.bare;
         }
     }
 
-    /// Among those who are probed, if its agent runs and it can be reached at all.
+    /// True if it is probed: its agent runs, and it is reachable at all.
     fn place(&mut self, runs: bool, member: Member) {
         if runs && member.can_be_reached() {
             self.members.push(member);

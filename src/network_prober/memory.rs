@@ -40,7 +40,7 @@ pub struct Memory(BTreeMap<ChildKey, Applied>);
 #[derive(Clone, Debug)]
 struct Applied {
     hash: u64,
-    /// Of a webhook, the fingerprint of its entry.
+    /// For a webhook, the fingerprint of its entry.
     version: u64,
     at: Instant,
 }

@@ -12,7 +12,7 @@
 //! | `memory`, `refusals` | what this process has applied, and what was refused |
 //! | `report`, `reasons`, `metrics`, `overview`, `live` | status and events; metrics; status page |
 //! | `injector`, `serving` | the answers to the webhook and to the agents |
-//! | `measurement` | what Prometheus says of the agents |
+//! | `measurement` | the measurements of the agents, from Prometheus |
 use std::{collections::BTreeSet, sync::Mutex, time::Instant};
 
 use futures::{Stream, StreamExt, stream::select};

@@ -57,7 +57,7 @@ pub struct ProberView {
     pub period_seconds: f64,
     /// The time for which a probe waits for its answer, in seconds.
     pub timeout_seconds: f64,
-    /// By which protocols.
+    /// The protocols of the probes.
     pub probes: Vec<Protocol>,
     /// The image of new agents.
     pub image: Option<String>,
@@ -77,7 +77,7 @@ pub struct ProberView {
     pub paused: Vec<String>,
     /// Number of pods that probe and are probed.
     pub members: usize,
-    /// On how many nodes.
+    /// The number of nodes.
     pub nodes: usize,
     /// These nodes: those with the fewest agents first, `LISTED` at most.
     pub agents: Vec<NodeAgents>,
@@ -257,9 +257,9 @@ pub fn pod(snapshot: &Snapshot, namespace: &str, name: &str) -> PodView {
 /// Selects the requested part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Of this namespace only.
+    /// Only this namespace.
     pub namespace: Option<String>,
-    /// Of this name only. With a namespace it is one, and its figures are queried.
+    /// Only this name. With a namespace it selects one object, and its figures are queried.
     pub name: Option<String>,
 }
 
@@ -270,7 +270,7 @@ impl Filter {
     /// Reads the query part of a URL.
     ///
     /// # Errors
-    /// Names the parameter and what it takes.
+    /// Returns the error for an invalid parameter, with the valid values.
     pub fn parse(query: &str) -> Result<Self, String> {
         let mut filter = Self::default();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {

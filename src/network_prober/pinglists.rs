@@ -129,9 +129,9 @@ impl Pinglists {
         self.lists.is_empty()
     }
 
-    /// The lists of all agents: the members' from the ring; a pod that does not take part probes
-    /// nobody. Empty for a refused full mesh, whose lists are too large. `now` is the
-    /// time since the Unix epoch: where a list has a bound, its peers take turns.
+    /// Returns the lists of all agents: those of members from the ring; the list of a pod that does
+    /// not take part is empty. No lists for a refused full mesh, because they are too large. `now`
+    /// is the time since the Unix epoch: where a list has a bound, its peers take turns.
     #[must_use]
     pub fn of_members(settings: &Settings, members: &Members, now: Duration) -> Self {
         let series = Series::of(settings, &members.members);

@@ -1,17 +1,16 @@
 //! The rules that each `NetworkProber` owns: recordings and alerts from the agents' measurements.
 //!
-//! **Pairs.** Everything is measured for pairs of nodes, whatever the number of pods on them, and
-//! for the worst protocol: 30 % loss of UDP is 30 % loss, and not 10 % because TCP repeats what is
-//! lost and HTTP with it. A pair with fewer than half of the probes that it should have has no
-//! value, unless they are ten.
+//! **Pairs.** Everything is measured for pairs of nodes, regardless of the number of pods on them,
+//! and for the worst protocol: 30 % loss of UDP is 30 % loss, and not 10 % because TCP, and HTTP
+//! with it, retransmits lost packets. A pair with fewer than half of the expected probes has no
+//! value, unless it has ten.
 //!
 //! **Blame.** A bad path shows that one of its two ends is bad, not which. A node is as bad as
 //! *more than half* of the paths to it, or of those from it, whichever is worse: the lower median.
 //! One bad peer among three spoils a third of the paths of the two others, and all of its own. The
 //! usual median is not enough: of two paths, one bad, it takes the mean, and in a cluster of three
-//! nodes one bad node would put the blame on all. Between two nodes alone the blame is shared:
-//! nothing could distinguish them. Paths from a node to itself leave no node and are no evidence
-//! about it.
+//! nodes, one bad node would put the blame on all. Two nodes share the blame, because nothing can
+//! distinguish them. Paths from a node to itself leave no node and are no evidence about it.
 //!
 //! **Absence is never a verdict.** A node that is not probed has no value, neither 0 nor 1. A node
 //! that is probed and never answers has a loss of 1, although it has no round-trip time and may not
@@ -70,7 +69,7 @@ const LATENCY: f64 = 0.1;
 const LONGEST_INTERVAL: Duration = Duration::from_mins(1);
 
 /// An agent does not get the processor time it needs: every twentieth probe is not sent in time.
-/// What it does measure then says more about its own node than about the network.
+/// Its measurements then show more about its own node than about the network.
 const STARVED: f64 = 0.05;
 
 /// An agent cannot probe: every twentieth probe is not sent because its host refuses it. One in
@@ -109,7 +108,7 @@ pub fn rules(prober: &str, pace: Pace, runbooks: Option<&str>) -> Value {
         ];
         for (name, expr) in pairs {
             let node = name.replace(":pair_", ":node_");
-            // One path between two nodes, whatever zones it names: each has one voice.
+            // One path between two nodes, regardless of its zone labels: each path counts once.
             let paths = format!(
                 "max by (cluster, src_node, dst_node) ({name}{{{PROBER}={}}})",
                 string(prober)
@@ -124,7 +123,7 @@ pub fn rules(prober: &str, pace: Pace, runbooks: Option<&str>) -> Value {
     recorded.extend(alerts.map(|alert| alert.rule(prober, runbooks)));
     json!({"groups": [{
         "name": "networkprober",
-        // As often as there is something new, so that each recorded value is another measurement.
+        // As often as new samples arrive, so that each recorded value is a new measurement.
         "interval": interval(pace.interval.min(LONGEST_INTERVAL)),
         "rules": recorded,
     }]})

@@ -1,6 +1,6 @@
 //! In which namespaces a `NetworkProber` may touch pods.
 //!
-//! No author puts a container into other people's pods: a namespace that is not the object's own
+//! No author can add a container to other people's pods: a namespace that is not the object's own
 //! must consent, unless the object is in the operator's namespace, where only administrators write.
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -253,7 +253,7 @@ mod tests {
             assert!(!allowed(&allow, Some("registry.invalid/agent@sha256:")), "{allow}");
             assert!(!allowed(&allow, Some("registry.invalid/agent@")), "{allow}");
         }
-        // Without a digest it stays what it was.
+        // Without a digest, it stays unchanged.
         assert!(allowed("team/np", Some(tagged)) && allowed("*", Some(&pinned)));
     }
 }

@@ -1,6 +1,6 @@
 //! Gives each agent its pinglist, from any replica of the webhook, when it changes.
 //!
-//! An agent presents the token of its pod; the API server reports whose token it is. No agent gets
+//! An agent presents the token of its pod; the API server identifies the pod. No agent gets
 //! another's list, and a client without a token causes no request to the API server.
 use std::{
     net::IpAddr,
@@ -140,7 +140,7 @@ impl Agents {
             // The sender lives in `self`.
             let _ = snapshots.wait_for(|snapshot| !stranger(snapshot)).await;
         };
-        // Whether or not it became known: the snapshot shows the problem.
+        // In either case, the snapshot shows the problem.
         let _ = timeout(UNKNOWN_POD, known).await;
         find(&self.0.cluster.snapshot(), prober, &claimed).map(drop)?;
         self.0.tokens.review(token, source, claimed).await

@@ -55,7 +55,7 @@ pub struct Settings {
     pub timeout: Duration,
     /// The author's image, if it is not our own.
     pub image: Option<String>,
-    /// By which protocols.
+    /// The protocols of the probes.
     pub probes: Vec<Protocol>,
     /// Number of pods that probe each pod.
     pub neighbors: Neighbors,
@@ -241,7 +241,7 @@ mod tests {
         Settings::of(&prober, &Tenancy::of("traffic-operator-system"))
     }
 
-    /// An object that was stored before the field had its American spelling keeps what it says.
+    /// An object that was stored before the field had its American spelling keeps its value.
     #[test]
     fn neighbors_have_two_spellings_and_the_new_one_wins() {
         let numbers = |more: serde_json::Value| {

@@ -111,7 +111,7 @@ pub struct ProberState {
     pub scope: Scope,
     /// The size of the older ones' entries.
     pub webhooks_before: Load,
-    /// The size of its own.
+    /// The size of this prober's own part.
     pub webhook_bytes: usize,
     /// The recipe that it injects, if an image is known.
     pub recipe: Option<Recipe>,

@@ -94,7 +94,7 @@ impl ClusterState {
         Arc::clone(&self.0.snapshot.borrow())
     }
 
-    /// To wait for changes.
+    /// Returns a receiver to wait for changes.
     #[must_use]
     pub fn subscribe(&self) -> signal::Receiver<Arc<Snapshot>> {
         self.0.snapshot.subscribe()

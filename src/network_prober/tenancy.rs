@@ -1,4 +1,4 @@
-//! The namespaces that no `NetworkProber` touches, and the one whose authors need no consent.
+//! The namespaces that no `NetworkProber` touches, and the one in which authors need no consent.
 use crate::webhook::configuration::is_excluded;
 
 /// The namespaces that are never touched.

@@ -178,7 +178,7 @@ fn nothing_is_changed_before_the_pods_are_known() {
     let decided = plan(&prober, &blind).unwrap();
     assert_eq!((decided.desired.apply.len(), decided.desired.delete.len()), (0, 0));
     assert_eq!(decided.conditions[0].status, None);
-    // What was said before a restart stands: it was true, and nothing says that it is not.
+    // The report from before a restart stays: it was true, and nothing contradicts it.
     let mut known = prober;
     known.status =
         serde_json::from_value(json!({"conditions": [{"type": "Ready", "status": "True",

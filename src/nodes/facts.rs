@@ -21,23 +21,47 @@ pub struct NodeFacts {
     pub schedulable: bool,
     /// True if it can take pods that tolerate nothing.
     pub open: bool,
-    /// Tells it from another node of the same name, before or after it.
+    /// Distinguishes it from another node with the same name, before or after it.
     pub incarnation: Incarnation,
     /// Its labels, by key.
     pub labels: Texts,
     /// Taints in the node's spec.
     pub taints: Arc<[Taint]>,
-    /// True if it carries the mark of any `TrafficWatch`.
+    /// True if it has the mark of any `TrafficWatch`.
     pub unfit: bool,
 }
 
-/// One life of a node: a node that is deleted and registered again under its name is another.
+/// One incarnation of a node: a node that is deleted and registered again under the same name is
+/// another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incarnation {
-    /// A hash of its UID; 0 where nodes have none.
+    /// A hash of its UID; 0 if nodes have none.
     pub uid: u64,
-    /// The time at which it was created, in seconds since 1970; 0 where that is not known.
+    /// The time at which it was created, in seconds since 1970; 0 if unknown.
     pub created: i64,
+}
+
+/// One extended resource in the status of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Amount in `status.capacity`, from which the kubelet computes the other one.
+    pub capacity: Option<u64>,
+    /// Amount in `status.allocatable`, which the scheduler counts.
+    pub allocatable: Option<u64>,
+}
+
+impl Offer {
+    /// Returns an offer of the same amount in both places.
+    #[must_use]
+    pub fn of(amount: u64) -> Self {
+        Self { capacity: Some(amount), allocatable: Some(amount) }
+    }
+
+    /// Returns the amount that the node offers.
+    #[must_use]
+    pub fn amount(self) -> u64 {
+        self.capacity.or(self.allocatable).unwrap_or_default()
+    }
 }
 
 /// Number of nodes in the cluster, and of those with the mark of any `TrafficWatch`.
@@ -59,7 +83,7 @@ pub struct Marked {
 }
 
 impl NodeFacts {
-    /// A node of which only the name is known: nothing keeps pods away from it.
+    /// Returns the facts of a node with only a name: nothing keeps pods away from it.
     #[must_use]
     pub fn named(name: Arc<str>) -> Self {
         Self {
@@ -76,7 +100,7 @@ impl NodeFacts {
         }
     }
 
-    /// One of its labels.
+    /// Returns the value of one of its labels.
     #[must_use]
     pub fn label_of(&self, key: &str) -> Option<&str> {
         self.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| &**value)
@@ -146,7 +170,7 @@ impl Taint {
     }
 }
 
-/// A node that carries a key.
+/// A node that has a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carrier {
     /// Name of the node.

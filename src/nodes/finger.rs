@@ -1,13 +1,13 @@
 //! Names looked up in the order of a list.
 use std::sync::Arc;
 
-/// Finds names in a list that is sorted by name. A name that follows the last one costs nothing, as
-/// long as both are one text; every other one a binary search.
+/// Finds names in a list that is sorted by name. A name that follows the last one costs nothing, if
+/// both are the same shared text; every other name costs a binary search.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Finger(usize);
 
 impl Finger {
-    /// The place of a name.
+    /// Finds the place of a name.
     pub fn find<T>(
         &mut self,
         list: &[T],

@@ -2,11 +2,12 @@
 //! data on them. Nothing else of a Node is kept.
 mod facts;
 mod finger;
+mod patch;
 mod resource;
 mod state;
 mod store;
 
-pub use facts::{Carrier, Census, Incarnation, Marked, NodeFacts, Speaker, Taint, Texts};
+pub use facts::{Carrier, Census, Incarnation, Marked, NodeFacts, Offer, Speaker, Taint, Texts};
 pub use finger::Finger;
 pub use resource::{NodeObject, Readiness};
 pub use store::NodeStore;

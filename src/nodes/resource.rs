@@ -7,12 +7,14 @@ use kube::core::ClusterResourceScope;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::Offer;
 use crate::{
     api::{BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION},
+    extended_resources::Amounts,
     partial_resource::partial_resource,
 };
 
-/// A Node without what the operator never looks at.
+/// A Node without the fields that the operator never uses.
 ///
 /// A Node of a real cluster is 16 to 50 kB, most of it images, conditions and managed fields; 5,000
 /// of them in full take 320 MiB. Skipped text is never allocated.
@@ -31,7 +33,7 @@ pub struct NodeObject {
 struct Spec {
     #[serde(default)]
     unschedulable: bool,
-    /// As they came: what others wrote is written back with every field it had.
+    /// Unchanged: taints of others are written back with all their fields.
     #[serde(default)]
     taints: Option<Vec<Value>>,
 }
@@ -44,6 +46,10 @@ struct Status {
     conditions: Option<Vec<NodeCondition>>,
     #[serde(default, rename = "nodeInfo")]
     info: Option<NodeInfo>,
+    #[serde(default)]
+    capacity: Option<Amounts>,
+    #[serde(default)]
+    allocatable: Option<Amounts>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -62,12 +68,13 @@ struct NodeCondition {
     last_transition_time: Option<Time>,
 }
 
-/// The readiness of a node, as reported by the kubelet or by the controller that misses it.
+/// The readiness of a node, as reported by the kubelet, or by the controller if the kubelet is
+/// silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// It is Ready.
     Ready,
-    /// It is not, since then (in seconds since 1970), if that is said.
+    /// It is not Ready, since this time (in seconds since 1970), if reported.
     NotReady(Option<i64>),
 }
 
@@ -82,19 +89,19 @@ pub struct Address {
 }
 
 impl NodeObject {
-    /// The node's addresses.
+    /// Returns the node's addresses.
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         self.status.addresses.as_deref().unwrap_or_default()
     }
 
-    /// The node's taints, each with all its fields.
+    /// Returns the node's taints, each with all its fields.
     #[must_use]
     pub fn taints(&self) -> &[Value] {
         self.spec.taints.as_deref().unwrap_or_default()
     }
 
-    /// Returns the readiness of the node; a node without the condition is not.
+    /// Returns the readiness of the node; a node without the condition is not Ready.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         let mut conditions = self.status.conditions.iter().flatten();
@@ -107,13 +114,29 @@ impl NodeObject {
         Readiness::NotReady(ready.last_transition_time.as_ref().map(|time| time.0.as_second()))
     }
 
-    /// Major and minor version of its kubelet, e.g. of `v1.34.1-eks-113cf36`; `None` where they are
-    /// not said.
+    /// Returns the major and minor version of its kubelet, e.g. of `v1.34.1-eks-113cf36`; `None` if
+    /// they are not reported.
     #[must_use]
     pub fn kubelet(&self) -> Option<(u32, u32)> {
         let version = self.status.info.as_ref()?.kubelet.as_deref()?.strip_prefix('v')?;
         let mut parts = version.splitn(3, ['.', '+', '-']).map(str::parse);
         Some((parts.next()?.ok()?, parts.next()?.ok()?))
+    }
+
+    /// Returns the extended resources that the node offers.
+    pub fn offers(&self) -> impl Iterator<Item = (&str, Offer)> {
+        let (capacity, allocatable) =
+            (self.status.capacity.as_ref(), self.status.allocatable.as_ref());
+        let with_capacity = capacity.into_iter().flat_map(Amounts::iter);
+        let with_capacity = with_capacity.map(move |(name, amount)| {
+            let allocatable = allocatable.and_then(|amounts| amounts.get(name));
+            (name, Offer { capacity: Some(amount), allocatable })
+        });
+        let others = allocatable.into_iter().flat_map(Amounts::iter);
+        let others = others
+            .filter(move |(name, _)| capacity.is_none_or(|amounts| amounts.get(name).is_none()))
+            .map(|(name, amount)| (name, Offer { capacity: None, allocatable: Some(amount) }));
+        with_capacity.chain(others)
     }
 
     /// Reports whether the node is cordoned.
@@ -183,7 +206,100 @@ partial_resource!(NodeObject as Node, ClusterResourceScope);
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection, prelude::*};
+
     use super::*;
+
+    /// Any JSON of the words of a Node.
+    fn anything() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            ".{0,6}".prop_map(Value::from),
+            prop::sample::select(vec!["Ready", "True", "v1.34.1", "v1.", "2026-01-01T00:00:00Z"])
+                .prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 24, 5, |inner| {
+            let key = prop::sample::select(vec![
+                "annotations",
+                "labels",
+                "name",
+                "taints",
+                "unschedulable",
+                "addresses",
+                "address",
+                "conditions",
+                "capacity",
+                "allocatable",
+                "example.com/a",
+                "nodeInfo",
+                "kubeletVersion",
+                "type",
+                "status",
+                "lastTransitionTime",
+                CAPACITY_ANNOTATION,
+                CLUSTER_ID_ANNOTATION,
+                BGP_AS_ANNOTATION,
+                "other",
+            ]);
+            prop_oneof![
+                1 => collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                3 => collection::btree_map(key, inner, 0..5).prop_map(|all| serde_json::json!(all)),
+            ]
+        })
+    }
+
+    proptest! {
+        /// A node is read as it stands or refused, and nothing else of it is kept.
+        #[test]
+        fn any_node_is_read_or_refused(
+            metadata in anything(), spec in anything(), status in anything(), whole in anything(),
+        ) {
+            let node = serde_json::json!({"metadata": metadata, "spec": spec, "status": status});
+            for value in [node, whole] {
+                let node = serde_json::from_value::<NodeObject>(value.clone());
+                let Ok(node) = node else { continue };
+                let _ = (node.readiness(), node.kubelet(), node.is_schedulable());
+                let _ = (node.addresses(), node.is_cordoned(), node.offers().count());
+                // Fields in a list are taken in their order; no API server sends them so.
+                if value["spec"].is_object() {
+                    let taints = value["spec"]["taints"].as_array();
+                    prop_assert_eq!(node.taints(), taints.map_or(&[][..], Vec::as_slice));
+                }
+                if !value["metadata"]["annotations"].is_object() {
+                    continue;
+                }
+                for (key, text) in node.metadata.annotations.iter().flatten() {
+                    let [v4, v6] = BGP_ADDRESS_ANNOTATIONS;
+                    let known =
+                        [CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION, BGP_AS_ANNOTATION, v4, v6];
+                    prop_assert!(known.contains(&key.as_str()), "{key}");
+                    prop_assert_eq!(&value["metadata"]["annotations"][key], text.as_str());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_extended_resource_is_met_once_with_both_amounts() {
+        let node: NodeObject = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": "n"},
+            "status": {
+                "capacity": {"cpu": "4", "example.com/a": "1k", "example.com/b": "7"},
+                "allocatable": {"cpu": "4", "example.com/a": "900", "example.com/c": "3"},
+            }
+        }))
+        .unwrap();
+        let offers: Vec<_> = node.offers().collect();
+        let offer = |capacity, allocatable| Offer { capacity, allocatable };
+        let expected = [
+            ("example.com/a", offer(Some(1000), Some(900))),
+            ("example.com/b", offer(Some(7), None)),
+            ("example.com/c", offer(None, Some(3))),
+        ];
+        assert_eq!(offers, expected);
+    }
 
     #[test]
     fn keeps_only_what_is_looked_at() {

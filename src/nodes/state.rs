@@ -9,7 +9,7 @@ use std::{
 use kube::{core::ObjectMeta, runtime::watcher::Event};
 
 use super::{
-    Census, Identity, Incarnation, NodeObject, Readiness, Taint, Texts, facts::is_untainted,
+    Census, Identity, Incarnation, NodeObject, Offer, Readiness, Taint, Texts, facts::is_untainted,
 };
 use crate::{
     api::{
@@ -19,15 +19,16 @@ use crate::{
     runtime::watch::version,
 };
 
-/// Fewer texts than this are never swept: a node has some dozens, and they take 10 kB.
+/// Minimum number of texts for a sweep: a node has some dozens, and this many take 10 kB.
 const FEW_TEXTS: usize = 128;
 
-/// No `watch::Mirror`: nodes share their texts, and are counted as they change.
+/// The state of the store. It is not a `watch::Mirror`, because nodes share their texts, and are
+/// counted as they change.
 #[derive(Default)]
 pub(super) struct State {
-    /// By name, so that nobody who lists them has to sort.
+    /// The nodes by name, so that lists need no sorting.
     nodes: BTreeMap<Arc<str>, Stored>,
-    /// Counted as nodes change: each mark that is written asks for it.
+    /// Counted as nodes change, because each write of a mark needs it.
     census: Census,
     /// Computed on demand, and kept until a name or an address changes.
     identity: OnceLock<Arc<Identity>>,
@@ -35,10 +36,10 @@ pub(super) struct State {
     texts: HashSet<Arc<str>>,
     /// Number of texts left by the last sweep.
     texts_in_use: usize,
-    /// The taints of the last node that has some: most others that have some have the same.
+    /// The taints of the last node with any: most others with taints have the same.
     taints: Arc<[Taint]>,
-    /// Nodes of a list that is not complete yet. No map, whose leaves stay half empty when it grows
-    /// in its order.
+    /// Nodes of a list that is not complete yet. Not a map, because its leaves stay half empty when
+    /// it grows in sorted order.
     listing: Option<Vec<(Arc<str>, Stored)>>,
 }
 
@@ -59,11 +60,14 @@ pub(super) struct Stored {
     pub open: bool,
     /// Major and minor version of the kubelet.
     pub kubelet: Option<(u32, u32)>,
+    /// Its extended resources: most nodes have none.
+    pub offers: Box<[(Arc<str>, Offer)]>,
     pub version: u64,
 }
 
 impl Stored {
-    /// Reports whether its content is the same, whatever its version.
+    /// Reports whether its content is the same, regardless of its version. What it offers wakes
+    /// nobody: passes read it at their own ticks, and our own writes change it on many nodes.
     fn is_same(&self, other: &Self) -> bool {
         let Self {
             labels,
@@ -78,6 +82,7 @@ impl Stored {
             schedulable,
             open: _,
             kubelet,
+            offers: _,
             version: _,
         } = self;
         *labels == other.labels
@@ -92,12 +97,16 @@ impl Stored {
             && *kubelet == other.kubelet
     }
 
+    pub fn offer(&self, resource: &str) -> Option<Offer> {
+        self.offers.iter().find(|(name, _)| **name == *resource).map(|(_, offer)| *offer)
+    }
+
     pub fn label(&self, key: &str) -> Option<&Arc<str>> {
         self.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| value)
     }
 }
 
-/// Looks one key up at node after node. Each text is stored once, so that keys are compared by
+/// Looks up one key on node after node. Each text is stored once, so that keys are compared by
 /// address; and most nodes have a key in the same place.
 pub(super) struct Lookup {
     /// `None` if no node has it.
@@ -130,12 +139,12 @@ impl Lookup {
 }
 
 impl State {
-    /// The nodes, by name.
+    /// Returns the nodes, by name.
     pub fn nodes(&self) -> &BTreeMap<Arc<str>, Stored> {
         &self.nodes
     }
 
-    /// Prepares to look up one key at many nodes.
+    /// Prepares to look up one key on many nodes.
     pub fn lookup(&self, key: &str) -> Lookup {
         Lookup { key: self.texts.get(key).cloned(), place: Cell::default() }
     }
@@ -145,7 +154,7 @@ impl State {
         self.census
     }
 
-    /// The index of what the nodes are called.
+    /// Returns the index of the names and addresses of nodes.
     pub fn identity(&self) -> Arc<Identity> {
         let identity = self.identity.get_or_init(|| {
             let nodes = self.nodes.iter().map(|(name, node)| (Arc::clone(name), &*node.addresses));
@@ -154,7 +163,7 @@ impl State {
         Arc::clone(identity)
     }
 
-    /// Takes the answer to a write of labels or annotations, unless something newer is known.
+    /// Takes the answer to a write of labels or annotations, unless a newer version is known.
     pub fn wrote(&mut self, metadata: &ObjectMeta) {
         let (labels, calico) = (self.labels(metadata), self.calico(metadata));
         let version = version(metadata);
@@ -235,13 +244,14 @@ impl State {
             cordoned: node.is_cordoned(),
             schedulable: node.is_schedulable(),
             kubelet: node.kubelet(),
+            offers: node.offers().map(|(name, offer)| (self.text(name), offer)).collect(),
             capacity: capacity.map(|value| self.text(value)),
             version: version(&node.metadata),
         };
         Some((name, stored))
     }
 
-    /// Returns whether anything changed in what is kept.
+    /// Applies an event; returns true if the stored data changed.
     pub fn apply(&mut self, event: Event<NodeObject>) -> bool {
         match event {
             Event::Init => {
@@ -309,8 +319,8 @@ impl State {
         self.texts_in_use = self.texts.len();
     }
 
-    /// Labels whose values keep changing would fill the store: texts are swept each time they have
-    /// doubled, so that a sweep costs no more than what was added.
+    /// Sweeps unused texts each time their number has doubled, so that a sweep costs no more than
+    /// the additions: labels with changing values would otherwise fill the store.
     fn forget_some_texts(&mut self) {
         if self.texts.len() > 2 * self.texts_in_use.max(FEW_TEXTS) {
             self.forget_unused_texts();
@@ -318,7 +328,7 @@ impl State {
     }
 }
 
-/// Adds a node to a census, or takes it out.
+/// Adds a node to a census, or removes it.
 fn count(census: &mut Census, node: &Stored, step: fn(usize, usize) -> usize) {
     let open = node.open.then_some(&mut census.open);
     for marked in [Some(&mut census.all), open].into_iter().flatten() {

@@ -6,7 +6,7 @@ use kube::{Api, Client, core::ObjectMeta, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
 use super::{
-    Carrier, Census, Identity, NodeFacts, NodeObject, Readiness, Speaker,
+    Carrier, Census, Identity, NodeFacts, NodeObject, Offer, Readiness, Speaker,
     state::{State, Stored},
 };
 use crate::{
@@ -15,13 +15,13 @@ use crate::{
     selector::Selector,
 };
 
-/// The label that says which zone a node is in.
+/// The label with the zone of a node.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-/// The label that says which system a node runs.
+/// The label with the operating system of a node.
 const OS_LABEL: &str = "kubernetes.io/os";
 
-/// The label by which virtual kubelets are known.
+/// The label that identifies virtual kubelets.
 const TYPE_LABEL: &str = "type";
 
 /// All nodes; clones share them.
@@ -32,7 +32,7 @@ pub struct NodeStore(Arc<Inner>);
 struct Inner {
     state: RwLock<State>,
     synced: Synced,
-    /// Counts what changed in what is kept; a heartbeat changes nothing.
+    /// Counts changes of the stored data; a heartbeat changes nothing.
     changed: signal::Sender<u64>,
 }
 
@@ -64,27 +64,33 @@ impl NodeStore {
         }
     }
 
-    /// Tells each time something changed in what is kept of the nodes.
+    /// Returns a receiver that is notified of each change of the stored data.
     #[must_use]
     pub fn changes(&self) -> signal::Receiver<u64> {
         self.0.changed.subscribe()
     }
 
-    /// Takes the answer to a write of ours, so that the next pass sees it though the watch may not
-    /// have brought it yet.
+    /// Takes the answer to a write of ours, so that the next pass sees it even if the watch has not
+    /// delivered it yet.
     pub fn wrote(&self, metadata: &ObjectMeta) {
         self.0.state.write().unwrap_or_else(PoisonError::into_inner).wrote(metadata);
     }
 
-    /// The same, with the taints.
+    /// Takes the answer including the taints.
     pub fn wrote_node(&self, node: &NodeObject) {
         let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);
-        // One that was deleted in the meantime must not come back.
+        // A node that was deleted in the meantime must not come back.
         let known =
             node.metadata.name.as_deref().is_some_and(|name| state.nodes().contains_key(name));
         if known {
             state.apply(Event::Apply(node.clone()));
         }
+    }
+
+    /// Returns the last known version of a node.
+    pub(super) fn version(&self, name: &str) -> Option<u64> {
+        // One that is not a number counts as zero, and cannot be named.
+        self.read().nodes().get(name).map(|node| node.version).filter(|version| *version > 0)
     }
 
     /// Returns the number of nodes.
@@ -106,13 +112,13 @@ impl NodeStore {
         state.nodes().values().any(|node| selector.matches(|key| node.label(key).map(|v| &**v)))
     }
 
-    /// The nodes of a selection, by name, with their value of the label `key`.
+    /// Returns the nodes of a selection, by name, with their value of the label `key`.
     #[must_use]
     pub fn select(&self, selector: &Selector, key: &str) -> Vec<NodeFacts> {
         self.selected(selector, key, true)
     }
 
-    /// The same without all their other labels, which few decisions need.
+    /// Returns the same without their other labels, which few decisions need.
     #[must_use]
     pub fn select_unlabeled(&self, selector: &Selector, key: &str) -> Vec<NodeFacts> {
         self.selected(selector, key, false)
@@ -153,7 +159,7 @@ impl NodeStore {
         state.nodes().get(node).map(|node| (node.unfit, node.open))
     }
 
-    /// All nodes as speakers of BGP, by name.
+    /// Returns all nodes as BGP speakers, by name.
     #[must_use]
     pub fn speakers(&self) -> Vec<Speaker> {
         let state = self.read();
@@ -171,7 +177,7 @@ impl NodeStore {
             .collect()
     }
 
-    /// The zone of a node; "" if it has none or is not known.
+    /// Returns the zone of a node; "" if it has none or is unknown.
     #[must_use]
     pub fn zone(&self, node: &str) -> String {
         let state = self.read();
@@ -185,8 +191,8 @@ impl NodeStore {
         self.read().nodes().get(node).map(|node| node.readiness)
     }
 
-    /// The oldest version among the kubelets that may run an agent: neither those of Windows nor
-    /// virtual ones, which run containers elsewhere and have versions of their own.
+    /// Returns the oldest version among the kubelets that may run an agent: neither those of
+    /// Windows nor virtual ones, which run containers elsewhere and have different versions.
     #[must_use]
     pub fn oldest_kubelet(&self) -> Option<(u32, u32)> {
         let state = self.read();
@@ -199,19 +205,19 @@ impl NodeStore {
         real.filter_map(|node| node.kubelet).min()
     }
 
-    /// The nodes that carry `key` as a label or taint, by name.
+    /// Returns the nodes that have `key` as a label or taint, by name.
     #[must_use]
     pub fn carriers(&self, key: &str) -> Vec<Carrier> {
         self.carriers_except(key, &[])
     }
 
-    /// The same without the nodes of a selection, which is sorted by name as well.
+    /// Returns the same without the nodes of a selection, which is sorted by name as well.
     #[must_use]
     pub fn carriers_except(&self, key: &str, selected: &[NodeFacts]) -> Vec<Carrier> {
         let state = self.read();
         let mut selected = selected.iter().peekable();
         let mut include = |name: &Arc<str>| {
-            // Nearly always: one text, compared by address.
+            // Nearly always the same shared text, compared by address.
             if selected.next_if(|facts| facts.name == *name).is_some() {
                 return false;
             }
@@ -226,7 +232,17 @@ impl NodeStore {
         state.nodes().iter().filter(|(name, _)| include(name)).filter_map(carrier).collect()
     }
 
-    /// The nodes whose label `key` has that value, by name.
+    /// Returns the nodes that offer an extended resource, by name.
+    #[must_use]
+    pub fn offering(&self, resource: &str) -> Vec<(Arc<str>, Offer)> {
+        let state = self.read();
+        let offer = |(name, node): (&Arc<str>, &Stored)| {
+            node.offer(resource).map(|offer| (Arc::clone(name), offer))
+        };
+        state.nodes().iter().filter_map(offer).collect()
+    }
+
+    /// Returns the nodes with this value of the label `key`, by name.
     #[must_use]
     pub fn carriers_of(&self, key: &str, value: &str) -> Vec<Arc<str>> {
         let state = self.read();
@@ -235,7 +251,7 @@ impl NodeStore {
         nodes.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// The index of what the nodes are called.
+    /// Returns the index of the names and addresses of nodes.
     #[must_use]
     pub fn identity(&self) -> Arc<Identity> {
         self.read().identity()
@@ -327,9 +343,29 @@ mod tests {
         for (version, read) in
             [("v1.28.9-gke.1000", (1, 28)), ("v1.9.11+k3s1", (1, 9)), ("v1.30-rc.0", (1, 30))]
         {
-            assert!(add("other", version, linux), "an upgrade is a change");
+            assert!(add("other", version, linux), "an upgrade counts as a change");
             assert_eq!(store.oldest_kubelet(), Some(read));
         }
+    }
+
+    #[test]
+    fn what_nodes_offer_is_known_and_wakes_nobody() {
+        let store = NodeStore::default();
+        let add = |version: &str, amount: &str| {
+            let node = serde_json::json!({
+                "metadata": {"name": "a", "resourceVersion": version},
+                "status": {
+                    "capacity": {"example.com/a": amount}, "allocatable": {"example.com/a": amount}
+                }
+            });
+            store.apply(Event::Apply(serde_json::from_value(node).unwrap()));
+            *store.changes().borrow()
+        };
+        let before = add("1", "7");
+        assert_eq!(store.offering("example.com/a"), [("a".into(), Offer::of(7))]);
+        assert!(store.offering("example.com/b").is_empty());
+        assert_eq!(add("2", "8"), before);
+        assert_eq!(store.offering("example.com/a"), [("a".into(), Offer::of(8))]);
     }
 
     #[test]
@@ -338,10 +374,10 @@ mod tests {
         store.apply(Event::Apply(node("a", 5, None)));
         store.wrote(&node("a", 7, Some("true")).metadata);
         assert_eq!(labels(&store), [("a".into(), Some("true".into()))]);
-        // A node that is gone does not come back with the answer to a write.
+        // The answer to a write does not bring back a node that is gone.
         store.wrote_node(&node("gone", 9, Some("true")));
         assert_eq!(store.len(), 1);
-        // An older event (a heartbeat that was under way) does not undo it, a newer one does.
+        // An older event (a delayed heartbeat) does not undo it; a newer one does.
         store.apply(Event::Apply(node("a", 6, None)));
         assert_eq!(labels(&store), [("a".into(), Some("true".into()))]);
         store.apply(Event::Apply(node("a", 8, Some("false"))));

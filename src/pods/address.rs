@@ -2,9 +2,9 @@
 //! pods.
 use std::net::IpAddr;
 
-/// Reports whether requests may be sent to this address because a pod claims it. Not to the cloud's
-/// metadata service (169.254.169.254) or anything else that is link-local, nor to everybody
-/// (multicast, broadcast).
+/// Reports whether requests may be sent to an address because a pod claims it: not to the cloud's
+/// metadata service (169.254.169.254) or any other link-local address, nor to multicast and
+/// broadcast addresses.
 #[must_use]
 pub fn is_askable(ip: &IpAddr) -> bool {
     match ip.to_canonical() {

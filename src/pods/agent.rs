@@ -1,4 +1,4 @@
-//! The prober's agent in a pod, as far as the pod shows it.
+//! The prober's agent in a pod, according to the Pod object.
 use super::{
     names::{AGENT_CONTAINER, AGENT_VOLUME, METRICS_PORT, PING_PORT},
     resource::{Container, PodObject},
@@ -17,27 +17,28 @@ pub struct AgentFacts<'a> {
     pub ping_port: u16,
     /// Port on which it serves metrics; `None` when no port has that name.
     pub prometheus_port: Option<u16>,
-    /// It asks for its list of peers; one that does not, as the original's, reads it from a file.
+    /// True if it requests its list of peers; otherwise it reads the list from a file, as the
+    /// original's.
     pub pulls: bool,
-    /// It is a native sidecar: an init container that always restarts.
+    /// True if it is a native sidecar: an init container that always restarts.
     pub native: bool,
-    /// It is an init container that does *not* always restart: another webhook dropped the field,
-    /// and the pod waits for it for ever.
+    /// True if it is an init container that does *not* always restart: another webhook dropped the
+    /// field, and the pod waits for it for ever.
     pub stripped: bool,
-    /// Why the kubelet waits with it, e.g. `ImagePullBackOff`.
+    /// The reason why it is waiting, e.g. `ImagePullBackOff`.
     pub waiting: Option<&'a str>,
     /// True if it runs.
     pub running: bool,
-    /// The time since when it runs or waits, in seconds since 1970, as far as its kubelet reports
-    /// it.
+    /// The time since when it runs or waits, in seconds since 1970, if its kubelet reports it.
     pub since: Option<i64>,
     /// Number of crashes, if it did not run for long before the last one.
     pub crashes: u32,
 }
 
 impl PodObject {
-    /// The agent in this pod: a container of its name that has the port of its name. The original
-    /// operator's is one, a container that only happens to have the name is not.
+    /// Returns the agent in this pod: a container with the agent's name and a port with the agent's
+    /// port name. The original operator's agent counts; a container that only has the same name
+    /// does not.
     #[must_use]
     pub fn agent(&self) -> Option<AgentFacts<'_>> {
         let find = |list: &'_ Option<Box<[Container]>>| -> Option<usize> {
@@ -70,12 +71,12 @@ impl PodObject {
         others.flat_map(|c| &c.ports).any(|p| p.container_port == port && &*p.protocol != "SCTP")
     }
 
-    /// Reports whether anything here has a name that the injection needs and is not the agent's.
+    /// Reports whether a container or volume other than the agent's has a name that the injection
+    /// needs.
     #[must_use]
     pub fn takes_names(&self) -> bool {
         let agent = self.agent().is_some();
-        // A volume that outlived its container (another webhook removed that) is ours by
-        // annotation.
+        // If another webhook removed the container, the annotation shows that the volume is ours.
         let by_us = self.annotation(super::INJECTED_BY_ANNOTATION).is_some();
         let container = self.all_containers().any(|c| &*c.name == AGENT_CONTAINER);
         let volume = self.volumes().unwrap_or_default().iter().any(|name| &**name == AGENT_VOLUME);
@@ -156,7 +157,7 @@ mod tests {
         assert!(!ours.takes_names());
     }
 
-    /// Most images that listen on 8080 do not declare it; many are checked there.
+    /// Most images that listen on 8080 do not declare it, but many have a probe there.
     #[test]
     fn a_port_that_the_kubelet_checks_is_taken() {
         for check in ["livenessProbe", "readinessProbe", "startupProbe"] {

@@ -5,6 +5,7 @@ mod agent;
 mod names;
 mod needs;
 mod qos;
+mod requests;
 mod resource;
 mod weight;
 mod wire;
@@ -17,4 +18,5 @@ pub use names::{
 };
 pub use needs::{Compute, Needs};
 pub use qos::Qos;
+pub use requests::RequestingPod;
 pub use resource::{Container, Owner, PodObject, Port};

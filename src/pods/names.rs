@@ -2,9 +2,9 @@
 
 /// The name of the agent's container, the original operator's.
 pub const AGENT_CONTAINER: &str = "net-prober";
-/// The variable that tells an agent how it learns whom to probe.
+/// The variable with the way in which an agent gets its list of peers.
 pub const DELIVERY_VARIABLE: &str = "NET_PROBER_DELIVERY";
-/// Seconds of running after which the kubelet forgets that a container has ended before.
+/// Seconds of running after which the kubelet forgets earlier terminations of a container.
 pub const SOUND_SECONDS: i64 = 10 * 60;
 /// The name of the agent's volume, the original operator's.
 pub const AGENT_VOLUME: &str = "net-prober-vol";
@@ -14,7 +14,7 @@ pub const PING_PORT: &str = "np-ping";
 pub const METRICS_PORT: &str = "np-prometheus";
 
 /// Written by the injection with the value `true`, as the original operator did; an author who sets
-/// it to anything opts out.
+/// it to any value opts out.
 pub const DEPLOYED_ANNOTATION: &str = "netprober-container-deployed";
 /// `"false"` opts out.
 pub const INJECT_ANNOTATION: &str = "probes.bigmikes.io/inject";
@@ -22,7 +22,7 @@ pub const INJECT_ANNOTATION: &str = "probes.bigmikes.io/inject";
 pub const INJECTED_BY_ANNOTATION: &str = "probes.bigmikes.io/injected-by";
 /// Identifies the injected agent: the hash of the recipe.
 pub const HASH_ANNOTATION: &str = "probes.bigmikes.io/injected-hash";
-/// Set by the kubelet on the mirror of a static pod, which nobody can change.
+/// Set by the kubelet on the mirror of a static pod, which cannot be changed.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Set by `OpenShift` before webhooks are called: the security context constraint that admits the
 /// pod.

@@ -14,7 +14,7 @@ pub enum Compute {
 }
 
 impl Compute {
-    /// Its name among requests and limits.
+    /// Returns its name in requests and limits.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl Needs {
         self.each(other, |a, b| a + b)
     }
 
-    /// The request of something, or its limit; 0 if there is none.
+    /// Returns the request of a resource, or its limit; 0 if there is none.
     #[must_use]
     pub fn get(&self, what: Compute, limit: bool) -> f64 {
         if limit { self.limits.get(what) } else { self.requests.get(what) }
@@ -100,7 +100,7 @@ impl PodObject {
         most.each(all, f64::max)
     }
 
-    /// Reports whether each of its containers has a request, or a limit, as a quota on it demands.
+    /// Reports whether each of its containers has a request, or a limit, as a quota on it requires.
     #[must_use]
     pub fn all_state(&self, what: Compute, limit: bool) -> bool {
         let mut containers = self.all_containers();
@@ -130,7 +130,7 @@ mod tests {
         assert!(needs(spec, 0.3), "the last init container beside the sidecar");
         let spec = json!({"initContainers": [sidecar], "containers": [cpu("100m"), cpu("200m")]});
         assert!(needs(spec.clone(), 0.35));
-        // What is limited only is requested as well.
+        // A resource with only a limit has it as its request as well.
         assert!((pod(spec.clone()).needs().get(Compute::Cpu, false) - 0.35).abs() < 1e-9);
         assert!(pod(spec.clone()).all_state(Compute::Cpu, true));
         assert!(!pod(spec).all_state(Compute::Memory, false));

@@ -4,15 +4,15 @@ use serde::{Deserialize, Deserializer, de};
 use super::wire::nullable;
 use crate::api::parse_quantity;
 
-/// The quality-of-service class of a pod, by which the kubelet evicts it last, in the middle or
-/// first.
+/// The quality-of-service class of a pod, which decides whether the kubelet evicts it last, in the
+/// middle or first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qos {
     /// Every container has limits for CPU and memory, equal to its requests.
     Guaranteed,
-    /// Anything between.
+    /// Anything in between.
     Burstable,
-    /// No container asks for or is limited in CPU or memory.
+    /// No container has requests or limits for CPU or memory.
     BestEffort,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Amounts {
     pub memory: Amount,
 }
 
-/// A quantity. Zero counts as none; so does a text that is no quantity, which the API server
+/// A quantity. Zero counts as none; so does a text that is not a quantity, which the API server
 /// refuses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Amount(f64);
@@ -60,7 +60,7 @@ impl Amount {
 }
 
 impl Resources {
-    /// As the API server completes them: what is limited only is also requested.
+    /// Returns them as the API server completes them: a missing request equals the limit.
     pub(super) fn defaulted(self) -> Self {
         let (requests, limits) = (self.requests, self.limits);
         let requests =
@@ -79,14 +79,15 @@ impl Resources {
 }
 
 impl Qos {
-    /// The class of a pod with these resources as a whole and of these containers (init containers
-    /// count).
+    /// Returns the class of a pod with these resources as a whole and these containers (init
+    /// containers count).
     pub(super) fn of<'a>(
         pod: Option<&Resources>,
         containers: impl Iterator<Item = &'a Resources>,
     ) -> Self {
-        // The pod's own take the place of its containers'. A server that is too old for them drops
-        // them; where they are empty nothing of ours is added that would count either way.
+        // The pod's own resources replace those of its containers. A server that is too old for
+        // them drops them; if they are empty, the injection adds nothing that would count either
+        // way.
         let all: Vec<_> = match pod.filter(|pod| !pod.is_empty()) {
             Some(pod) => vec![pod.defaulted()],
             None => containers.map(|resources| resources.defaulted()).collect(),
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(of(json!({"requests": {"cpu": 1}})), Qos::Burstable);
         assert_eq!(of(json!({"requests": both})), Qos::Burstable);
         assert_eq!(of(json!({"limits": {"cpu": "1"}})), Qos::Burstable);
-        // Requests that are not given are the limits.
+        // Missing requests equal the limits.
         assert_eq!(of(json!({"limits": both})), Qos::Guaranteed);
         assert_eq!(
             of(json!({"limits": both, "requests": {"cpu": "0.1", "memory": "67108864"}})),

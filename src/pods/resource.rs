@@ -10,18 +10,18 @@ use super::{
 };
 use crate::partial_resource::partial_resource;
 
-/// A Pod without what the operator never looks at.
+/// A Pod without the fields that the operator never uses.
 ///
-/// It serves an admission request, whose object may lack anything, and a watch of thousands of
-/// pods. A Pod in full is 5 to 50 kB; text that is skipped is never allocated. What is absent or
-/// null is empty.
+/// It serves admission requests, with objects that may lack any field, and a watch of thousands of
+/// pods. A full Pod has 5 to 50 kB; skipped text is never allocated. Absent or null fields are
+/// empty.
 #[derive(Clone, Debug, Default)]
 pub struct PodObject {
     /// Names, uid, resource version, times, labels; of the annotations only those named in this
     /// module, of the owner references only the controller (its kind, name and uid).
     ///
-    /// `annotations` is `None` when the Pod has no such object, and empty when it has one without
-    /// anything of ours.
+    /// `annotations` is `None` if the Pod has no such object, and empty if it has one without any
+    /// of ours.
     pub metadata: ObjectMeta,
     /// True if there is a `metadata` object to add to.
     pub(crate) has_metadata: bool,
@@ -34,13 +34,13 @@ pub struct PodObject {
 pub(super) struct Spec {
     pub node: Option<Box<str>>,
     pub host_network: bool,
-    /// Its containers see each other's processes, or those of the node.
+    /// True if its containers see each other's processes, or those of the node.
     pub shares_processes: bool,
     pub windows: bool,
     pub restart_policy: Option<Box<str>>,
     /// The user of every container that names none.
     pub run_as_user: Option<i64>,
-    /// `None`: there is no such array.
+    /// `None` if there is no such array.
     pub containers: Option<Box<[Container]>>,
     pub init_containers: Option<Box<[Container]>>,
     pub volumes: Option<Box<[Box<str>]>>,
@@ -67,12 +67,11 @@ pub struct Container {
     pub name: Box<str>,
     /// Image of the container, as in the spec.
     pub image: Box<str>,
-    /// True if its own restart policy is `Always`, which makes a sidecar of an init container.
+    /// True if its own restart policy is `Always`, which makes an init container a sidecar.
     pub restarts_always: bool,
     /// Its own user, if it names one.
     pub run_as_user: Option<i64>,
-    /// Its declared ports, and those without a name that the kubelet checks: something listens
-    /// there.
+    /// Its declared ports, and undeclared ones that the kubelet probes, where a server listens.
     pub ports: Box<[Port]>,
     /// True if it requests its list of peers: an agent that does not reads a file.
     pub(super) pulls: bool,
@@ -104,7 +103,7 @@ pub struct Owner<'a> {
 }
 
 impl PodObject {
-    /// Its name; empty before the API server has given it one.
+    /// Returns its name; empty before the API server has generated one.
     #[must_use]
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
@@ -122,7 +121,7 @@ impl PodObject {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// The value of a label.
+    /// Returns the value of a label.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
@@ -146,19 +145,19 @@ impl PodObject {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Its addresses, the primary one first; texts that are no address are left out.
+    /// Returns its addresses, the primary one first; invalid ones are left out.
     #[must_use]
     pub fn ips(&self) -> &[IpAddr] {
         &self.status.ips
     }
 
-    /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`, or nothing yet.
+    /// Returns `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`, or nothing yet.
     #[must_use]
     pub fn phase(&self) -> Option<&str> {
         self.status.phase.as_deref()
     }
 
-    /// The node it runs on.
+    /// Returns the node that it runs on.
     #[must_use]
     pub fn node(&self) -> Option<&str> {
         self.spec.node.as_deref()
@@ -177,7 +176,7 @@ impl PodObject {
         self.spec.shares_processes
     }
 
-    /// Reports whether it says that it is for Windows, by `os.name` or by its node selector.
+    /// Reports whether it is for Windows, according to `os.name` or its node selector.
     #[must_use]
     pub fn is_windows(&self) -> bool {
         self.spec.windows
@@ -189,64 +188,64 @@ impl PodObject {
         self.annotation(MIRROR_ANNOTATION).is_some()
     }
 
-    /// Reports whether it runs to completion: a Job's, or one that does not always restart.
+    /// Reports whether it runs to completion: a pod of a Job, or one that does not always restart.
     #[must_use]
     pub fn runs_to_completion(&self) -> bool {
         self.controller().is_some_and(|owner| owner.kind == "Job")
             || matches!(self.spec.restart_policy.as_deref(), Some("Never" | "OnFailure"))
     }
 
-    /// The user that containers without one of their own run as.
+    /// Returns the user of containers that set none.
     #[must_use]
     pub fn run_as_user(&self) -> Option<i64> {
         self.spec.run_as_user
     }
 
-    /// The value of one of the annotations that are kept.
+    /// Returns the value of one of the stored annotations.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// The owner that controls it.
+    /// Returns the owner that controls it.
     #[must_use]
     pub fn controller(&self) -> Option<Owner<'_>> {
         let owner = self.metadata.owner_references.as_ref()?.first()?;
         Some(Owner { kind: &owner.kind, name: &owner.name, uid: &owner.uid })
     }
 
-    /// Its containers; `None` when there is no such array.
+    /// Returns its containers; `None` if there is no such array.
     #[must_use]
     pub fn containers(&self) -> Option<&[Container]> {
         self.spec.containers.as_deref()
     }
 
-    /// Its init containers; `None` when there is no such array.
+    /// Returns its init containers; `None` if there is no such array.
     #[must_use]
     pub fn init_containers(&self) -> Option<&[Container]> {
         self.spec.init_containers.as_deref()
     }
 
-    /// The names of its volumes; `None` when there is no such array.
+    /// Returns the names of its volumes; `None` if there is no such array.
     #[must_use]
     pub fn volumes(&self) -> Option<&[Box<str>]> {
         self.spec.volumes.as_deref()
     }
 
-    /// Every container that is not a debugging one, init containers first.
+    /// Returns every container except ephemeral ones, init containers first.
     pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
         let (init, main) = (&self.spec.init_containers, &self.spec.containers);
         init.iter().chain(main).flatten()
     }
 
-    /// Its quality of service, as the API server will compute it.
+    /// Returns its quality of service, as the API server will compute it.
     #[must_use]
     pub fn qos(&self) -> Qos {
         let containers = self.all_containers().map(|container| &container.resources);
         Qos::of(self.spec.resources.as_ref(), containers)
     }
 
-    /// Reports whether it has CPU or memory as a whole, beside its containers.
+    /// Reports whether it has CPU or memory as a whole, in addition to its containers.
     #[must_use]
     pub fn has_pod_resources(&self) -> bool {
         self.spec.resources.is_some_and(|resources| !resources.is_empty())
@@ -347,7 +346,7 @@ mod tests {
         let has = |value| pod(json!({"metadata": value})).metadata.annotations.is_some();
         assert!(!has(json!({})) && !has(json!({"annotations": null})));
         assert!(has(json!({"annotations": {}})) && has(json!({"annotations": {"a": "b"}})));
-        // To the API server null is the empty text: preset all the same.
+        // To the API server, null is the empty text: the author still set it.
         let null = pod(json!({"metadata": {"annotations": {DEPLOYED_ANNOTATION: null}}}));
         assert_eq!(null.annotation(DEPLOYED_ANNOTATION), Some(""));
     }

@@ -1,15 +1,15 @@
 //! The part of the memory budget that a pod takes.
 use super::{Container, PodObject, Port};
 
-/// Memory of the usual pod, including derived data (its place in lists, its line in an index), as
+/// Memory of a typical pod, including derived data (its place in lists, its entry in an index), as
 /// measured by `make bench`.
 const UNIT: usize = 4096;
 
-/// Memory of a label besides its texts: two `String`s and its part of the map.
+/// Memory of a label in addition to its texts: two `String`s and its part of the map.
 const ENTRY: usize = 64;
 
 impl PodObject {
-    /// Returns its weight, in units of 4 KiB: 1 for the usual pod, and more for one with a megabyte
+    /// Returns its weight, in units of 4 KiB: 1 for a typical pod, and more for one with a megabyte
     /// of labels or ports.
     #[must_use]
     pub fn weight(&self) -> usize {
@@ -23,7 +23,7 @@ impl PodObject {
         let said = status.agent_waiting.as_ref().map_or(0, |text| text.len());
         let addresses = size_of_val(&*status.ips);
         let extra = texts + containers + volumes + said + addresses;
-        // What every pod has is in the unit.
+        // The unit includes what every pod has.
         1 + extra / UNIT
     }
 }

@@ -1,4 +1,4 @@
-//! The JSON of a Pod, as far as it is read: every field may be absent or null.
+//! The part of a Pod's JSON that is read: every field may be absent or null.
 use std::{collections::BTreeMap, net::IpAddr};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -125,7 +125,7 @@ struct Variable {
     value: Option<Box<str>>,
 }
 
-/// A probe of the kubelet's: where it goes, something listens, declared or not.
+/// A probe of the kubelet: a server listens on its port, declared or not.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Check {
@@ -231,14 +231,14 @@ struct Waiting {
     reason: Box<str>,
 }
 
-/// Null is the type's empty value, as for the API server.
+/// Reads null as the type's empty value, like the API server.
 pub(super) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A key counts as present, even with the value null.
+/// Reports a key as present, even with the value null.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     nullable(deserializer).map(Some)
 }
@@ -375,7 +375,7 @@ impl From<Status> for resource::Status {
         let second = |time: Option<&Time>| time.map(|time| time.0.as_second());
         let since = match &state.running {
             Some(run) => second(run.started_at.as_ref()),
-            // It waits at the earliest since the pod was scheduled, was Ready the last time, or the
+            // It has waited at the earliest since the pod was scheduled, was last Ready, or the
             // agent ended.
             None => [
                 second(status.start_time.as_ref()),

@@ -1,13 +1,13 @@
 //! Limits on the resources that may wait for Prometheus, by namespace.
 //!
-//! Memory that answers can take is what their number at once and their size allow: both are bounded
-//! here, for all together and for each namespace. Queries of authors and the built-in one have
-//! seats of their own, so that neither waits for the other.
+//! The memory of answers depends on the number of concurrent ones and their size: both are bounded
+//! here, in total and for each namespace. Custom queries and the built-in one have separate seats,
+//! so that neither waits for the other.
 //!
-//! At most `16 × 4 + 16 × 2 + 2 × 32` = 160 MiB are in flight, of 384 MiB that the Deployment of
-//! the controllers allows. A request takes its namespace's seat first and queues for a common one
-//! then, first come, first served: a namespace is in that queue with a few requests at most,
-//! however many it has.
+//! At most `16 × 4 + 16 × 2 + 2 × 32` = 160 MiB are in flight, of the 384 MiB that the Deployment
+//! of the controllers allows. A request first takes its namespace's seat and then queues for a
+//! common one, first come, first served: each namespace has only a few requests in that queue, no
+//! matter how many it makes.
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -18,10 +18,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{Class, Late, QueryError};
 
 /// The largest answer that is read, after decompression: 5,000 nodes need two and a half mebibytes,
-/// a wrong query must not take the memory limit.
+/// and a wrong query must not exceed the memory limit.
 pub(super) const MAX_ANSWER: usize = 32 << 20;
 
-/// The same for a query of an author's: one value for each of 5,000 nodes, with ten labels.
+/// The same for a custom query: one value for each of 5,000 nodes, with ten labels.
 const MAX_OWN: usize = 4 << 20;
 
 /// An answer to the built-in query that is larger waits for one of [`LARGE`] permits.
@@ -30,14 +30,14 @@ const SMALL: usize = 2 << 20;
 /// Maximum number of large answers that are read concurrently.
 const LARGE: usize = 2;
 
-/// Requests at once, of authors' queries and of the built-in one each: ten nodes answer in
-/// milliseconds, 5,000 in half a second.
+/// Maximum number of concurrent requests, separately for custom queries and the built-in one: an
+/// answer about ten nodes takes milliseconds, about 5,000 half a second.
 const AT_ONCE: usize = 16;
 
-/// The same of one namespace. Its other requests wait for these; others' do not.
+/// The same for one namespace. Its other requests wait for these; those of other namespaces do not.
 const EACH: usize = 4;
 
-/// The seats of everybody; clones share them.
+/// The seats of all namespaces; clones share them.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Inner>);
 
@@ -57,13 +57,13 @@ struct Pool {
 /// The owner of a request. The namespace of objects without one is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payer {
-    /// PromQL of an author's, in this namespace.
+    /// A custom query, in this namespace.
     Own(Arc<str>),
     /// The built-in query, for an object in this namespace.
     BuiltIn(Arc<str>),
 }
 
-/// The right to ask once, and how large the answer may be.
+/// The permission to make one request, with the size limit of its answer.
 #[derive(Debug)]
 pub struct Seat {
     pub(super) limits: Limits,
@@ -83,7 +83,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Of a command, which asks once and ends.
+    /// The limits of a command, which makes one request and ends.
     pub const COMMAND: Self = Self { max: MAX_ANSWER, small: MAX_ANSWER, large: None, own: false };
 
     /// Returns the error for an answer above the limit.
@@ -113,7 +113,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Waits for the right to ask.
+    /// Waits for the permission to make a request.
     pub async fn seat(&self, payer: &Payer) -> Seat {
         let large = Some(Arc::clone(&self.0.large));
         let (pool, namespace, limits) = match payer {
@@ -134,7 +134,7 @@ impl Budget {
 impl Pool {
     fn of(&self, namespace: &Arc<str>) -> Arc<Semaphore> {
         let mut all = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody else sits or waits there.
+        // No other request holds or waits for a seat there.
         all.retain(|_, seats| Arc::strong_count(seats) > 1);
         let seats = || Arc::new(Semaphore::new(EACH));
         Arc::clone(all.entry(Arc::clone(namespace)).or_insert_with(seats))
@@ -144,7 +144,7 @@ impl Pool {
 pub(super) async fn permit(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
     match semaphore.acquire_owned().await {
         Ok(permit) => permit,
-        // Nobody closes it.
+        // The semaphore is never closed.
         Err(_) => std::future::pending().await,
     }
 }
@@ -202,7 +202,7 @@ mod tests {
             seats.push(budget.seat(&own("greedy")).await);
         }
         assert!(waits(&budget, &own("greedy")).await);
-        // A queue of its own does not grow into that of all.
+        // The queue of a namespace does not fill the common one.
         let greedy = own("greedy");
         let queue = (0..1000).map(|_| begun(Box::pin(budget.seat(&greedy))));
         let mut queue: Vec<_> = queue.collect();
@@ -213,7 +213,7 @@ mod tests {
         assert!(!waits(&budget, &own("greedy")).await);
     }
 
-    /// Begins to wait.
+    /// Polls a future once, so that it begins to wait.
     fn begun<F: Future + Unpin>(mut future: F) -> F {
         use futures::FutureExt;
         let _ = (&mut future).now_or_never();

@@ -1,4 +1,4 @@
-//! Asking one endpoint.
+//! The client of one endpoint.
 use std::{
     ops::Deref,
     sync::{
@@ -48,7 +48,7 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// A query, of now or over a time.
+/// A query, for the current time or for a range.
 pub(super) struct Question {
     pub promql: String,
     /// Start and end in Unix seconds, and the step between two points.
@@ -57,7 +57,7 @@ pub(super) struct Question {
     timeout: Duration,
 }
 
-/// An answer, with the permit to hold it if it is large.
+/// An answer, with the permit if it is large.
 type Read = (Answer, Option<OwnedSemaphorePermit>);
 
 impl Question {
@@ -65,14 +65,14 @@ impl Question {
         Self { promql: promql.to_owned(), range: None, timeout: Duration::ZERO }
     }
 
-    /// The server's timeout in milliseconds.
+    /// Returns the server's timeout in milliseconds.
     pub fn timeout(&self) -> i64 {
         i64::try_from(self.timeout.as_millis()).unwrap_or(i64::MAX)
     }
 }
 
 impl Client {
-    /// A client for one endpoint.
+    /// Creates a client for one endpoint.
     ///
     /// # Errors
     /// When it cannot be built; files are read at each request, not here.
@@ -84,38 +84,38 @@ impl Client {
         Ok(Self(Arc::new(Inner { config, transport, url, use_get, metrics })))
     }
 
-    /// The endpoint's name.
+    /// Returns the endpoint's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.config.name()
     }
 
-    /// The longest a request may take.
+    /// Returns the timeout of a request.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.0.config.timeout
     }
 
-    /// The base URL, without credentials.
+    /// Returns the base URL, without credentials.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.0.url
     }
 
-    /// Reports whether objects in a namespace may ask it.
+    /// Reports whether objects in a namespace may query it.
     #[must_use]
     pub fn allows(&self, namespace: &str) -> bool {
         let allowed = self.0.config.allowed_namespaces.as_ref();
         allowed.is_none_or(|all| all.iter().any(|one| one == "*" || one == namespace))
     }
 
-    /// Reports whether anybody may answer in the endpoint's place (`insecureSkipVerify`).
+    /// Reports whether another server could impersonate the endpoint (`insecureSkipVerify`).
     #[must_use]
     pub fn insecure(&self) -> bool {
         self.0.config.tls.insecure_skip_verify
     }
 
-    /// Asks for the values of now and reads the answer with `read`; nothing else of it is kept.
+    /// Queries the current values and reads the answer with `read`; nothing else of it is kept.
     ///
     /// # Errors
     /// When there is no answer within `deadline` (at most [`Self::timeout`]), or `read` refuses it.
@@ -129,7 +129,8 @@ impl Client {
         self.ask(question, deadline, &Limits::COMMAND, read).await
     }
 
-    /// The same for one of many: with a seat, which is given back when the answer has been read.
+    /// Does the same for one of many requests: with a seat, which is released when the answer has
+    /// been read.
     ///
     /// # Errors
     /// As for [`Self::query`], with [`Self::timeout`] as the deadline; when the answer is larger
@@ -143,12 +144,12 @@ impl Client {
         self.ask(Question::instant(promql), self.timeout(), &seat.limits, read).await
     }
 
-    /// The same for an instant vector whose elements go to `take` while it arrives. Returns what
-    /// the server warned of.
+    /// Does the same for an instant vector; its elements go to `take` while it arrives. Returns the
+    /// warnings of the server.
     ///
     /// # Errors
-    /// As for [`Self::query_seated`], or when it is no vector, or `take` refuses an element. Then
-    /// what `take` was given is no answer.
+    /// As for [`Self::query_seated`], or when it is not a vector, or `take` refuses an element.
+    /// Then the elements passed to `take` are invalid.
     pub async fn query_vector(
         &self,
         promql: &str,
@@ -176,7 +177,7 @@ impl Client {
         self.0.metrics.prometheus_request(self.name(), error.class.reason(), Duration::ZERO);
     }
 
-    /// Asks for the values from `start` to `end` (Unix seconds), one every `step`, and reads the
+    /// Queries the values from `start` to `end` (Unix seconds), one every `step`, and reads the
     /// answer with `read`.
     ///
     /// # Errors
@@ -209,14 +210,14 @@ impl Client {
         self.timed(deadline, whole).await
     }
 
-    /// The question with the deadline of the server in it, and our own.
+    /// Returns the query with the server's timeout in it, and our own deadline.
     fn within(&self, mut question: Question, deadline: Duration) -> (Question, Duration) {
         let deadline = deadline.min(self.timeout());
         question.timeout = deadline.saturating_sub(SERVER_MARGIN).max(deadline / 2);
         (question, deadline)
     }
 
-    /// Asks and reads within a deadline, and counts the result.
+    /// Queries and reads within a deadline, and counts the result.
     async fn timed<T>(
         &self,
         deadline: Duration,
@@ -232,14 +233,14 @@ impl Client {
         result
     }
 
-    /// The answer, of which only the head has been read.
+    /// Returns the answer, of which only the head has been read.
     async fn response(&self, question: &Question) -> Result<Response, QueryError> {
         let ready = self.0.transport.ready().await?;
         if self.0.use_get.load(Ordering::Relaxed) {
             return self.send(&ready, Method::GET, question).await;
         }
         let response = self.send(&ready, Method::POST, question).await?;
-        // What Prometheus' own clients do: a proxy that allows only reading refuses POST.
+        // As in Prometheus' own clients: a read-only proxy refuses POST.
         if matches!(response.status().as_u16(), 403 | 405 | 501) {
             drop(response);
             let second = self.send(&ready, Method::GET, question).await?;
@@ -265,7 +266,7 @@ impl Client {
         Ok(response)
     }
 
-    /// The answer with its body, and the permit to hold it if it is large.
+    /// Returns the answer with its body, and the permit if it is large.
     async fn whole(&self, mut response: Response, limits: &Limits) -> Result<Read, QueryError> {
         let (status, content_type) = head(&response);
         let (mut body, mut held) = (Vec::new(), Size::new(limits));
@@ -273,7 +274,7 @@ impl Client {
             let size = held.take(piece.len())?;
             held.hold(size).await;
             if size > body.capacity() {
-                // Twice as much, as ever, but never more than may be used.
+                // Doubles the capacity as usual, but never beyond the limit.
                 let wanted = (body.capacity() * 2).clamp(size, limits.max);
                 body.reserve_exact(wanted - body.len());
             }
@@ -301,7 +302,7 @@ impl Client {
     }
 }
 
-/// Status and content type.
+/// Returns the status and the content type.
 fn head(response: &Response) -> (u16, String) {
     let content_type = response.headers().get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -320,7 +321,7 @@ impl<'a> Size<'a> {
         Self { limits, read: 0, large: None }
     }
 
-    /// Counts some bytes more, and says how many there are now.
+    /// Adds some bytes, and returns the new total.
     fn take(&mut self, bytes: usize) -> Result<usize, QueryError> {
         self.read += bytes;
         if self.read > self.limits.max {
@@ -329,8 +330,8 @@ impl<'a> Size<'a> {
         Ok(self.read)
     }
 
-    /// Waits for a permit when this many bytes are large. The server waits meanwhile, and so do its
-    /// bytes.
+    /// Waits for a permit if this many bytes count as large. Meanwhile the server waits with the
+    /// remaining bytes.
     async fn hold(&mut self, bytes: usize) {
         if bytes > self.limits.small
             && self.large.is_none()

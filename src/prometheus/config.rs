@@ -14,7 +14,7 @@ use reqwest::Url;
 
 mod file;
 
-/// The endpoint of everybody who names none.
+/// The endpoint of objects that name none.
 pub const DEFAULT: &str = "default";
 
 /// URL of Prometheus in kube-prometheus.
@@ -41,7 +41,7 @@ const RESERVED_HEADERS: [&str; 14] = [
 /// Parameters that the request itself uses.
 const RESERVED_PARAMETERS: [&str; 6] = ["query", "time", "timeout", "start", "end", "step"];
 
-/// All endpoints by name; there always is one called [`DEFAULT`].
+/// All endpoints by name; one called [`DEFAULT`] always exists.
 #[derive(Clone, Debug)]
 pub struct EndpointsConfig(BTreeMap<String, EndpointConfig>);
 
@@ -51,14 +51,14 @@ pub struct EndpointConfig {
     pub(super) name: String,
     /// Base URL, without `/api/v1`.
     pub(super) url: Url,
-    /// The longest a request may take.
+    /// The timeout of a request.
     pub(super) timeout: Duration,
     pub(super) auth: Auth,
     pub(super) tls: Tls,
     pub(super) headers: Vec<(HeaderName, Value)>,
-    /// Sent with every question. The client wants names that live as long as the process.
+    /// Sent with every query. The client requires names that live as long as the process.
     pub(super) parameters: Vec<(&'static str, String)>,
-    /// The namespaces whose objects may ask it, `*` for each; `None` if nothing is said: each.
+    /// The namespaces with objects that may query it, `*` for all; `None` (not set) also means all.
     pub(super) allowed_namespaces: Option<Vec<String>>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Tls {
     pub ca_file: Option<PathBuf>,
     /// Certificate and key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name in the server's certificate, where it is not that of the URL.
+    /// The name in the server's certificate, if it differs from the URL.
     pub server_name: Option<String>,
     pub insecure_skip_verify: bool,
 }
@@ -110,7 +110,7 @@ impl fmt::Debug for EndpointConfig {
     }
 }
 
-/// A URL as it may be logged and written into a status.
+/// Returns a URL in a form that may be logged and written into a status.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     // These fail for URLs that cannot have credentials, and then there are none.
@@ -121,12 +121,12 @@ pub(super) fn shown(url: &Url) -> String {
 }
 
 impl EndpointsConfig {
-    /// The endpoints of `file`, and `url` (or [`DEFAULT_URL`]) as [`DEFAULT`] if the file has none
-    /// of that name; `timeout` is for endpoints that state none.
+    /// Reads the endpoints of `file`, with `url` (or [`DEFAULT_URL`]) as [`DEFAULT`] if the file
+    /// has none of that name; `timeout` applies to endpoints that set none.
     ///
     /// # Errors
-    /// When the file cannot be read or says something impossible: file, endpoint and field are
-    /// named, values never.
+    /// When the file cannot be read or is invalid: the error names file, endpoint and field, never
+    /// values.
     pub fn load(file: Option<&Path>, url: Option<&str>, timeout: Duration) -> anyhow::Result<Self> {
         let mut endpoints = match file {
             Some(path) => file::read(path, timeout).with_context(|| path.display().to_string())?,
@@ -148,14 +148,14 @@ impl EndpointsConfig {
         Ok(Self(endpoints))
     }
 
-    /// The endpoints, by name.
+    /// Iterates over the endpoints, by name.
     pub fn iter(&self) -> impl Iterator<Item = &EndpointConfig> {
         self.0.values()
     }
 }
 
 impl EndpointConfig {
-    /// An endpoint that wants nothing but the question.
+    /// Creates an endpoint without any settings.
     fn plain(name: &str, url: &str, timeout: Duration) -> anyhow::Result<Self> {
         Ok(Self {
             name: name.into(),
@@ -200,7 +200,7 @@ fn base_url(text: &str) -> anyhow::Result<Url> {
     Ok(url)
 }
 
-/// A field's errors begin with its name.
+/// Prefixes a field's errors with its name.
 fn field<T>(name: &str, result: anyhow::Result<T>) -> anyhow::Result<T> {
     result.with_context(|| name.to_owned())
 }
@@ -369,7 +369,8 @@ fn header_name(text: &str, seen: &mut HashSet<HeaderName>) -> anyhow::Result<Hea
     Ok(name)
 }
 
-/// A name that is never freed: each name once, however often the configuration is read.
+/// Returns a name that is never freed; each name is stored only once, no matter how often the
+/// configuration is read.
 fn interned(name: String) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

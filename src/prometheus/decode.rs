@@ -1,7 +1,7 @@
 //! The answers of the Prometheus HTTP API, read without trusting them.
 //!
-//! Shapes: <https://prometheus.io/docs/prometheus/latest/querying/api/>; what real servers, proxies
-//! and gateways answer beside them is in the tests.
+//! The formats are in <https://prometheus.io/docs/prometheus/latest/querying/api/>; the tests
+//! contain other answers of real servers, proxies and gateways.
 use std::{borrow::Cow, marker::PhantomData};
 
 use serde::{
@@ -32,14 +32,14 @@ pub struct RangeSeries<'a> {
     pub samples: Vec<(f64, f64)>,
 }
 
-/// Reads the body of an instant query's answer: gives its elements to `take`, in no particular
-/// order, and returns what the server warned of (the answer may be partial).
+/// Reads the body of an instant query's answer: passes its elements to `take`, in no particular
+/// order, and returns the warnings of the server (the answer may be partial).
 ///
 /// One element at a time: the answer about 5,000 nodes has 20,000 of them, and together they would
 /// be the peak of the process' memory.
 ///
 /// # Errors
-/// When it is no success, or no vector, or `take` refuses an element.
+/// When it is not a success, or not a vector, or `take` refuses an element.
 pub fn vector<'a>(
     status: u16,
     content_type: &str,
@@ -53,7 +53,7 @@ pub fn vector<'a>(
 /// Reads the body of a range query's answer like [`vector`], one series at a time.
 ///
 /// # Errors
-/// When it is no success, or no matrix, or `take` refuses a series.
+/// When it is not a success, or not a matrix, or `take` refuses a series.
 pub fn matrix<'a>(
     status: u16,
     content_type: &str,
@@ -67,7 +67,8 @@ pub fn matrix<'a>(
     })
 }
 
-/// Reads an answer whose data is a list of elements; `wanted` is its type, and that in words.
+/// Reads an answer with a list of elements as its data; `wanted` is its type, and the same in
+/// words.
 fn elements<'a, E: Deserialize<'a>>(
     status: u16,
     content_type: &str,
@@ -93,11 +94,11 @@ fn elements<'a, E: Deserialize<'a>>(
         return Err(bad(format!("answer is a {}, where {words}", data.result_type)));
     }
     let mut warnings = answer.warnings.0;
-    // A truncated vector is a vector with nodes missing for no reason of theirs.
+    // In a truncated vector, nodes are missing that may well have data.
     if let Some(warning) = warnings.iter().find(|w| w.contains(TRUNCATED)) {
         return Err(bad(warning.clone()));
     }
-    // How VictoriaMetrics says that one of its storage nodes did not answer.
+    // VictoriaMetrics reports in this way that one of its storage nodes did not answer.
     if answer.is_partial == Some(true) {
         warnings.push("partial answer".into());
     }
@@ -135,7 +136,8 @@ impl<'de, E: Deserialize<'de>, F: FnMut(E)> Visitor<'de> for Each<E, F> {
     }
 }
 
-/// Something between us and Prometheus answered, or Prometheus is not ready.
+/// Returns the error for an answer that is not JSON: it came from a proxy, or Prometheus is not
+/// ready.
 fn not_json(status: u16, content_type: &str) -> QueryError {
     match status {
         // 200 with HTML is a login page.
@@ -190,7 +192,7 @@ struct Answer<'a> {
     is_partial: Option<bool>,
 }
 
-/// The first few warnings, shortened; one that says that the answer is cut is always among them.
+/// The first few warnings, shortened; they always include a warning that the answer is truncated.
 #[derive(Default)]
 struct Warnings(Vec<String>);
 
@@ -271,9 +273,11 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// Borrowed where the JSON string has no escapes.
+/// A text, borrowed if the JSON string has no escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use anyhow::Context;
 use super::{Budget, Client, Payer, Seat, config::EndpointsConfig};
 use crate::metrics::Metrics;
 
-/// The clients of all endpoints, and how much may be asked of them together; clones share them.
+/// The clients of all endpoints, and their common budget; clones share them.
 #[derive(Clone)]
 pub struct Endpoints {
     clients: Arc<BTreeMap<String, Client>>,
@@ -14,7 +14,7 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// A client for each endpoint. Says in the log what is allowed but not safe.
+    /// Creates a client for each endpoint. Logs settings that are allowed but unsafe.
     ///
     /// # Errors
     /// When a client cannot be built.
@@ -37,17 +37,18 @@ impl Endpoints {
         Ok(Self { clients: Arc::new(clients), budget: Budget::default() })
     }
 
-    /// The client of one endpoint.
+    /// Returns the client of one endpoint.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Client> {
         self.clients.get(name)
     }
 
-    /// The client of the endpoint that a field of a spec names. An object without a namespace,
-    /// which only an administrator makes, may use each of them.
+    /// Returns the client of the endpoint that a field of a spec names. An object without a
+    /// namespace, which only an administrator can create, may use all of them.
     ///
     /// # Errors
-    /// The name is unknown (the message lists the known ones), or not allowed for this namespace.
+    /// When the name is unknown (the message lists the known ones), or not allowed for this
+    /// namespace.
     pub fn named(
         &self,
         field: &str,
@@ -63,7 +64,7 @@ impl Endpoints {
                 namespace.unwrap_or_default()
             )),
             None => {
-                // Names of what others use are not for everybody.
+                // The names of endpoints for other namespaces are not shown.
                 let known = self.clients.values().filter(allowed).map(Client::name);
                 let known = known.collect::<Vec<_>>().join(", ");
                 Err(format!(
@@ -73,12 +74,12 @@ impl Endpoints {
         }
     }
 
-    /// Waits for the right to ask any of them once.
+    /// Waits for the permission to make one request to any of them.
     pub fn seat(&self, payer: &Payer) -> impl Future<Output = Seat> {
         self.budget.seat(payer)
     }
 
-    /// The names, in order.
+    /// Iterates over the names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.clients.keys().map(String::as_str)
     }
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(named("edge", Some("team-b")), Ok("edge"));
         assert_eq!(named("default", Some("team-c")), Ok("default"));
         assert_eq!(named("all", Some("team-c")), Ok("all"));
-        // Objects of the whole cluster.
+        // For cluster-scoped objects.
         assert_eq!(named("edge", None), Ok("edge"));
         assert_eq!(named("nobody", None), Ok("nobody"));
         for (name, namespace) in [("edge", "team-c"), ("edge", ""), ("nobody", "team-a")] {

@@ -1,10 +1,10 @@
-//! Selects the accepted series of the built-in queries: the only place that does so.
+//! Selects the accepted series of the built-in queries. No other code does so.
 use super::{decode::Labels, promql::Matchers, promql::string, shortened};
 
-/// The label that tells the measures of a built-in query apart.
+/// The label that distinguishes the measures of a built-in query.
 pub const MEASURE: &str = "measure";
 
-/// The measure of jobs that have series nobody believes: the label `job` has their name.
+/// The measure of jobs with series that are not accepted: the label `job` has their name.
 pub const OTHER_JOB: &str = "other_job";
 
 /// Maximum number of such jobs to request and name: enough to recognize your own.
@@ -19,11 +19,10 @@ pub const NODE_EXPORTER: &str = r#"job="node-exporter""#;
 /// The job that docs/reference/routereflectorset.md gives to `bird_exporter`.
 pub const BIRD_EXPORTER: &str = r#"job="bird-exporter""#;
 
-/// The accepted series, and their labels for nodes. The same for every command and for the
-/// operator.
+/// The accepted series, and their labels for nodes: the same for every command and the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exporters {
-    /// Labels that may name a node, beside `instance`.
+    /// Labels that may name a node, in addition to `instance`.
     pub node_labels: Vec<String>,
     /// The node exporter's series.
     pub node_exporter: Matchers,
@@ -32,7 +31,7 @@ pub struct Exporters {
 }
 
 impl Exporters {
-    /// Those of every job.
+    /// Accepts the series of every job.
     #[must_use]
     pub fn any(node_labels: &[&str]) -> Self {
         let node_labels = node_labels.iter().map(|label| (*label).to_owned()).collect();
@@ -40,8 +39,8 @@ impl Exporters {
     }
 }
 
-/// The jobs that have series of a metric, if no series is accepted: jobs that were not configured,
-/// or forged ones. `None` if every series is accepted.
+/// Returns the query for jobs with series of a metric, if no series is accepted: jobs that were not
+/// configured, or forged ones. `None` if every series is accepted.
 #[must_use]
 pub fn other_jobs(metric: &str, own: &str, believed: &Matchers) -> Option<String> {
     if believed.is_empty() {
@@ -51,7 +50,8 @@ pub fn other_jobs(metric: &str, own: &str, believed: &Matchers) -> Option<String
     Some(named(&format!("count by (job) ({all}) unless on () count({some})")))
 }
 
-/// The jobs that have series of a metric which are not believed, whether or not others are.
+/// Returns the query for jobs with series of a metric that are not accepted, whether or not others
+/// are.
 #[must_use]
 pub fn all_other_jobs(metric: &str, believed: &Matchers) -> String {
     named(&format!("count by (job) ({metric} unless {})", believed.select(metric, "")))
@@ -71,14 +71,14 @@ pub fn note_job(jobs: &mut Vec<String>, job: &str) {
     }
 }
 
-/// Why nothing is measured although these jobs have series.
+/// Describes why nothing is measured although these jobs have series.
 #[must_use]
 pub fn untrusted(exporter: &str, flag: &str, jobs: &[String]) -> String {
     let jobs = jobs.join(", ");
     format!("no series of {exporter} matches {flag}; jobs that have such series: {jobs}")
 }
 
-/// The same of the node exporter.
+/// Describes the same for the node exporter.
 #[must_use]
 pub fn untrusted_nodes(jobs: &[String]) -> String {
     untrusted("the node exporter", "--node-exporter-selector", jobs)

@@ -1,9 +1,9 @@
 //! Prometheus: PromQL in, numbers out.
 //!
-//! `config` says which endpoints there are, `endpoints` has a client for each. `client` asks, over
-//! `transport` with the current `secrets`; `decode` reads (pure); `promql` checks and writes the
-//! text, `exporters` selects the accepted series; `sharing` lets all callers that need the same
-//! answer in the same tick share one request, and `budget` limits the requests.
+//! `config` defines the endpoints, and `endpoints` has a client for each. `client` sends queries
+//! over `transport` with the current `secrets`; `decode` reads the answers (pure); `promql` checks
+//! and writes queries, and `exporters` selects the accepted series; with `sharing`, all callers
+//! that need the same answer in the same tick share one request, and `budget` limits the requests.
 mod budget;
 mod client;
 mod config;
@@ -25,34 +25,34 @@ pub use endpoints::Endpoints;
 pub use exporters::Exporters;
 pub use sharing::{Late, Shared};
 
-/// Why there is no answer. The words are condition reasons and metric labels.
+/// The reason why there is no answer. Its classes are condition reasons and metric labels.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct QueryError {
     /// The class of the failure, which is the reason in conditions and metrics.
     pub class: Class,
-    /// For a person: what was tried and what came back, without figures that change every time.
+    /// For people: the attempt and the result, without numbers that change every time.
     pub message: String,
 }
 
 /// The classes of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// No connection, or it broke, or the server is not the one it should be.
+    /// No connection, a broken one, or the wrong server.
     Unreachable,
-    /// Nothing came back in time.
+    /// No answer arrived in time.
     Timeout,
-    /// The server or a gateway says: not now (5xx, 429, starting, stopping).
+    /// The server or a gateway is temporarily unavailable (5xx, 429, starting, stopping).
     Unavailable,
-    /// The query is wrong (400): it will not get better by itself.
+    /// The query is invalid (400): it does not recover by itself.
     QueryInvalid,
     /// The query failed on today's data (422).
     QueryFailed,
-    /// 401 or 403, or what we would identify ourselves with is missing.
+    /// 401 or 403, or our credentials are missing.
     Unauthorized,
-    /// Something answered that is not the Prometheus API, or not in a form that can be judged.
+    /// The answer is not from the Prometheus API, or not in a usable form.
     BadAnswer,
-    /// It would take more than the namespace's share: of requests at once, or of memory.
+    /// It exceeds the namespace's share of concurrent requests, or of memory.
     OverBudget,
 }
 
@@ -74,8 +74,8 @@ impl Class {
 }
 
 impl QueryError {
-    /// An error of one class. Servers, and proxies in front of them, write parts of messages: these
-    /// are shortened.
+    /// An error of one class. Messages contain text from servers and proxies, so they are
+    /// shortened.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
         Self { class, message: shortened(message.into(), MESSAGE) }
     }

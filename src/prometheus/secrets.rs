@@ -14,7 +14,7 @@ use super::{
     config::{Auth, EndpointConfig, Value},
 };
 
-/// A Secret holds one mebibyte.
+/// Maximum size of a file in bytes: a Secret holds one mebibyte.
 const MAX_FILE: u64 = 1 << 20;
 
 /// The current contents of an endpoint's files. Without `Debug` on purpose.
@@ -24,7 +24,7 @@ pub(super) struct Secrets {
     pub tls: TlsFiles,
 }
 
-/// The contents of the TLS files; a client is built from them, and again when they differ.
+/// The contents of the TLS files; a client is built from them, and rebuilt when they change.
 #[derive(Default, PartialEq, Eq)]
 pub(super) struct TlsFiles {
     pub ca: Option<Vec<u8>>,
@@ -43,7 +43,8 @@ pub(super) fn any(config: &EndpointConfig) -> bool {
 /// Reads all files of an endpoint; blocks.
 ///
 /// # Errors
-/// When one is missing, empty or unusable: the field and the file are named, the content never is.
+/// When one is missing, empty or unusable: the error names the field and the file, never the
+/// content.
 pub(super) fn read(config: &EndpointConfig) -> Result<Secrets, QueryError> {
     let unauthorized =
         |field: &str, path: &Path| contents(config, Class::Unauthorized, field, path);
@@ -93,7 +94,7 @@ pub(super) fn read(config: &EndpointConfig) -> Result<Secrets, QueryError> {
     Ok(Secrets { headers, tls: TlsFiles { ca, identity } })
 }
 
-/// Without the line end that editors and `echo` add.
+/// Returns a text without the line end that editors and `echo` add.
 fn text(bytes: Vec<u8>) -> Option<String> {
     let mut text = String::from_utf8(bytes).ok()?;
     text.truncate(text.trim_end_matches(['\r', '\n']).len());

@@ -1,4 +1,4 @@
-//! One request for everybody who needs the same answer in the same tick.
+//! One request for all callers that need the same answer in the same tick.
 use std::{
     collections::HashMap,
     hash::Hash,
@@ -16,19 +16,19 @@ use tokio::time::timeout_at;
 /// most.
 const KEEP: Duration = Duration::from_secs(100);
 
-/// The number of answers that are kept for others of the same tick, at most. Authors can ask as
-/// many questions as they like, and the answer about 5,000 nodes takes more than a mebibyte.
+/// Maximum number of answers that are kept for other callers in the same tick. Authors can write
+/// any number of queries, and the answer about 5,000 nodes takes more than a mebibyte.
 const MOST: usize = 64;
 
-/// Answers by key, each with the moment its request began.
+/// Answers by key, each with the time at which its request began.
 pub struct Shared<K, T> {
     slots: Mutex<HashMap<K, Arc<Slot<T>>>>,
 }
 
-/// Why one of those who ask has no answer. The request may continue for others.
+/// The reason why one caller has no answer. The request may continue for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// It may not begin yet: others hold all seats.
+    /// It could not start: others hold all seats.
     Seat,
     /// The answer takes longer than this one waits.
     Answer,
@@ -40,7 +40,7 @@ struct Slot<T> {
 
 struct State<T> {
     answer: Option<(Instant, T)>,
-    /// The request under way. It continues while a caller waits for it, and ends with the last.
+    /// The running request. It continues while a caller waits for it, and ends with the last.
     running: Option<(Instant, WeakShared<BoxFuture<'static, T>>)>,
     used: Instant,
 }
@@ -60,12 +60,12 @@ impl<K, T> Default for Shared<K, T> {
 }
 
 impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
-    /// The answer for `key` of a request that began at or after `not_before`.
+    /// Returns the answer for `key` of a request that began at or after `not_before`.
     ///
     /// Sends the request if there is none yet, once it has a `seat`. Concurrent callers share the
     /// request in flight, each for as long as its own `patience`: the request itself has its own
-    /// deadline, whichever caller began it. A failure is an answer: it is shared as well, so that a
-    /// source in trouble is not asked once per object.
+    /// deadline, regardless of the caller that began it. A failure is an answer: it is shared as
+    /// well, so that a failing source is not queried once per object.
     ///
     /// # Errors
     /// When `patience` is over.
@@ -93,7 +93,7 @@ impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
                 (Found::Running(_, running), _) => running,
                 (Found::Nothing, None) => {
                     let seated = timeout_at(deadline, seat()).await;
-                    // Others may have asked meanwhile.
+                    // Another caller may have sent the request meanwhile.
                     taken = Some(seated.map_err(|_| Late::Seat)?);
                     continue;
                 }
@@ -116,7 +116,7 @@ impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
         slot.state().used = now;
         let slot = Arc::clone(slot);
         while slots.len() > MOST {
-            // Not one that anybody works with.
+            // Only answers that no caller is using.
             let idle = slots.iter().filter(|(_, slot)| Arc::strong_count(slot) == 1);
             let oldest = idle.min_by_key(|(_, slot)| slot.state().used).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else { break };
@@ -136,7 +136,7 @@ impl<T: Clone + Send + Sync + 'static> Slot<T> {
         }
         let running = state.running.as_ref();
         match running.and_then(|(began, running)| Some((*began, running.upgrade()?))) {
-            // It has ended, and what it said is older than what is wanted.
+            // It has ended, and its answer is too old.
             Some((_, running)) if running.peek().is_some() => Found::Nothing,
             Some((began, running)) => Found::Running(began, running),
             None => Found::Nothing,
@@ -150,7 +150,7 @@ impl<T: Clone + Send + Sync + 'static> Slot<T> {
         if let Some(running) = running.filter(|running| running.peek().is_none()) {
             return running;
         }
-        // Callers wait for the request under way from now on: nobody needs the old answer.
+        // From now on, callers wait for the running request, and none needs the old answer.
         state.answer = None;
         let (slot, began) = (Arc::clone(self), Instant::now());
         let request = async move {

@@ -1,4 +1,4 @@
-//! Servers to ask, certificates, and files that change.
+//! Test servers, certificates, and files that change.
 use std::{
     fs,
     net::SocketAddr,
@@ -26,10 +26,10 @@ use crate::metrics::Metrics;
 
 /// An empty answer.
 pub const VECTOR: &str = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
-/// The header that belongs to it.
+/// The header of that answer.
 pub const JSON: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
 
-/// The binary does it in `main`; the second test finds it done.
+/// Installs the crypto provider, as `main` does; for later tests it is already installed.
 pub fn provider() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
@@ -135,7 +135,7 @@ impl Listener for TlsListener {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let Ok((stream, address)) = self.0.accept().await else { continue };
-            // A client that does not trust us is what some tests are about.
+            // Some tests use a client that does not trust this server.
             if let Ok(stream) = self.1.accept(stream).await {
                 return (stream, address);
             }
@@ -169,7 +169,8 @@ impl Authority {
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
     }
 
-    /// The TLS of a server called `name`; with `clients`, only for those it signed.
+    /// Returns the TLS configuration of a server called `name`; with `clients`, it accepts only
+    /// clients with a certificate signed by this authority.
     pub fn server(&self, name: &str, clients: Option<&Authority>) -> ServerConfig {
         provider();
         let (cert, key) = self.issue(name);
@@ -210,7 +211,7 @@ pub fn client_of(file: Option<&Path>, url: Option<&str>, timeout: Duration) -> C
     Endpoints::new(&config, Metrics::new()).unwrap().get("default").unwrap().clone()
 }
 
-/// Asks for `up`: the number of elements.
+/// Queries `up`, and returns the number of elements.
 pub async fn ask(client: &Client) -> Result<usize, QueryError> {
     let read = |answer: &Answer| {
         let mut count = 0;

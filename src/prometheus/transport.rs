@@ -1,4 +1,4 @@
-//! The way to one endpoint: connections, TLS, and who we are there.
+//! The transport to one endpoint: connections, TLS, and authentication.
 use std::{
     error::Error,
     io,
@@ -27,7 +27,7 @@ use super::{
     secrets::{self, Secrets, TlsFiles, complaint},
 };
 
-/// The longest to wait for a connection: one lost packet is sent again after one and after three
+/// The longest wait for a connection: a lost packet is sent again after one and after three
 /// seconds.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -38,11 +38,11 @@ pub(super) struct Transport {
     base: Url,
     /// The true host, if `base` has another one.
     host: Option<HeaderValue>,
-    /// The client, and the files it was built from.
+    /// The client, and the files from which it was built.
     client: Mutex<Option<(TlsFiles, Client)>>,
 }
 
-/// One request's worth of secrets.
+/// The secrets for one request.
 pub(super) struct Ready<'a> {
     transport: &'a Transport,
     client: Client,
@@ -65,7 +65,7 @@ impl Transport {
         let path = base.path().trim_end_matches('/').to_owned();
         base.set_path(&path);
         let transport = Self { config, base, host, client: Mutex::default() };
-        // What needs no file cannot fail later.
+        // A client without files cannot fail later, so it is built now.
         if transport.config.tls.ca_file.is_none() && transport.config.tls.identity.is_none() {
             transport.client(TlsFiles::default())?;
         }
@@ -93,7 +93,7 @@ impl Transport {
         Ok(Ready { transport: self, client: self.client(tls)?, headers })
     }
 
-    /// The client for these files: the one of the last request if they are the same.
+    /// Returns the client for these files: the one of the last request if they are the same.
     fn client(&self, files: TlsFiles) -> Result<Client, QueryError> {
         let mut slot = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((before, client)) = &*slot
@@ -112,7 +112,7 @@ impl Transport {
         let mut builder = reqwest::Client::builder()
             .user_agent(crate::USER_AGENT)
             .connect_timeout(config.timeout.min(CONNECT))
-            // A login page is no answer, and must never see a header of ours.
+            // A login page is not an answer, and must never receive our headers.
             .redirect(redirect::Policy::none())
             // Environment variables do not decide where our credentials go.
             .no_proxy()
@@ -149,7 +149,7 @@ impl Transport {
     /// Returns the CAs that may have signed the server's certificate.
     fn authorities(&self, ca: Option<&[u8]>) -> Result<Vec<Certificate>, QueryError> {
         let (Some(pem), Some(path)) = (ca, &self.config.tls.ca_file) else {
-            // Reading 140 certificates is for those who need them.
+            // The 140 certificates are read only if needed.
             return if self.config.url.scheme() == "https" {
                 let der = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
                 Ok(der.filter_map(|der| Certificate::from_der(der).ok()).collect())
@@ -167,8 +167,8 @@ impl Transport {
         Ok(certificates.iter().filter_map(|der| Certificate::from_der(der).ok()).collect())
     }
 
-    /// Describes a failed request to the user. The last cause says what happened ("connection
-    /// refused"); the ones above it repeat the URL with the whole query.
+    /// Describes a failed request to the user by its last cause ("connection refused"), because the
+    /// ones above it repeat the URL with the whole query.
     pub fn failed(&self, error: &(dyn Error + 'static)) -> QueryError {
         let (class, what) = match tls_error(error) {
             Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
@@ -203,7 +203,7 @@ impl Transport {
 }
 
 impl Ready<'_> {
-    /// Asks a question, with the parameters of the endpoint.
+    /// Sends a query, with the parameters of the endpoint.
     pub async fn send(&self, method: &Method, question: &Question) -> Result<Response, QueryError> {
         // Instant and range queries have the same methods, and no trait in common.
         macro_rules! send {
@@ -246,7 +246,8 @@ impl Resolve for Fixed {
 }
 
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
-    // One that cannot be read spoils the file: half of a bundle is a riddle for later.
+    // One unreadable certificate invalidates the file: half of a bundle would cause confusing
+    // errors later.
     CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().unwrap_or_default()
 }
 

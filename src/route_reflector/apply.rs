@@ -2,19 +2,22 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
-use kube::{Api, api::Patch};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    RouteReflectorReconciler,
+    KIND, RouteReflectorReconciler,
     datastore::{self, Datastore, IdChange, Session, WantedPeer},
     plan::{self, Desired, Reports},
     steps::{NodeWrite, Step, Why, Write},
 };
 use crate::{
     api::{CLUSTER_ID_ANNOTATION, RouteReflectorSet},
-    controller::{Error, Notice, key, merge_params},
+    controller::{
+        Error, Key, Notice,
+        disruptions::{self, REFLECTOR},
+        key,
+    },
 };
 
 /// The number of nodes that are patched at once, where clients get their groups.
@@ -73,6 +76,11 @@ impl RouteReflectorReconciler {
             self.memories.put(key.clone(), memory);
             return Ok(vec![]);
         };
+        if !self.may_disrupt(&key, &step) {
+            // Another object was faster since this was planned: the next plan sees it.
+            self.memories.put(key.clone(), memory);
+            return Ok(vec![]);
+        }
         // Before it is tried: a write that failed may have been carried out.
         memory.last_step = Some(plan::whole(Timestamp::now()));
         memory.statuses = super::gate::Measured::default();
@@ -84,6 +92,18 @@ impl RouteReflectorReconciler {
             *memory.counters.steps.entry((step.word(), word)).or_default() += 1;
         });
         result.map(|()| notices(&step))
+    }
+
+    /// Takes the zones of the nodes that a step changes; returns false if the step must wait. A
+    /// repair never waits.
+    fn may_disrupt(&self, key: &Key, step: &Step) -> bool {
+        let (holder, changed) = (disruptions::holder(KIND, key), step.changed());
+        let nodes = changed.iter().map(|node| &**node);
+        if step.needs_gate() {
+            return self.disruptions.claim(&holder, nodes, REFLECTOR).is_ok();
+        }
+        self.disruptions.take(&holder, nodes, REFLECTOR);
+        true
     }
 
     /// Writes to nodes at once where there are many, everything else in its order.
@@ -98,7 +118,7 @@ impl RouteReflectorReconciler {
             writes.into_iter().partition(|write| matches!(write, Write::Node(_)));
         let results = futures::stream::iter(nodes)
             .map(|write| async move { self.write_one(set, datastore, write, session).await });
-        // Every node is tried, whatever became of the one before.
+        // Every node is tried, even if the previous one failed.
         let results: Vec<_> = results.buffer_unordered(CONCURRENCY).collect().await;
         results.into_iter().collect::<Result<(), Error>>()?;
         for write in others {
@@ -136,8 +156,8 @@ impl RouteReflectorReconciler {
         Ok(())
     }
 
-    /// Labels and cluster id. First what Calico goes by: an etcd that does not answer leaves
-    /// nothing half done.
+    /// Labels and cluster id. First the object that Calico uses: an etcd that does not answer
+    /// leaves nothing half done.
     async fn write_node(&self, datastore: &Datastore, write: &NodeWrite) -> Result<(), Error> {
         let labels: serde_json::Map<String, Value> = write
             .labels
@@ -160,16 +180,10 @@ impl RouteReflectorReconciler {
     }
 
     async fn patch(&self, node: &str, metadata: &Value) -> Result<(), Error> {
-        let api = Api::<Node>::all(self.client.clone());
-        let patch = Patch::Merge(json!({"metadata": metadata}));
-        match api.patch_metadata(node, &merge_params(), &patch).await {
-            Ok(written) => {
-                self.nodes.wrote(&written.metadata);
-                Ok(())
-            }
+        match self.nodes.patch(&self.client, node, metadata).await {
             // The node was deleted in the meantime, with everything on it.
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            Err(source) => Err(Error::Kube { action: "patch node", source }),
+            result => result.map_err(Error::kube("patch node")),
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn held<'a>(
     ))
 }
 
-/// Observe writes nothing, so it needs nothing of its own.
+/// With Observe, nothing is written, so no claim is needed.
 fn claims(set: &RouteReflectorSet) -> bool {
     set.spec.mode == Mode::Enforce
 }

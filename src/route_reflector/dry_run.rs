@@ -25,7 +25,7 @@ use crate::{
     nodes::{Speaker, Texts},
 };
 
-/// More steps than any way has: one for each slot, group and ten nodes of a large cluster.
+/// More steps than any change needs: one for each slot, group and ten nodes of a large cluster.
 const MOST_STEPS: usize = 5_000;
 
 /// Nodes and Calico's objects, as they are or would be.
@@ -118,11 +118,11 @@ pub struct NetworkSummary {
     pub sessions: u64,
     /// Ordered pairs of nodes without a route, by RFC 4456.
     pub missing: u64,
-    /// The same as BIRD has it.
+    /// The same, by BIRD's rule.
     pub missing_by_bird: u64,
     /// The same, by RFC 4456, with the one reflector down that costs most.
     pub missing_without_one: u64,
-    /// The most paths that one node has to one prefix.
+    /// Maximum number of paths of one node to one prefix.
     pub paths_per_prefix: u64,
     /// Paths in the largest table.
     pub paths: u64,
@@ -229,6 +229,7 @@ pub fn simulate(
         bgp: Err(Calico { reason: "Unknown", text: String::new() }),
         fitness,
         measured: None,
+        busy: BTreeMap::new(),
         memory: Memory {
             workloads: Some((std::time::Instant::now(), workloads)),
             ..Memory::default()

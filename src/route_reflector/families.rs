@@ -1,7 +1,7 @@
 //! The covered address families. Pure.
 //!
 //! BGPPeers select nodes, not addresses, so that confd makes the same sessions in both families.
-//! One model of who peers with whom serves both where every node that matters speaks both.
+//! One model of the peerings serves both families if every node that matters speaks both.
 use std::{fmt, net::IpAddr, sync::Arc};
 
 use super::names::few;
@@ -44,7 +44,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// From texts with the length of the prefix: `10.0.0.1/24`.
+    /// Reads texts with the length of the prefix: `10.0.0.1/24`.
     #[must_use]
     pub fn parse(v4: Option<&str>, v6: Option<&str>) -> Self {
         let address = |text: Option<&str>| text?.split('/').next()?.parse::<IpAddr>().ok();
@@ -136,6 +136,8 @@ impl Families {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{option, prelude::*};
+
     use super::*;
 
     /// Nodes and what they speak, what is decided, and what is said.
@@ -200,5 +202,22 @@ mod tests {
         assert_eq!(found, Addresses { v4: "10.0.0.1".parse().ok(), v6: None });
         assert_eq!(Addresses::parse(None, Some("fd00::1")).v6, "fd00::1".parse().ok());
         assert!(Addresses::parse(Some("x"), None).is_empty());
+    }
+
+    proptest! {
+        /// Annotations of nodes may hold anything; an address is one of its family or none.
+        #[test]
+        fn no_text_is_an_address_of_the_other_family(
+            v4 in option::of(".{0,20}"), v6 in option::of("[0-9a-f:./]{0,20}"), one: IpAddr,
+            length in "(/[0-9]{0,3})?",
+        ) {
+            let found = Addresses::parse(v4.as_deref(), v6.as_deref());
+            prop_assert!(found.v4.is_none_or(|ip| ip.is_ipv4()));
+            prop_assert!(found.v6.is_none_or(|ip| ip.is_ipv6()));
+            let text = format!("{one}{length}");
+            let both = Addresses::parse(Some(&text), Some(&text));
+            let expected = (Some(one).filter(IpAddr::is_ipv4), Some(one).filter(IpAddr::is_ipv6));
+            prop_assert_eq!((both.v4, both.v6), expected);
+        }
     }
 }

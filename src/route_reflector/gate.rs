@@ -13,7 +13,7 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 
 use super::{datastore::Report, names::few};
-use crate::prometheus::exporters::untrusted;
+use crate::{controller::disruptions::Busy, prometheus::exporters::untrusted};
 
 mod query;
 mod wanted;
@@ -38,7 +38,7 @@ pub struct Counted {
 /// The measurements, by node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// The nodes that there is evidence of.
+    /// The nodes with evidence.
     pub nodes: BTreeMap<Arc<str>, Counted>,
     /// The queried sessions; `None` if each node has its own number or names.
     pub asked: Option<Arc<Wanted>>,
@@ -61,9 +61,9 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Takes the contents of reports, read now, in seconds since 1970. Each is as old as the look
-    /// before it was there: the clocks of nodes are not believed. One that was there at the first
-    /// look may be of any age.
+    /// Takes the contents of reports, read now, in seconds since 1970. Each counts as old as the
+    /// last check before it appeared, because the clocks of nodes are not trusted. A report that
+    /// existed at the first check may be of any age.
     pub fn hear(&mut self, reports: BTreeMap<String, Report>, now: f64) {
         for (node, report) in reports {
             let node: Arc<str> = node.into();
@@ -141,7 +141,7 @@ pub enum Shut {
     Unavailable(String),
     /// Nodes with fewer sessions than expected: node, established, expected.
     Missing(Vec<(Arc<str>, u32, u32)>),
-    /// No series is accepted; these jobs have some.
+    /// No series is accepted, although these jobs have some.
     Untrusted(Vec<String>),
     /// Nodes without measurements.
     NoEvidence(Vec<Arc<str>>),
@@ -149,6 +149,8 @@ pub enum Shut {
     Stale(Vec<Arc<str>>),
     /// The datastore that the step writes to does not answer.
     Datastore(String),
+    /// Another object disrupts a zone of the nodes that the step changes.
+    Busy(Busy),
 }
 
 impl Shut {
@@ -160,6 +162,7 @@ impl Shut {
             Self::Unavailable(_) | Self::Untrusted(_) | Self::NoEvidence(_) => "GateUnavailable",
             Self::Missing(_) => "WaitingForSessions",
             Self::Datastore(_) => "DatastoreUnreachable",
+            Self::Busy(_) => "WaitingForZone",
         }
     }
 
@@ -183,6 +186,7 @@ impl fmt::Display for Shut {
                 write!(f, "sessions are not established: {}", few(nodes))
             }
             Self::Datastore(text) => f.write_str(text),
+            Self::Busy(busy) => write!(f, "{busy}"),
             Self::Untrusted(jobs) => {
                 let why = untrusted("bird_exporter", "--bird-exporter-selector", jobs);
                 write!(f, "sessions cannot be counted: {why}")

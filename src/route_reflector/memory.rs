@@ -17,7 +17,7 @@ pub struct Memory {
     /// The start of this process: the previous one may have taken a step without recording it, so
     /// gates and waits count from here too.
     pub began: Option<Timestamp>,
-    /// Since when the gate has been shut for the step that is next.
+    /// The time since which the gate has been closed for the next step.
     pub shut_since: Option<Timestamp>,
     /// Pods that an interruption would hit, by node, and when they were counted.
     pub workloads: Option<(Instant, Workloads)>,
@@ -65,7 +65,7 @@ pub struct Figures {
     pub paths: u64,
     /// Steps that are left.
     pub steps_left: usize,
-    /// Since when the next step has been waiting for its gate.
+    /// Returns the time since which the next step has been waiting for its gate.
     pub waiting_since: Option<Timestamp>,
 }
 

@@ -7,6 +7,8 @@ use super::election::{Pool, Ratio};
 use crate::api::route_reflector_set::Rounding;
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
 
 /// The errors in the environment: one line for each variable, with its name first.
@@ -24,7 +26,7 @@ const RATIO: &str = "0.005";
 /// The minimum and maximum of `spec.transition.wait`, in seconds.
 const WAIT: (u64, u64) = (60, 24 * 60 * 60);
 
-/// The Secret with what the client of etcd needs.
+/// The Secret for the client of etcd.
 const SECRET: &str = "calico-etcd";
 
 /// The environment, and its errors.
@@ -67,12 +69,31 @@ impl Text {
     }
 
     fn field(&mut self, indent: usize, name: &str, value: impl serde::Serialize) {
-        // JSON is YAML, and quotes whatever needs it.
-        self.line(indent, format_args!("{name}: {}", json!(value)));
+        self.line(indent, format_args!("{name}: {}", quoted(&value)));
     }
 }
 
-/// The object, with comments where it is not the same as what the original did.
+/// A value as JSON, which is YAML and quotes whatever needs it. What JSON leaves as it is and YAML
+/// refuses, or takes for the end of a line, is escaped: nothing ends a comment.
+fn quoted(value: &impl serde::Serialize) -> String {
+    let mut text = String::new();
+    for c in json!(value).to_string().chars() {
+        match c {
+            '\u{7f}'..='\u{9f}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{feff}'
+            | '\u{fffe}'
+            | '\u{ffff}' => {
+                let _ = write!(text, "\\u{:04x}", u32::from(c));
+            }
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+/// Returns the object, with comments where it differs from the original's behavior.
 ///
 /// # Errors
 /// Every variable that does not mean anything. Values that made the original panic but have a
@@ -227,7 +248,7 @@ fn candidates(env: &mut Environment, text: &mut Text, incompatible: &str) {
         if !is_key(key) || value.is_some_and(|value| value.contains('=')) {
             env.wrong(NAME, format!("{label:?} is neither a label key nor key=value"));
         }
-        text.line(8, format_args!("- key: {}", json!(key)));
+        text.line(8, format_args!("- key: {}", quoted(&key)));
         match value {
             Some(value) => {
                 text.line(10, "operator: NotIn");
@@ -296,7 +317,7 @@ fn transition(env: &mut Environment, text: &mut Text) {
 fn datastore(env: &mut Environment, text: &mut Text) {
     const NAME: &str = "DATASTORE_TYPE";
     match env.get(NAME).as_deref() {
-        // Not set it did not start, though its README calls incluster the default.
+        // If unset, the original did not start, although its README calls incluster the default.
         None | Some("incluster" | "kubernetes") => {
             text.line(2, "datastore:");
             text.line(4, "type: Kubernetes");
@@ -351,12 +372,12 @@ fn etcd(env: &mut Environment, text: &mut Text) {
             crate::manifests::NAMESPACE
         ),
     );
-    // Endpoints are stored with the credentials, so that nobody can send the credentials elsewhere.
-    let list = json!(endpoints.join(","));
+    // Endpoints are stored with the credentials, so that no user can redirect the credentials.
+    let list = quoted(&endpoints.join(","));
     text.line(6, format_args!("#     --from-literal=endpoints={list} \\"));
     for (key, file) in files {
         // A path may contain anything.
-        text.line(6, format_args!("#     --from-file={key}={} \\", json!(file)));
+        text.line(6, format_args!("#     --from-file={key}={} \\", quoted(&file)));
     }
     if user {
         text.line(6, "#     --from-literal=username=\"$ETCD_USERNAME\" --from-literal=password=\"$ETCD_PASSWORD\" \\");

@@ -19,7 +19,11 @@ use kube::{
 
 use crate::{
     api::{Mode, RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Gate},
-    controller::{Error, Key, Notice, Plan, Reconciler, schedule::Schedule},
+    controller::{
+        Error, Key, Notice, Plan, Reconciler,
+        disruptions::{Disruptions, holder},
+        schedule::Schedule,
+    },
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{Endpoints, Exporters, QueryError, Shared},
@@ -63,6 +67,9 @@ use stores::Stores;
 /// events at once.
 const COLLECT: Duration = Duration::from_millis(100);
 
+/// The kind, as it is named to people.
+const KIND: &str = "RouteReflectorSet";
+
 /// The field that names the endpoint.
 const ENDPOINT: &str = "spec.transition.prometheus";
 
@@ -78,7 +85,7 @@ pub struct RouteReflectorReconciler {
     pub nodes: NodeStore,
     /// Calico's objects in the Kubernetes API.
     pub kubernetes: Datastore,
-    /// The datastores in use, each by the sets whose Calico it is.
+    /// The datastores in use, each with the sets that use it.
     pub stores: Stores,
     /// Namespace of the Secrets of other datastores: the operator's own.
     pub namespace: String,
@@ -96,6 +103,8 @@ pub struct RouteReflectorReconciler {
     pub schedule: Schedule,
     /// Counters.
     pub metrics: Metrics,
+    /// The zones that changes of reflectors disrupt.
+    pub disruptions: Disruptions,
     /// Shares one request among callers with the same query.
     pub measurements: Shared<Question, Measurement>,
 }
@@ -179,7 +188,7 @@ pub async fn simulate(
     let fence = Fence::default();
     let datastore = Datastore::new(client.clone(), namespace, &set.spec.datastore, &fence)?;
     let mut snapshot = Arc::unwrap_or_clone(datastore.read().await?);
-    // On paper each label is on Kubernetes' Node and on Calico's.
+    // In the dry run, each label is on Kubernetes' Node and on Calico's.
     snapshot.labels = None;
     let mut stage = dry_run::Stage { speakers: nodes.speakers(), snapshot };
     let fitness = observe::fitness(client, nodes, set).await?;
@@ -227,7 +236,9 @@ impl Reconciler for RouteReflectorReconciler {
         &self.memories
     }
 
-    fn forgotten(&self, (_, name): &Key) {
-        self.stores.forget(name);
+    fn forgotten(&self, key: &Key) {
+        self.stores.forget(&key.1);
+        // The next set goes on where this one ended.
+        self.disruptions.release(&holder(KIND, key));
     }
 }

@@ -14,7 +14,7 @@ pub enum Next {
     Take(Step),
     /// This, once the gate opens.
     Wait(Step, Shut),
-    /// Nothing that is left can be done without costing routes; the first of it, or all, and why.
+    /// No remaining step is possible without losing routes; the first step, or all, and the reason.
     Refuse(Option<Step>, steps::Refused),
 }
 

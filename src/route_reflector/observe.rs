@@ -1,6 +1,6 @@
 //! Reads all that a decision needs.
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, ResourceExt};
 
 use super::{
-    Others, Question, RouteReflectorReconciler, conflict, datastore,
+    KIND, Others, Question, RouteReflectorReconciler, conflict, datastore,
     gate::{self, Asked, Measured, Wanted},
     memory::Memory,
     plan::{self, Calico, Fitness, Observed, Questions},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api::{RouteReflectorSet, TrafficWatch, route_reflector_set::Gate},
-    controller::{Error, key},
+    controller::{Error, disruptions, key},
     nodes::NodeStore,
     prometheus::{Class, Payer, QueryError},
 };
@@ -141,6 +141,7 @@ pub(super) async fn observe(
         bgp: Err(Calico { reason: "Unknown", text: "not read".into() }),
         fitness: None,
         measured: None,
+        busy: BTreeMap::new(),
         memory: reconciler.memories.get(&key(set)),
     };
     observed.memory.began.get_or_insert(observed.now);
@@ -149,6 +150,9 @@ pub(super) async fn observe(
         return Ok(observed);
     }
     observed.speakers = reconciler.nodes.speakers();
+    let holder = disruptions::holder(KIND, &key(set));
+    let nodes = observed.speakers.iter().map(|speaker| &speaker.name);
+    observed.busy = reconciler.disruptions.blocked(&holder, nodes);
     observed.fitness = fitness(&reconciler.client, &reconciler.nodes, set).await?;
     observed.bgp = match reconciler.bgp(set, &settings, &sets).await {
         Ok(bgp) => Ok(bgp),

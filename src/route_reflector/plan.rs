@@ -1,5 +1,9 @@
 //! Decides what to do next. Pure.
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -15,7 +19,7 @@ use super::{
 };
 use crate::{
     api::{Mode, RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Gate},
-    controller::{Error, Notice, Plan},
+    controller::{Error, Notice, Plan, disruptions::Busy},
     nodes::{Readiness, Speaker},
 };
 
@@ -69,8 +73,24 @@ pub struct Observed {
     pub fitness: Option<Fitness>,
     /// The measurements for the gate; `None` if none are needed.
     pub measured: Option<Counts>,
+    /// Nodes in whose zones another object disrupts something.
+    pub busy: BTreeMap<Arc<str>, Busy>,
     /// The memory of earlier passes.
     pub memory: Memory,
+}
+
+impl Observed {
+    /// Succeeds if no other object disrupts a zone of the nodes that a step changes.
+    ///
+    /// # Errors
+    /// The object that does.
+    fn undisturbed(&self, step: &Step) -> Result<(), Shut> {
+        if self.busy.is_empty() {
+            return Ok(());
+        }
+        let busy = step.changed().iter().find_map(|node| self.busy.get(node).cloned());
+        busy.map_or(Ok(()), |busy| Err(Shut::Busy(busy)))
+    }
 }
 
 /// Why the state of Calico's objects is unknown.
@@ -219,7 +239,8 @@ impl Pass<'_> {
         let Decided { bgp, left, snapshot, .. } = &self.decided;
         let leaving = self.leaving();
         let last = self.last_step();
-        let gate = |_: &Step| {
+        let gate = |step: &Step| {
+            self.observed.undisturbed(step)?;
             let discounted = discounted(bgp, &leaving);
             let expected = expected(bgp, &discounted, false);
             opens(self.settings, &expected, self.observed, last)
@@ -289,7 +310,7 @@ impl Pass<'_> {
         let reports = Reports::next(&mut memory, needed);
         let period = match next {
             Next::Take(_) if writes => NEXT,
-            // The watch tells when it answers.
+            // The watch signals when it answers.
             Next::Wait(_, Shut::Datastore(_)) => PERIOD,
             Next::Wait(..) if writes => TRY,
             _ => self.due().map_or(PERIOD, |due| due.clamp(TRY, PERIOD)),
@@ -321,7 +342,7 @@ impl Pass<'_> {
         not_ready.chain(unfit.filter_map(|(_, since)| left(rules.demote_after, *since))).min()
     }
 
-    /// Returns the nodes whose `CalicoNodeStatus` is still needed.
+    /// Returns the nodes for which a `CalicoNodeStatus` is still needed.
     fn unseen(&self, memory: &Memory) -> Vec<Arc<str>> {
         let discounted = discounted(self.decided.bgp, &self.leaving());
         let expected = expected(self.decided.bgp, &discounted, false);

@@ -43,7 +43,7 @@ pub(super) struct Decided<'a> {
     pub taken: Option<String>,
     /// Why the topology of the spec is refused; the one in use is kept up.
     pub refused: Option<String>,
-    /// Since when reflectors have been unfit.
+    /// The time since which reflectors have been unfit.
     pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
     /// Findings beside the plan.
     pub remarks: Vec<String>,

@@ -1,14 +1,14 @@
-//! From the current state to the target, by single writes.
+//! The steps from the current state to the target, by single writes.
 //!
 //! Nothing is remembered: each pass lists the missing steps, in the order that keeps routes, and
 //! takes the first that is *admissible*. A step is admissible if the sessions that exist before and
 //! after it, unchanged on both ends, alone carry every route between living nodes that it does not
 //! change, and if afterwards the loss of one reflector costs no more than before. BIRD's rule
-//! decides (see [`Rule`]). So neither the point at which the last process died matters, nor what
-//! others changed meanwhile.
+//! decides (see [`Rule`]). So neither the point at which the last process ended nor changes by
+//! others matter.
 //!
-//! Repair comes first and is never refused or gated: a node that takes a slot whose holder is down
-//! takes nothing away from any other node ([`Why::Repair`]).
+//! Repair comes first and is never refused or gated: a node that takes the slot of a node that is
+//! down takes no route away from any other node ([`Why::Repair`]).
 //!
 //! A [`Step`] is a decision; its [`Write`]s are the same for the oracle, the dry run and the API
 //! server.
@@ -137,7 +137,7 @@ pub enum Step {
 pub enum Why {
     /// It reflects already; only the slot is written.
     Adopt,
-    /// It becomes a reflector in a slot whose holder is down or gone.
+    /// It becomes a reflector in a slot with a holder that is down or gone.
     Repair,
     /// It becomes a reflector.
     Promote,
@@ -198,7 +198,7 @@ impl Step {
         }
     }
 
-    /// Returns the nodes whose own routes it interrupts.
+    /// Returns the nodes that lose their own routes for a moment.
     #[must_use]
     pub fn changed(&self) -> BTreeSet<Arc<str>> {
         match self {
@@ -310,7 +310,7 @@ fn marked(labels: &Labels, key: &str, value: &str, slot: u32) -> Labels {
     labels.with(&[(key, Some(value)), (SLOT_LABEL, Some(&slot.to_string())), (GROUP_LABEL, None)])
 }
 
-/// One of our BGPPeers as who peers with whom. Ours can be read.
+/// Returns the peerings of one of our BGPPeers, which can always be read.
 fn parsed(peer: &PeerSpec) -> Option<Peer> {
     Some(Peer {
         name: peer.name.as_str().into(),

@@ -1,8 +1,8 @@
 //! The open datastores of the served sets, and their changes.
 //!
 //! A datastore is opened at the first pass of a set, watched as long as the set stays with the same
-//! spec, and dropped with its watch when the set goes. Sets that share one share its watch. Without
-//! a set no requests are made.
+//! spec, and dropped with its watch when the set is deleted. Sets that share one share its watch.
+//! Without a set no requests are made.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -35,7 +35,7 @@ impl Stores {
     /// has changed.
     ///
     /// # Errors
-    /// What `open` fails with.
+    /// The error of `open`.
     pub fn of(
         &self,
         set: &str,
@@ -58,7 +58,7 @@ impl Stores {
         self.0.send_if_modified(|used| used.remove(set).is_some());
     }
 
-    /// Yields the sets whose datastore changed, at each change.
+    /// Yields the affected sets at each change of a datastore.
     pub fn changes(&self) -> impl Stream<Item = BTreeSet<String>> + Send + 'static + use<> {
         let mut used = self.0.subscribe();
         used.mark_changed();

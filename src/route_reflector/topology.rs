@@ -57,7 +57,7 @@ pub struct Actual {
 pub struct BgpTopology {
     /// All nodes.
     pub nodes: BTreeMap<Arc<str>, Actual>,
-    /// All that speak BGP, and who peers with whom.
+    /// All nodes that speak BGP, and their peerings.
     pub fabric: Fabric,
     /// The same of the other address family, where that is covered too.
     second: Option<Fabric>,
@@ -71,7 +71,7 @@ pub struct BgpTopology {
     pub foreign: usize,
     /// Names of BGPPeers that are not ours.
     pub taken: BTreeSet<String>,
-    /// BGPPeers whose selectors cannot be read: Calico does not follow them either.
+    /// BGPPeers with unreadable selectors, which Calico does not apply either.
     pub unreadable: Vec<String>,
     /// Nodes of which Kubernetes and Calico have different labels of ours.
     pub differing: Vec<Arc<str>>,
@@ -125,12 +125,12 @@ impl BgpTopology {
         let families = Families::of(named.zip(addresses.iter().copied()));
         let none: Texts = Arc::from([]);
         for (speaker, addresses) in speakers.iter().zip(addresses) {
-            // Calico selects by the labels of its own Nodes, where it has some.
+            // Calico selects by the labels of its own Nodes, if it has any.
             let of_calico = snapshot.labels.as_ref();
             let labels =
                 of_calico.map_or(&speaker.labels, |all| all.get(&speaker.name).unwrap_or(&none));
             let labels = texts.of(labels);
-            // What Kubernetes' Node does not have as well is written again to both.
+            // A label that Kubernetes' Node lacks is written again to both.
             let agreed = |key: &str| {
                 let found = labels.get(key).filter(|value| of(speaker, key) == Some(*value));
                 found.map(Into::into)
@@ -276,10 +276,10 @@ fn annotation<'a>(speaker: &'a Speaker, key: &str) -> Option<&'a str> {
     found.map(|(_, value)| &**value).filter(|value| !value.is_empty())
 }
 
-/// A BGPPeer as who peers with whom; `None` of one that makes no session between nodes.
+/// Returns the peerings of a BGPPeer; `None` if it makes no session between nodes.
 ///
 /// # Errors
-/// The name of one whose selector cannot be read.
+/// The name of one with an unreadable selector.
 fn understood(peer: &CalicoPeer) -> Option<Result<Peer, String>> {
     let remote = match (&peer.peer_selector, &peer.peer_ip) {
         (Some(text), _) => match Selector::parse(text) {

@@ -29,10 +29,10 @@ mod tests;
 
 use access::Access;
 
-/// For the kubelet, which opens a connection for each probe and is done in a millisecond: it takes
-/// the place of long connections, such as those of a pod on the host network under the kubelet's
-/// own address. A request is a packet: a client that has not sent it after two seconds is no
-/// kubelet. All of them together take 3 MB.
+/// Limits for the kubelet, which opens a connection for each probe and needs a millisecond: it
+/// replaces long connections, such as those of a pod on the host network with the kubelet's own
+/// address. A request is one packet: a client that has not sent it after two seconds is not a
+/// kubelet. All connections together take 3 MB.
 const PROBES: Limits = Limits {
     connections: 256,
     of_one_source: 64,
@@ -42,8 +42,8 @@ const PROBES: Limits = Limits {
     newest_wins: true,
 };
 
-/// For Prometheus: two replicas, and people who look, perhaps behind one address. A connection in
-/// its TLS handshake takes some 40 kB. The longest scrape timeout in use is 30 s.
+/// Limits for Prometheus: two replicas, and people, perhaps behind one address. A connection in its
+/// TLS handshake takes some 40 kB. The longest scrape timeout in use is 30 s.
 const SCRAPES: Limits = Limits {
     connections: 128,
     of_one_source: 8,
@@ -53,7 +53,7 @@ const SCRAPES: Limits = Limits {
     newest_wins: false,
 };
 
-/// For browsers behind a port-forward, which all come from loopback and ask every five seconds.
+/// Limits for browsers behind a port-forward, which all connect from loopback, every five seconds.
 const PAGE: Limits = Limits {
     connections: 64,
     of_one_source: 64,
@@ -82,12 +82,12 @@ pub struct AdminConfig {
 pub struct Readiness(Arc<Mutex<BTreeMap<&'static str, bool>>>);
 
 impl Readiness {
-    /// Adds something to wait for.
+    /// Adds a condition to wait for.
     pub fn expect(&self, what: &'static str) {
         self.set(what, false);
     }
 
-    /// Says that it came true.
+    /// Marks a condition as met.
     pub fn reached(&self, what: &'static str) {
         self.set(what, true);
     }
@@ -104,8 +104,8 @@ impl Readiness {
     }
 }
 
-/// The probes. Liveness says that the process answers and nothing more: restarting it would not
-/// bring the API server or Prometheus back.
+/// Returns the routes of the probes. Liveness only reports that the process answers: restarting it
+/// would not bring back the API server or Prometheus.
 fn probes(readiness: Readiness) -> Router {
     Router::new()
         .route("/livez", get(async || "ok\n"))
@@ -131,7 +131,7 @@ pub struct Sources {
     pub readiness: Readiness,
     /// The status page with its state.
     pub page: Router,
-    /// Asks the API server about tokens.
+    /// The client for reviews of tokens by the API server.
     pub client: Client,
     /// The certificate of `/metrics`, once there is one.
     pub certificates: Certificates,
@@ -140,7 +140,7 @@ pub struct Sources {
 /// Starts the servers.
 ///
 /// # Errors
-/// When an address cannot be bound, or TLS not be set up.
+/// When an address cannot be bound, or TLS cannot be set up.
 pub async fn start(
     config: &AdminConfig,
     sources: Sources,
@@ -174,9 +174,9 @@ pub async fn start(
     Ok(())
 }
 
-/// TLS with the webhook's certificate. Until that exists, a certificate that nobody can verify and
-/// that is lost with this process: clients that do not verify, which is the usual setting of
-/// Prometheus, can read from the start.
+/// Configures TLS with the webhook's certificate. Until that exists, it presents a temporary
+/// certificate that no client can verify: clients that do not verify, as Prometheus is usually
+/// configured, can read from the start.
 fn tls(certificates: &Certificates) -> anyhow::Result<ServerConfig> {
     let now = Timestamp::now().as_second();
     let names = [certificates::NAME.to_owned()];

@@ -1,6 +1,7 @@
 //! The Kubernetes client: deadlines, the fence of the lease, and a count of requests.
 use std::{
-    sync::Arc,
+    pin::pin,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -8,16 +9,37 @@ use std::{
 use anyhow::Context as _;
 use axum::body::{Bytes, HttpBody};
 use futures::future::BoxFuture;
-use http::{Method, Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use kube::client::{Body, ClientBuilder};
+use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 use super::lease::Fence;
 use crate::metrics::Metrics;
 
-/// The deadline of every call that is no watch.
+mod call;
+#[cfg(test)]
+mod tests;
+
+use call::Call;
+
+/// The deadline of every call except watches; of a list, the longest time without progress.
 const CALL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The deadline of one page of a list that makes progress. A page of 100 nodes of 16 kB needs half
+/// of it at 50 kB/s; a longer one would let an answer that trickles hold up a watch for minutes.
+const LIST_DEADLINE: Duration = Duration::from_mins(1);
+
+/// The event by which an API server says within a watch that its version is gone. The client
+/// library begins with a list again on this one only, and not on the same code when it opens a
+/// watch.
+const GONE: &str = concat!(
+    r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"#,
+    r#""status":"Failure","message":"the watch was refused: its version is gone","#,
+    r#""reason":"Expired","code":410}}"#,
+    "\n"
+);
 
 /// The client for the cluster of the environment: `KUBECONFIG`, or the pod's service account.
 ///
@@ -38,8 +60,8 @@ pub fn with_config(
     fence: Fence,
     metrics: Metrics,
 ) -> anyhow::Result<kube::Client> {
-    // A silently dead connection must not stop a watch for good: the library's defaults are a
-    // read timeout of none and 15 retries that take six minutes.
+    // A silently dead connection must not stop a watch for good: by default, the library has no
+    // read timeout, and 15 retries that take six minutes.
     config.connect_timeout = Some(Duration::from_secs(5));
     config.read_timeout = Some(Duration::from_secs(30));
     config.reset_reader_on_write = true;
@@ -54,10 +76,10 @@ pub fn with_config(
 #[error("not written: the lease is not held")]
 pub struct NotLeading;
 
-/// Nothing came back in time.
+/// No answer arrived in time.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer within {} s", CALL_DEADLINE.as_secs())]
-pub struct DeadlineExceeded;
+#[error("no answer within {} s", .0.as_secs())]
+pub struct DeadlineExceeded(Duration);
 
 #[derive(Clone)]
 struct Guard {
@@ -97,128 +119,77 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let call = Call::of(request.method(), request.uri());
-        // Immediately before the bytes leave: a process that was stopped for a minute must not
-        // write one of them.
-        if call.writes && !call.is_lease && !self.guard.fence.is_open() {
+        let fenced = call.writes && !call.is_lease;
+        if fenced && !self.guard.fence.is_open() {
             return Box::pin(async { Err(NotLeading.into()) });
         }
         let guard = Arc::clone(&self.guard);
         let response = self.inner.call(request);
         Box::pin(async move {
-            let result = if call.verb == "watch" {
-                response.await.map(|response| response.map(BodyExt::boxed_unsync))
+            let answer = answered(call.verb, response);
+            // Until the bytes leave, and while they are on their way: a process that was stopped
+            // for a minute, or had to connect first, must not write one of them.
+            let result = if fenced {
+                guard.fence.guard(answer).await.unwrap_or_else(|| Err(NotLeading.into()))
             } else {
-                // Headers and body: an answer that trickles is no answer.
-                tokio::time::timeout(CALL_DEADLINE, async {
-                    let (parts, body) = response.await?.into_parts();
-                    let bytes = body.collect().await?.to_bytes();
-                    let body = Full::new(bytes).map_err(|never| match never {});
-                    Ok(Response::from_parts(parts, body.boxed_unsync()))
-                })
-                .await
-                .unwrap_or_else(|_| Err(DeadlineExceeded.into()))
+                answer.await
             };
             let code = result.as_ref().map_or(0, |response| response.status().as_u16());
             guard.metrics.api_request(call.verb, &call.resource, code);
-            result
+            if call.verb == "watch" { result.map(begin_anew) } else { result }
         })
     }
 }
 
-/// A request in the terms of Kubernetes.
-#[derive(Debug, PartialEq, Eq)]
-struct Call {
-    verb: &'static str,
-    /// Resource with sub-resource, e.g. `trafficwatches/status`; never an object's name.
-    resource: String,
-    writes: bool,
-    is_lease: bool,
-}
-
-impl Call {
-    fn of(method: &Method, uri: &http::Uri) -> Self {
-        let mut path = uri.path().split('/').filter(|part| !part.is_empty());
-        // /api/v1/… or /apis/group/version/…
-        let skip = if path.next() == Some("api") { 1 } else { 2 };
-        let mut parts: Vec<_> = path.skip(skip).collect();
-        // A namespace is where the object is, unless it is the object.
-        if parts.len() > 2 && parts[0] == "namespaces" {
-            parts.drain(..2);
+/// Waits for an answer; except that of a watch, for all of it.
+async fn answered<B>(
+    verb: &str,
+    response: impl Future<Output = Result<Response<B>, BoxError>>,
+) -> Result<Response<BoxBody>, BoxError>
+where
+    B: HttpBody<Data = Bytes, Error = BoxError> + Send + 'static,
+{
+    if verb == "watch" {
+        return response.await.map(|response| response.map(BodyExt::boxed_unsync));
+    }
+    let began = Instant::now();
+    let longest = if verb == "list" { LIST_DEADLINE } else { CALL_DEADLINE };
+    let progress = Mutex::new(began);
+    let mut answer = pin!(async {
+        let (parts, body) = response.await?.into_parts();
+        let body = body.map_frame(|frame| {
+            *progress.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            frame
+        });
+        let bytes = body.collect().await?.to_bytes();
+        Ok::<_, BoxError>(Response::from_parts(parts, whole(bytes)))
+    });
+    let end = began + longest;
+    loop {
+        let last = *progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = last + CALL_DEADLINE;
+        if let Ok(answer) = tokio::time::timeout_at(idle.min(end), &mut answer).await {
+            return answer;
         }
-        let resource = parts.first().copied().unwrap_or("version");
-        let named = parts.len() > 1;
-        let resource = match parts.get(2) {
-            Some(sub) => format!("{resource}/{sub}"),
-            None => resource.into(),
-        };
-        let watches = uri.query().is_some_and(|q| q.split('&').any(|p| p == "watch=true"));
-        let (verb, writes) = match *method {
-            Method::GET if watches => ("watch", false),
-            Method::GET if named => ("get", false),
-            Method::GET => ("list", false),
-            // A review of an account or its rights, by a POST: nothing is stored, and every replica
-            // may make one.
-            Method::POST if resource == "tokenreviews" || resource == "subjectaccessreviews" => {
-                ("create", false)
-            }
-            Method::POST => ("create", true),
-            Method::PUT => ("update", true),
-            Method::PATCH => ("patch", true),
-            Method::DELETE => ("delete", true),
-            _ => ("other", true),
-        };
-        Self { verb, is_lease: resource == "leases", resource, writes }
+        // Headers and body: an answer that trickles in does not count, unless it is a list.
+        if end <= idle {
+            return Err(DeadlineExceeded(longest).into());
+        }
+        if *progress.lock().unwrap_or_else(PoisonError::into_inner) == last {
+            return Err(DeadlineExceeded(CALL_DEADLINE).into());
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_is_named_without_its_object() {
-        for (method, path, verb, resource, writes) in [
-            (Method::GET, "/api/v1/nodes?watch=true&timeoutSeconds=20", "watch", "nodes", false),
-            (Method::GET, "/api/v1/nodes?limit=100", "list", "nodes", false),
-            (Method::PATCH, "/api/v1/nodes/node-1?fieldManager=x", "patch", "nodes", true),
-            (
-                Method::PATCH,
-                "/apis/traffic.example.com/v1alpha1/namespaces/ns/trafficwatches/a/status",
-                "patch",
-                "trafficwatches/status",
-                true,
-            ),
-            (Method::GET, "/apis/apps/v1/namespaces/ns/deployments/a", "get", "deployments", false),
-            (Method::GET, "/api/v1/namespaces/default", "get", "namespaces", false),
-            (
-                Method::PUT,
-                "/apis/coordination.k8s.io/v1/namespaces/a/leases/b",
-                "update",
-                "leases",
-                true,
-            ),
-            (Method::GET, "/version", "list", "version", false),
-            (
-                Method::POST,
-                "/apis/authentication.k8s.io/v1/tokenreviews",
-                "create",
-                "tokenreviews",
-                false,
-            ),
-            (
-                Method::POST,
-                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-                "create",
-                "subjectaccessreviews",
-                false,
-            ),
-        ] {
-            let call = Call::of(&method, &path.parse().unwrap());
-            assert_eq!(
-                (call.verb, call.resource.as_str(), call.writes),
-                (verb, resource, writes),
-                "{path}"
-            );
-        }
+/// Opens a watch with the event that its version is gone, if the API server refused it for that:
+/// otherwise it would be retried with the same version.
+fn begin_anew(response: Response<BoxBody>) -> Response<BoxBody> {
+    if response.status() != StatusCode::GONE {
+        return response;
     }
+    Response::new(whole(Bytes::from_static(GONE.as_bytes())))
+}
+
+fn whole(bytes: Bytes) -> BoxBody {
+    Full::new(bytes).map_err(|never| -> BoxError { match never {} }).boxed_unsync()
 }

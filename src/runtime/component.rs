@@ -1,12 +1,12 @@
 //! The part of the operator that a process runs.
 use clap::ValueEnum;
 
-/// The role of a process. As deployed each has an account of its own: every pod of the cluster can
-/// talk to the webhook, so that its account may write nothing; nobody has to talk to the
+/// The role of a process. As deployed, each has a separate account: every pod of the cluster can
+/// connect to the webhook, so its account may write nothing; no pod has to connect to the
 /// controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Component {
-    /// Both of the others.
+    /// Both parts.
     #[default]
     All,
     /// The controllers of all kinds, and the Lease.

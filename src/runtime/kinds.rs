@@ -1,5 +1,4 @@
-//! The kinds that this process runs: those that are configured, each from the time when its CRD is
-//! served.
+//! The kinds that this process runs: the configured ones, each as soon as its CRD is served.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -60,7 +59,7 @@ impl fmt::Display for Kinds {
 }
 
 impl Kinds {
-    /// Those that are named, or all; less those with a minus.
+    /// Returns the named kinds, or all, without those with a minus.
     ///
     /// # Errors
     /// When none is left.
@@ -92,8 +91,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Checks once whether the CRD of a kind is served; logs it if not. Asks until the API server
-    /// answers. `None` when the kind is not configured.
+    /// Checks once whether the CRD of a kind is served; logs it if not. Retries until the API
+    /// server answers. `None` when the kind is not configured.
     pub async fn find<K: CustomResourceExt>(client: &Client, kinds: &Kinds) -> Option<Self> {
         Self::find_crd(client, kinds, K::crd()).await
     }
@@ -152,8 +151,8 @@ impl Definition {
         loop {
             match self.client.list_api_group_resources(&self.group_version).await {
                 Ok(list) => return list.resources.iter().any(|r| r.name == self.plural),
-                // Of a group that nobody serves; the answer is no Status object, so that it has no
-                // reason.
+                // The API server does not serve the group; the answer is not a Status object, so it
+                // has no reason.
                 Err(kube::Error::Api(status)) if status.code == 404 => return false,
                 Err(error) => {
                     tracing::warn!(%error, kind = self.name, "discovery failed, trying again");

@@ -15,7 +15,7 @@ use super::{
     webhook::{Prober, WebhookConfig},
 };
 use crate::{
-    controller,
+    controller::{self, disruptions::Disruptions},
     metrics::Metrics,
     network_prober::NetworkProberReconciler,
     nodes::NodeStore,
@@ -47,10 +47,12 @@ pub(super) struct Leader {
     pub(super) exporters: Exporters,
     pub(super) own_queries: bool,
     pub(super) max_unfit: Share,
+    pub(super) disruptions: Disruptions,
 }
 
 impl Leader {
-    /// Waits for the lease, runs the controllers while it is held; returns only why it ended.
+    /// Waits for the lease, and runs the controllers while it is held; returns the reason for its
+    /// end.
     pub(super) async fn run(
         self,
         candidate: &mut Candidate,
@@ -77,6 +79,7 @@ impl Leader {
 
     /// Starts the configured kinds; a kind is one more line here.
     fn start(self, tasks: &mut Tasks) {
+        self.metrics.register(self.disruptions.gauges());
         let leader = Arc::new(self);
         leader.spawn::<NetworkProberReconciler>(tasks);
         leader.spawn::<SwarmReconciler>(tasks);
@@ -101,7 +104,7 @@ impl Leader {
         });
     }
 
-    /// Runs the controller of one kind, once what it follows has been listed.
+    /// Runs the controller of one kind, once the objects that it follows have been listed.
     fn control<R: Start>(&self, controller: Controller<R>, tasks: &mut Tasks) {
         let Controller { reconciler, schedule, listed, synced } = controller;
         let (client, metrics) = (self.client.clone(), self.metrics.clone());

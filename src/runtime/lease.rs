@@ -1,17 +1,31 @@
 //! Leadership: one `Lease`, judged by our own monotonic clock.
 //!
-//! Another replica's claim is dead when its record has not changed for the longer of both durations
-//! by *our* clock; the times written in it are never compared with our clock, so that clocks that
-//! differ or jump do not cause a second leader. Our own claim ends at two thirds of the duration
-//! after the *start* of the last good renewal, earlier than anybody may take it. Each write is
-//! checked against that end just before it leaves ([`Fence`]).
+//! Let `d` be the duration of the lease. All times below are measured by the clock of the process
+//! that uses them; those in the record are never compared with a clock, so that clocks that differ
+//! or jump do not cause a second leader.
 //!
-//! Like every lease this cannot recall a write that has left already; see
-//! <https://pkg.go.dev/k8s.io/client-go/tools/leaderelection>.
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+//! **Two never write.** A claim is valid for its holder from the answer to its last write until
+//! `2d/3` after that write was *sent*, and each request is checked against that end ([`Fence`]).
+//! Another replica first sees the record after it was sent, and claims the lease when the record
+//! has not changed for `d` since. That claim is refused if the record changed since it was read. So
+//! between the last request of one holder and the first of the next there is at least `d/3`, for
+//! requests that are on their way. A lease is free at once only after a release, by which its
+//! holder has stopped to write. If it is gone, a follower creates one without a holder, and watches
+//! that. There are two exceptions, in which nobody but the process itself can be the holder unless
+//! a person edits the Lease in the very seconds in which it starts: a process that finds its own
+//! name in the record when it starts, as after a restart of its container, and one that finds no
+//! Lease for the time of two renewals when it starts, as at the first start of all.
+//!
+//! **A slow API server has a leader**, while each request for the Lease takes less than `d/3` (and
+//! less than the ten seconds of any request): five seconds by default. A renewal is one request,
+//! and the next one follows at once if the last took longer than the pause. It was sent less than
+//! `d/3` after the one before, and is answered within another `d/3`, so before the end of the
+//! claim. To claim takes two requests, of which the last leaves `d/3` or more for the renewal.
+//!
+//! Like every lease, this cannot recall a write that has already been sent; see
+//! <https://pkg.go.dev/k8s.io/client-go/tools/leaderelection>. docs/operations/faults.md lists what
+//! such a write can do.
+use std::time::Duration;
 
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -19,72 +33,34 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{Api, Client, api::PostParams, core::ObjectMeta};
+use tokio::time::Instant;
 
-/// Time between two looks of a follower; from a release to the next leader it takes at most this
-/// long plus a round trip.
+mod config;
+mod fence;
+#[cfg(test)]
+mod tests;
+
+pub use config::LeaseConfig;
+pub use fence::Fence;
+
+/// Time between two checks of a follower; a new leader follows a release within this time plus a
+/// round trip.
 const FOLLOW_PERIOD: Duration = Duration::from_millis(500);
 
-/// The longest a single call may take.
-const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for which a release is tried: the grace period of a pod must also include the drain.
+const RELEASE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Until when this process may write.
-#[derive(Clone, Debug, Default)]
-pub struct Fence(Arc<Mutex<Option<Instant>>>);
+/// The duration in a record that was released. No configured duration is this short.
+const RELEASED_SECONDS: i32 = 1;
 
-impl Fence {
-    /// A fence that is never shut: for commands that run alone.
-    #[must_use]
-    pub fn open() -> Self {
-        // A century: the monotonic clock has no larger value that is safe to add to.
-        let fence = Self::default();
-        fence.set(Instant::now().checked_add(Duration::from_hours(100 * 365 * 24)));
-        fence
-    }
+/// The longest duration that is believed of a record. An absurd one, which only an edit by hand can
+/// leave behind, must not keep everyone from leading for good.
+const LONGEST_CLAIM: Duration = Duration::from_hours(1);
 
-    /// Reports whether this process may write now.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.get().is_some_and(|end| Instant::now() < end)
-    }
-
-    fn get(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, end: Option<Instant>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = end;
-    }
-}
-
-/// The name and the timing of the lease.
-#[derive(Clone, Debug)]
-pub struct LeaseConfig {
-    /// The Lease's namespace.
-    pub namespace: String,
-    /// The Lease's name.
-    pub name: String,
-    /// Identity of this replica; unique among the replicas.
-    pub identity: String,
-    /// The time for which a claim stands without renewal.
-    pub duration: Duration,
-}
-
-impl LeaseConfig {
-    /// A leader renews this often: seven attempts before its claim ends.
-    fn renew_period(&self) -> Duration {
-        self.duration / 10
-    }
-
-    /// A leader stops writing this long after its last good renewal began.
-    fn hold(&self) -> Duration {
-        self.duration * 2 / 3
-    }
-}
-
-/// Why leadership ended.
+/// The reason why leadership ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// Our claim ran out.
+    /// Our claim expired.
     #[error("the lease could not be renewed in time")]
     Expired,
     /// Another replica holds it.
@@ -97,26 +73,43 @@ pub struct Candidate {
     api: Api<Lease>,
     config: LeaseConfig,
     fence: Fence,
-    /// The last record of another replica, and when it was first seen.
-    seen: Option<(String, Instant)>,
+    /// The last finding that kept us from a claim, and the time when it was first made.
+    seen: Option<(Seen, Instant)>,
+    /// The acquire time of our claim: it tells our record from that of another process of the same
+    /// identity. Known before the write, because its answer may be lost.
+    acquired: Option<MicroTime>,
+    /// Our record as the API server last returned it, until a write over it is refused.
+    record: Option<Lease>,
+    /// The start of the last attempt.
+    began: Instant,
+}
+
+/// A finding that keeps a candidate from a claim while it does not change.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    /// A record, by its version.
+    Record(String),
+    /// No lease, and never one before.
+    Nothing,
 }
 
 impl Candidate {
-    /// A candidate that opens and shuts `fence`.
+    /// Creates a candidate that opens and closes `fence`.
     #[must_use]
     pub fn new(client: Client, config: LeaseConfig, fence: Fence) -> Self {
         let api = Api::namespaced(client, &config.namespace);
-        Self { api, config, fence, seen: None }
+        let began = Instant::now();
+        Self { api, config, fence, seen: None, acquired: None, record: None, began }
     }
 
     /// Waits until the lease is ours.
     ///
-    /// `looked` is called after each look that reached the API server: a follower that can look is
-    /// ready to take over.
+    /// `looked` is called after each check that reached the API server: a follower that can reach
+    /// it is ready to take over.
     pub async fn acquire(&mut self, looked: impl Fn()) {
         let mut failing = false;
         loop {
-            match self.attempt(CALL_TIMEOUT).await {
+            match self.attempt().await {
                 Ok(Attempt::Held) => return,
                 Ok(Attempt::HeldBy(holder)) => {
                     tracing::debug!(holder, "following");
@@ -137,125 +130,231 @@ impl Candidate {
     /// Renews until the lease is lost; returns only then.
     pub async fn renew(&mut self) -> Lost {
         loop {
-            tokio::time::sleep(self.config.renew_period()).await;
-            let Some(left) =
-                self.fence.get().and_then(|end| end.checked_duration_since(Instant::now()))
-            else {
+            let Some(end) = self.fence.end() else { return Lost::Expired };
+            let next = self.began + self.config.renew_period();
+            tokio::time::sleep_until(next.min(end)).await;
+            // A process that was stopped meanwhile wakes up here.
+            if !self.fence.is_open() {
                 return Lost::Expired;
-            };
-            match self.attempt(left.min(CALL_TIMEOUT)).await {
-                Ok(Attempt::Held) => {}
-                Ok(Attempt::HeldBy(holder)) => {
+            }
+            match tokio::time::timeout_at(end, self.attempt()).await {
+                Ok(Ok(Attempt::Held)) => {}
+                Ok(Ok(Attempt::HeldBy(holder))) => {
                     self.fence.set(None);
                     return Lost::Taken(holder);
                 }
-                Err(error) => tracing::warn!(%error, "lease not renewed, trying again"),
+                Ok(Err(error)) => tracing::warn!(%error, "lease not renewed, trying again"),
+                Err(_) => return Lost::Expired,
             }
         }
     }
 
-    /// Gives the lease back, so that the next leader need not wait for it to run out.
+    /// Releases the lease, so that the next leader need not wait until it expires.
     pub async fn release(&mut self) {
         if !self.fence.is_open() {
             return;
         }
-        let release = async {
-            let Some(mut lease) = self.api.get_opt(&self.config.name).await? else { return Ok(()) };
-            let spec = lease.spec.get_or_insert_default();
-            if spec.holder_identity.as_deref() != Some(&self.config.identity) {
-                return Ok(());
-            }
-            spec.holder_identity = Some(String::new());
-            spec.lease_duration_seconds = Some(1);
-            self.api.replace(&self.config.name, &PostParams::default(), &lease).await.map(drop)
-        };
-        let result = tokio::time::timeout(Duration::from_secs(2), release).await;
+        // Before the release: from then on, another replica may write.
         self.fence.set(None);
-        match result {
+        let release = async {
+            loop {
+                match self.give_up().await {
+                    // Edited meanwhile.
+                    Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                    result => return result,
+                }
+            }
+        };
+        match tokio::time::timeout(RELEASE_DEADLINE, release).await {
             Ok(Ok(())) => tracing::info!("lease released"),
             Ok(Err(error)) => tracing::warn!(%error, "lease not released, it will run out"),
             Err(_) => tracing::warn!("lease not released in time, it will run out"),
         }
     }
 
-    /// One look, and a claim if the lease is free or ours.
-    async fn attempt(&mut self, timeout: Duration) -> Result<Attempt, AttemptError> {
-        let start = Instant::now();
-        let outcome = tokio::time::timeout(timeout, self.claim(start)).await??;
-        if matches!(outcome, Attempt::Held) {
-            self.fence.set(Some(start + self.config.hold()));
+    async fn give_up(&self) -> Result<(), kube::Error> {
+        let Some(mut lease) = self.api.get_opt(&self.config.name).await? else { return Ok(()) };
+        let spec = lease.spec.get_or_insert_default();
+        if !self.is_ours(spec) {
+            return Ok(());
         }
-        Ok(outcome)
+        spec.holder_identity = Some(String::new());
+        spec.lease_duration_seconds = Some(RELEASED_SECONDS);
+        self.api.replace(&self.config.name, &PostParams::default(), &lease).await.map(drop)
     }
 
-    async fn claim(&mut self, now: Instant) -> Result<Attempt, kube::Error> {
-        let post = PostParams::default();
-        let Some(lease) = self.api.get_opt(&self.config.name).await? else {
-            let lease = self.record(None);
-            return match self.api.create(&post, &lease).await {
-                Ok(_) => Ok(Attempt::Held),
-                Err(kube::Error::Api(s)) if s.is_already_exists() => {
-                    Ok(Attempt::HeldBy("somebody who was faster".into()))
-                }
-                Err(error) => Err(error),
-            };
+    /// Renews our claim; or checks the lease once, and claims it if it is free or ours.
+    async fn attempt(&mut self) -> Result<Attempt, AttemptError> {
+        self.began = Instant::now();
+        if let Some(record) = self.record.take() {
+            match self.write(Some(record)).await {
+                // Edited, deleted or taken: that must be read.
+                Err(error) if error.is_change() => {}
+                result => return result.map(|()| Attempt::Held),
+            }
+        }
+        let found = self.limited(self.api.get_opt(&self.config.name)).await?;
+        let holder = match &found {
+            Some(lease) => self.holder(lease),
+            None => self.absent().await?,
         };
-        if let Some(holder) = self.held_by_other(&lease, now) {
+        if let Some(holder) = holder {
+            if found.is_some() {
+                // A claim of ours that is still on its way is refused now.
+                self.acquired = None;
+            }
             return Ok(Attempt::HeldBy(holder));
         }
-        let lease = self.record(Some(lease));
-        // The resourceVersion in it makes the server refuse if anybody wrote since we read.
-        match self.api.replace(&self.config.name, &post, &lease).await {
-            Ok(_) => Ok(Attempt::Held),
-            Err(kube::Error::Api(s)) if s.is_conflict() => {
-                Ok(Attempt::HeldBy("somebody who was faster".into()))
+        match self.write(found).await {
+            // A leader reads it again, as long as its claim is valid.
+            Err(error) if error.is_change() && !self.fence.is_open() => {
+                Ok(Attempt::HeldBy("another replica, which was faster".into()))
             }
-            Err(error) => Err(error),
+            result => result.map(|()| Attempt::Held),
         }
     }
 
-    /// The other holder whose claim is alive.
-    fn held_by_other(&mut self, lease: &Lease, now: Instant) -> Option<String> {
+    /// Writes our claim over the record that was read, or as a new one.
+    async fn write(&mut self, found: Option<Lease>) -> Result<(), AttemptError> {
+        let name = self.config.name.clone();
+        let post = PostParams::default();
+        let is_new = found.is_none();
+        let lease = self.claim(found);
+        let sent = Instant::now();
+        let written = if is_new {
+            self.limited(self.api.create(&post, &lease)).await?
+        } else {
+            // With its resourceVersion, the server refuses the write if the object changed since
+            // we read it.
+            self.limited(self.api.replace(&name, &post, &lease)).await?
+        };
+        self.fence.set(Some(sent + self.config.hold()));
+        self.record = Some(written);
+        Ok(())
+    }
+
+    async fn limited<T>(
+        &self,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, AttemptError> {
+        Ok(tokio::time::timeout(self.config.request_deadline(), call).await??)
+    }
+
+    /// Reports whether a record is our own claim. While we lead, it is that also without the time
+    /// at which we acquired it: a stranger removed it.
+    fn is_ours(&self, spec: &LeaseSpec) -> bool {
+        let named = spec.holder_identity.as_deref() == Some(&self.config.identity);
+        named
+            && match (&self.acquired, &spec.acquire_time) {
+                (Some(ours), Some(theirs)) => ours == theirs,
+                (Some(_), None) => self.fence.is_open(),
+                // The process that had this name before us has ended.
+                (None, _) => self.seen.is_none(),
+            }
+    }
+
+    /// Returns the holder of a claim that may be valid; `None` if the lease is ours or free.
+    fn holder(&mut self, lease: &Lease) -> Option<String> {
         let spec = lease.spec.clone().unwrap_or_default();
-        let holder = spec.holder_identity.unwrap_or_default();
-        if holder.is_empty() || holder == self.config.identity {
+        let holder = spec.holder_identity.as_deref().unwrap_or_default();
+        // Without a holder it is free after a release. Otherwise someone edited it: while we lead
+        // it stays ours, and a follower cannot know that the holder has noticed.
+        let released = spec.lease_duration_seconds == Some(RELEASED_SECONDS);
+        let free = holder.is_empty() && (released || self.fence.is_open());
+        if free || self.is_ours(&spec) {
             self.seen = None;
             return None;
         }
+        let holder = if holder.is_empty() { "nobody, by an edit" } else { holder };
         let version = lease.metadata.resource_version.clone().unwrap_or_default();
+        let theirs = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or(0);
+        let theirs = Duration::from_secs(theirs).min(LONGEST_CLAIM);
+        let valid = self.has_not_lasted(Seen::Record(version), self.config.duration.max(theirs));
+        valid.then(|| holder.to_owned())
+    }
+
+    /// Returns what must be waited for if there is no lease; `None` if we may create ours.
+    ///
+    /// Someone may have deleted it while its holder writes, which creates it again at its next
+    /// renewal. So a follower that has seen a record creates one without a holder, which it, as all
+    /// others, claims only when it has not changed for the duration. A process that has seen
+    /// nothing yet is mostly the first of all: it gives a holder the time of two renewals.
+    async fn absent(&mut self) -> Result<Option<String>, AttemptError> {
+        if self.fence.is_open() {
+            return Ok(None);
+        }
+        let first = match &self.seen {
+            Some((seen, _)) => *seen == Seen::Nothing,
+            None => self.acquired.is_none(),
+        };
+        if first {
+            if self.has_not_lasted(Seen::Nothing, 2 * self.config.renew_period()) {
+                return Ok(Some("nobody, so far".to_owned()));
+            }
+            // If this creation fails, others have been here.
+            self.seen = None;
+            return Ok(None);
+        }
+        let unheld = Lease {
+            spec: Some(LeaseSpec {
+                holder_identity: Some(String::new()),
+                lease_duration_seconds: Some(self.config.seconds()),
+                ..LeaseSpec::default()
+            }),
+            ..self.named()
+        };
+        match self.limited(self.api.create(&PostParams::default(), &unheld)).await {
+            Err(error) if !error.is_change() => Err(error),
+            _ => Ok(Some("nobody, since it was deleted".to_owned())),
+        }
+    }
+
+    /// Reports whether a finding is younger than this, by when it was first made.
+    fn has_not_lasted(&mut self, finding: Seen, patience: Duration) -> bool {
+        // After the answer: the holder's request was sent before it.
+        let now = Instant::now();
         let since = match &self.seen {
-            Some((seen, since)) if *seen == version => *since,
+            Some((seen, since)) if *seen == finding => *since,
             _ => {
-                self.seen = Some((version, now));
+                self.seen = Some((finding, now));
                 now
             }
         };
-        let theirs = u64::try_from(spec.lease_duration_seconds.unwrap_or_default()).unwrap_or(0);
-        let alive = now.saturating_duration_since(since)
-            < self.config.duration.max(Duration::from_secs(theirs));
-        alive.then_some(holder)
+        now.saturating_duration_since(since) < patience
     }
 
-    fn record(&self, old: Option<Lease>) -> Lease {
-        let now = MicroTime(Timestamp::now());
+    fn claim(&mut self, old: Option<Lease>) -> Lease {
+        let now = micro_time();
         let mut lease = old.unwrap_or_else(|| Lease {
-            metadata: ObjectMeta { name: Some(self.config.name.clone()), ..ObjectMeta::default() },
             spec: Some(LeaseSpec { lease_transitions: Some(-1), ..LeaseSpec::default() }),
+            ..self.named()
         });
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_deref() != Some(&self.config.identity) {
             spec.holder_identity = Some(self.config.identity.clone());
-            spec.acquire_time = Some(now.clone());
             spec.lease_transitions =
                 Some(spec.lease_transitions.unwrap_or_default().saturating_add(1));
         }
+        let acquired = self.acquired.get_or_insert_with(|| now.clone());
+        spec.acquire_time = Some(acquired.clone());
         spec.renew_time = Some(now);
-        spec.lease_duration_seconds =
-            Some(i32::try_from(self.config.duration.as_secs().max(1)).unwrap_or(i32::MAX));
+        spec.lease_duration_seconds = Some(self.config.seconds());
         lease
+    }
+
+    fn named(&self) -> Lease {
+        let name = Some(self.config.name.clone());
+        Lease { metadata: ObjectMeta { name, ..ObjectMeta::default() }, spec: None }
     }
 }
 
+/// Returns the time as a record keeps it: it must be equal when it is read again.
+fn micro_time() -> MicroTime {
+    let now = Timestamp::now();
+    MicroTime(Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now))
+}
+
+#[derive(Debug)]
 enum Attempt {
     Held,
     HeldBy(String),
@@ -267,4 +366,12 @@ enum AttemptError {
     Timeout(#[from] tokio::time::error::Elapsed),
     #[error(transparent)]
     Kube(#[from] kube::Error),
+}
+
+impl AttemptError {
+    /// Reports whether a write was refused because the object is not as it was read.
+    fn is_change(&self) -> bool {
+        let Self::Kube(kube::Error::Api(status)) = self else { return false };
+        status.is_conflict() || status.is_already_exists() || status.is_not_found()
+    }
 }

@@ -1,4 +1,4 @@
-//! One process: client, lease, controllers, servers, and how they end together.
+//! One process: client, lease, controllers and servers, and their common shutdown.
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
@@ -10,6 +10,7 @@ use tokio::{
 
 use crate::{
     api::NetworkProber,
+    controller::disruptions::Disruptions,
     metrics::Metrics,
     network_prober::live::LiveProbers,
     nodes::NodeStore,
@@ -41,15 +42,16 @@ use shutdown::Shutdown;
 use status_page::Live;
 use webhook::{Prober, Serving, WebhookConfig};
 
-/// The time that passes under way may take to end: half of the pod's grace period, which also has
-/// to hold the release of the lease.
+/// The time that running passes may take to end: half of the pod's grace period, which must also
+/// include the release of the lease.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// For how long the webhook and the pinglists are served after SIGTERM: the time that a Service's
-/// endpoints take to reach the API server and the nodes. A new process holds the lease meanwhile.
+/// The time for which the webhook and the pinglists are served after SIGTERM: until the changed
+/// endpoints of a Service have reached the API server and the nodes. Meanwhile, a new process holds
+/// the lease.
 const LAME_DUCK: Duration = Duration::from_secs(3);
 
-/// For how long answers under way may leave after that.
+/// The time after that for which pending answers may be sent.
 const FAREWELL: Duration = Duration::from_millis(200);
 
 /// The settings of `run`.
@@ -75,14 +77,14 @@ pub struct Config {
     pub webhook: WebhookConfig,
 }
 
-/// An identity for processes without a configured one.
+/// Returns an identity for processes without a configured one.
 #[must_use]
 pub fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{}_{}", host.trim(), std::process::id())
 }
 
-/// The common parts of each process, whichever part of the operator it runs.
+/// The common parts of every process, regardless of the part of the operator that it runs.
 struct Base {
     client: kube::Client,
     fence: Fence,
@@ -90,9 +92,9 @@ struct Base {
     nodes: NodeStore,
     readiness: Readiness,
     certificates: Certificates,
-    /// Passes under way end.
+    /// Ends the running passes.
     shutdown: Shutdown,
-    /// The end of the servers, a moment after that of the decisions.
+    /// Ends the servers, shortly after the decisions.
     closing: Shutdown,
 }
 
@@ -144,10 +146,10 @@ impl Base {
     }
 }
 
-/// Runs until SIGTERM or SIGINT, or until something ends that must not.
+/// Runs until SIGTERM or SIGINT, or until a task ends that must not.
 ///
 /// # Errors
-/// The reason for which it ended, if nobody requested it: the process must be restarted.
+/// The reason for an unrequested end: the process must be restarted.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let base = Base::new().await?;
     tracing::info!(
@@ -164,15 +166,15 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     }
 }
 
-/// The webhook alone. It never asks for the Lease, so that the fence stays shut: whatever it did,
-/// its client would send no write.
+/// Runs only the webhook. It never requests the Lease, so the fence stays closed, and its client
+/// can send no write.
 async fn answer(config: Config, base: Base) -> anyhow::Result<()> {
     anyhow::ensure!(
         config.kinds.has("NetworkProber"),
         "--component=webhook serves NetworkProbers, which --kinds leaves out"
     );
     let mut tasks = JoinSet::new();
-    // Nobody is sent here before it answers, also where the definition is not installed yet.
+    // No request arrives before it answers, even if the definition is not installed yet.
     Serving::expect(config.component, &base.readiness);
     base.start(&config, Router::new(), &mut tasks).await?;
     let serving = base.serving(&config);
@@ -195,7 +197,7 @@ async fn answer(config: Config, base: Base) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The controllers, and the webhook unless it is a separate process.
+/// Runs the controllers, and the webhook unless it is a separate process.
 async fn control(config: Config, base: Base) -> anyhow::Result<()> {
     let endpoints = config.endpoints.as_ref().context("no endpoint of Prometheus")?;
     let endpoints = Endpoints::new(endpoints, base.metrics.clone())?;
@@ -230,6 +232,7 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
     let known = probers.follow(&prober);
     let Base { client, fence, metrics, nodes, readiness, certificates, shutdown, closing } = base;
     let mut candidate = Candidate::new(client.clone(), config.lease.clone(), fence.clone());
+    let disruptions = Disruptions::new(nodes.clone());
     let leader = Leader {
         client,
         fence,
@@ -250,6 +253,7 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
         exporters: config.exporters,
         own_queries: config.own_queries,
         max_unfit: config.max_unfit,
+        disruptions,
     };
     let result = {
         let mut leading = std::pin::pin!(leader.run(&mut candidate, readiness));
@@ -257,7 +261,7 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
             signal = terminated() => {
                 tracing::info!(signal = signal?, "stopping");
                 shutdown.begin();
-                // Passes under way end while the lease still is ours; then it is given back.
+                // Running passes end while we still hold the lease; then it is released.
                 if tokio::time::timeout(DRAIN, &mut leading).await.is_err() {
                     tracing::warn!("passes did not end in time");
                 }
@@ -275,8 +279,8 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
     result
 }
 
-/// Others take some time to learn that a replica that serves `NetworkProber`s goes: until then they
-/// are answered.
+/// Keeps serving `NetworkProber`s for a while: clients take some time to notice that this replica
+/// is going away.
 async fn farewell(prober: &Prober, closing: &Shutdown) {
     let serves =
         prober.borrow().as_ref().is_some_and(|cluster| !cluster.snapshot().views.is_empty());
@@ -295,10 +299,10 @@ fn page(live: &Arc<Live>, swarms: &swarm::memory::Memories, probers: &Arc<LivePr
     status_page::router(Arc::<Live>::clone(live)).merge(swarms).merge(probers)
 }
 
-/// The tasks of a process: any that ends is one too many.
+/// The tasks of a process, none of which may end.
 pub(crate) type Tasks = JoinSet<anyhow::Result<&'static str>>;
 
-/// Any task that ends is one too many: the process ends with it, and is started again.
+/// Waits for the first task that ends, which none may: the process ends with it, and is restarted.
 async fn first_ended(tasks: &mut JoinSet<anyhow::Result<&'static str>>) -> anyhow::Error {
     match tasks.join_next().await {
         Some(Ok(Ok(name))) => anyhow::anyhow!("{name} ended"),

@@ -1,7 +1,7 @@
 //! One signal that every loop and server listens to.
 use tokio::sync::watch;
 
-/// Tells everything to end; clones share the signal.
+/// The signal to end; clones share it.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Sender<bool>);
 

@@ -1,5 +1,5 @@
 //! The behavior of every watch of this operator: bounded silence, bounded back-off, unlimited
-//! retries. And what its caches have in common: [`Mirror`], [`Changes`], [`Synced`].
+//! retries. Also the common parts of its caches: [`Mirror`], [`Changes`], [`Synced`].
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, future, stream::BoxStream};
@@ -29,8 +29,8 @@ const WATCH_TIMEOUT_SECONDS: u32 = 20;
 /// page of 500 would set the process' peak memory.
 const PAGE_SIZE: u32 = 100;
 
-/// The longest pause between two attempts, in place of the client library's 30 s: it is how long
-/// this operator stays blind after an outage.
+/// The longest pause between two attempts, in place of the client library's 30 s: the operator has
+/// no news for this long after an outage.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// The configuration of every watch.
@@ -73,7 +73,7 @@ where
     watcher(api, config).backoff(backoff()).boxed()
 }
 
-/// The events alone: failures of the watch are logged, and counted as those of `resource`.
+/// Returns only the events: failures of the watch are logged, and counted for `resource`.
 pub fn reported<K: Send + 'static>(
     events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
     resource: &'static str,
@@ -90,7 +90,7 @@ pub fn reported<K: Send + 'static>(
     events.boxed()
 }
 
-/// The same event with something else in the place of its object.
+/// Returns the same event with its object replaced.
 pub fn map<K, T>(event: Event<K>, each: impl FnOnce(K) -> T) -> Event<T> {
     match event {
         Event::Init => Event::Init,

@@ -1,5 +1,5 @@
-//! The common part of each process for `NetworkProber`s, the knowledge of pods; and the webhook's
-//! part: answering the API server and the agents.
+//! The common part of every process for `NetworkProber`s, which knows the pods; and the webhook's
+//! part, which answers the API server and the agents.
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
@@ -84,7 +84,7 @@ impl WebhookConfig {
         }
     }
 
-    /// The names that the certificate has to have.
+    /// Returns the names that the certificate must contain.
     #[must_use]
     pub fn names(&self, namespace: &str) -> Vec<String> {
         let mut names = CertificateKeeper::service_names(namespace);
@@ -96,7 +96,7 @@ impl WebhookConfig {
         names
     }
 
-    /// Asks the API server what a replica has to know of itself, until it answers.
+    /// Reads the facts that a replica must know about itself from the API server, until it answers.
     async fn setup(&self, client: &Client, namespace: &str) -> Setup {
         let own_image = match &self.agent_image {
             Some(image) => Some(image.clone()),
@@ -133,7 +133,7 @@ impl WebhookConfig {
     }
 }
 
-/// Counts what the webhook answers.
+/// Counts the answers of the webhook.
 struct Counted(Metrics);
 
 impl Observer for Counted {
@@ -184,8 +184,8 @@ impl Serving {
         }
     }
 
-    /// Starts it now if the definition is served, and else when it is; never if the kind does not
-    /// run.
+    /// Starts it now if the definition is served, otherwise as soon as it is; never if the kind
+    /// does not run.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -215,7 +215,7 @@ impl Serving {
     /// Starts what the process runs, and returns what it knows.
     ///
     /// # Errors
-    /// When TLS cannot be set up, or an address not be bound.
+    /// When TLS cannot be set up, or an address cannot be bound.
     async fn start(&self, tasks: &mut Tasks) -> anyhow::Result<ClusterState> {
         Self::expect(self.component, &self.readiness);
         let setup = self.config.setup(&self.client, &self.namespace).await;
@@ -252,16 +252,16 @@ impl Serving {
         tasks.spawn(async move {
             known.synced().await;
             ready.reached("networkprobers");
-            // Without a Secret no webhook points here yet; while an older version leads nobody
-            // makes one, and a replica that is never ready would keep it leading. The webhook alone
-            // leads nobody.
+            // Without a Secret, no webhook points here yet; while an older version leads, no
+            // replica creates one, and a replica that is never ready would keep it leading. The
+            // webhook alone never leads.
             let leads = component.controls() && component.answers();
             if leads && matches!(secrets.get_opt(NAME).await, Ok(None)) {
                 ready.reached("certificate");
             }
             loop {
                 let published = bundle.borrow_and_update().clone();
-                // Those that answer, and no others: an alert tells by it that nobody does.
+                // Only replicas that answer export it: an alert fires if none does.
                 if let Some(bundle) = published.filter(|_| component.answers()) {
                     ready.reached("certificate");
                     told.certificate_ends("ca", bundle.authority_not_after);
@@ -272,7 +272,7 @@ impl Serving {
         });
     }
 
-    /// Starts the server that the API server asks.
+    /// Starts the server for the API server.
     async fn serve_webhook(&self, cluster: &ClusterState, tasks: &mut Tasks) -> anyhow::Result<()> {
         let injector = Arc::new(ClusterInjector(cluster.clone()));
         let router = server::router(injector, Arc::new(Counted(self.metrics.clone())));
@@ -289,14 +289,14 @@ impl Serving {
         Ok(())
     }
 
-    /// Starts the server of pinglists: apart from the webhook, so that no agent is in the way of
-    /// the API server.
+    /// Starts the server of pinglists: separate from the webhook, so that agents do not delay the
+    /// API server.
     async fn serve_pinglists(
         &self,
         cluster: &ClusterState,
         tasks: &mut Tasks,
     ) -> anyhow::Result<()> {
-        // Behind a custom URL there may be a proxy, whose address does not identify agents.
+        // Behind a custom URL there may be a proxy, and its address does not identify agents.
         let by_address = self.config.pinglists().is_none();
         let reviews = if by_address { REVIEWS_OF_ONE_SOURCE } else { REVIEWS };
         let of_one_source =
@@ -305,7 +305,7 @@ impl Serving {
         let (cluster, client) = (cluster.clone(), self.client.clone());
         let agents =
             Agents::new(cluster, client, self.metrics.clone(), self.closing.clone(), reviews);
-        // HTTP/1 is what agents speak; a connection of HTTP/2 would be many of them.
+        // Agents use HTTP/1; one connection of HTTP/2 would carry many requests at once.
         let tls = self.certificates.server_config(&[HTTP1]).context("TLS for pinglists")?;
         let address = self.config.pinglist_address;
         let refused = self.metrics.refused_connections("pinglists");

@@ -1,4 +1,4 @@
-//! Amounts of something, in total and for each one who uses it: bytes in memory, reviews under way.
+//! Budgets of a resource, in total and for each user: bytes in memory, running reviews.
 use std::{
     collections::HashMap,
     fmt::Debug,
@@ -8,10 +8,10 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Users of a budget that are known before those that are gone are forgotten.
+/// Number of known users of a budget above which those that are gone are forgotten.
 const FORGET_FROM: usize = 256;
 
-/// An amount that is shared out, to the longest waiter first; clones share it.
+/// An amount that is distributed, to the longest waiter first; clones share it.
 #[derive(Debug)]
 pub struct Budget<K>(Arc<Inner<K>>);
 
@@ -34,7 +34,7 @@ struct Each<K> {
     forget_from: usize,
 }
 
-/// A part of a budget; it is free again when this is dropped.
+/// A part of a budget, which is released when this is dropped.
 #[derive(Debug)]
 pub struct Share {
     all: Arc<Semaphore>,
@@ -43,7 +43,7 @@ pub struct Share {
 }
 
 impl<K: Hash + Eq> Budget<K> {
-    /// `most` in total, and `of_one` for each.
+    /// Creates a budget of `most` in total, and `of_one` for each user.
     #[must_use]
     pub fn new(most: usize, of_one: usize) -> Self {
         let all = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
@@ -51,7 +51,7 @@ impl<K: Hash + Eq> Budget<K> {
         Self(Arc::new(Inner { all, of_one: of_one.min(Semaphore::MAX_PERMITS), each }))
     }
 
-    /// A share of nothing, which can [grow](Share::grow).
+    /// Returns an empty share, which can [grow](Share::grow).
     #[must_use]
     pub fn none(&self, key: K) -> Share {
         let mut each = self.0.each.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ impl<K: Hash + Eq> Budget<K> {
         Share { all: Arc::clone(&self.0.all), own, held: Vec::new() }
     }
 
-    /// A share, if that much is free.
+    /// Returns a share, if that much is free.
     #[must_use]
     pub fn take(&self, key: K, amount: u32) -> Option<Share> {
         let mut share = self.none(key);
@@ -77,7 +77,8 @@ impl<K: Hash + Eq> Budget<K> {
         Some(share)
     }
 
-    /// A share, as soon as that much is free. More than there is never comes: bring a deadline.
+    /// Returns a share, as soon as that much is free. Waits for ever for more than the total: use a
+    /// deadline.
     pub async fn wait(&self, key: K, amount: u32) -> Share {
         let mut share = self.none(key);
         share.grow(amount).await;
@@ -86,13 +87,13 @@ impl<K: Hash + Eq> Budget<K> {
 }
 
 impl Share {
-    /// Adds to the share, as soon as that much is free. More than there is never comes: bring a
-    /// deadline.
+    /// Adds to the share, as soon as that much is free. Waits for ever for more than the total: use
+    /// a deadline.
     pub async fn grow(&mut self, amount: u32) {
-        // Its own part first: who uses all of that waits there, and in nobody's way.
+        // Its own part first: a user that has exhausted it waits there, without blocking others.
         let own = Arc::clone(&self.own).acquire_many_owned(amount).await;
         let all = Arc::clone(&self.all).acquire_many_owned(amount).await;
-        // Nobody closes them.
+        // The semaphores are never closed.
         for permit in [own, all].into_iter().flatten() {
             match self
                 .held
@@ -116,9 +117,9 @@ mod tests {
         let mut first = budget.none('a');
         first.grow(1).await;
         let second = budget.take('a', 1).unwrap();
-        assert!(budget.take('a', 1).is_none(), "one has its part");
+        assert!(budget.take('a', 1).is_none(), "one user has its part");
         let other = budget.take('b', 1).unwrap();
-        assert!(budget.take('b', 1).is_none(), "all is used");
+        assert!(budget.take('b', 1).is_none(), "the total is used");
         let waiting = tokio::spawn({
             let budget = budget.clone();
             async move { budget.wait('c', 2).await }

@@ -1,4 +1,4 @@
-//! Connections that take a place, and last no longer than they may.
+//! Connections that take a place, and that have a limited duration.
 use std::{
     future::{Future, Ready, ready},
     io,
@@ -24,7 +24,7 @@ use super::places::{Place, Places};
 /// The time for which a connection lasts.
 #[derive(Clone, Copy, Debug)]
 pub enum Lasts {
-    /// So long, whatever it does.
+    /// For at most this time, in any case.
     AtMost(Duration),
     /// As long as it is used.
     WhileUsed(Pace),
@@ -33,9 +33,9 @@ pub enum Lasts {
 /// The deadlines within which a connection must be used.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// From when it is accepted to the head of its first request: the handshake of TLS included.
+    /// From its acceptance to the head of its first request, including the TLS handshake.
     pub head: Duration,
-    /// From then until a request was a [good](Connection::good) one.
+    /// From then until the first [good](Connection::good) request.
     pub answer: Duration,
     /// From each good request to the next.
     pub idle: Duration,
@@ -74,8 +74,8 @@ impl Connection {
         self.0.place.source()
     }
 
-    /// A request came that only a client that belongs here makes: the connection may stay, and
-    /// loses its place to nobody.
+    /// Marks a request that only a legitimate client makes: the connection may stay, and cannot
+    /// lose its place.
     pub fn good(&self) {
         if let Lasts::WhileUsed(pace) = self.0.lasts {
             self.until().end = Instant::now() + pace.idle;
@@ -83,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// The head of a request came.
+    /// Records the head of a request.
     fn asked(&self) {
         let mut until = self.until();
         if let (Lasts::WhileUsed(pace), false) = (self.0.lasts, until.asked) {
@@ -106,21 +106,21 @@ pub struct Limited {
 }
 
 impl Limited {
-    /// As many connections as there are places, and no longer than this. Counts those that are
-    /// refused, or lose their place.
+    /// Accepts as many connections as there are places, for no longer than this. Counts those that
+    /// are refused, or lose their place.
     #[must_use]
     pub fn new(places: Places, lasts: Lasts, refused: Counter) -> Self {
         Self { places, lasts, refused }
     }
 
     fn counted(&self, stream: TcpStream) -> io::Result<Counted> {
-        // Who is gone already has no address any more.
+        // A client that is already gone has no address any more.
         let source: IpAddr = stream.peer_addr()?.ip();
         let Some(place) = self.places.take(source) else {
             self.refused.inc();
             return Err(io::ErrorKind::ConnectionRefused.into());
         };
-        // Answers are small and awaited: nothing is gained by collecting them.
+        // Answers are small and awaited: collecting them would gain nothing.
         stream.set_nodelay(true)?;
         if place.replaced {
             self.refused.inc();
@@ -144,7 +144,7 @@ impl<S> Accept<TcpStream, S> for Limited {
     }
 }
 
-/// A service that knows of the connection of each request.
+/// A service that knows the connection of each request.
 #[derive(Clone, Debug)]
 pub struct Told<S> {
     service: S,
@@ -170,7 +170,7 @@ where
     }
 }
 
-/// A connection that gives its place back when it ends.
+/// A connection that releases its place when it ends.
 pub struct Counted {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,
@@ -184,7 +184,7 @@ impl Counted {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         while self.end.as_mut().poll(cx).is_ready() {
-            // What was used since has longer.
+            // A connection that was used since then has more time.
             let end = self.connection.until().end;
             if end <= Instant::now() {
                 return Err(io::ErrorKind::TimedOut.into());

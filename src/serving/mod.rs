@@ -1,4 +1,4 @@
-//! HTTP servers that nobody can exhaust. They limit the number of connections, in total and for
+//! HTTP servers that no client can exhaust. They limit the number of connections, in total and for
 //! each source, and the time for the head of a request and for the whole connection. A connection
 //! above a limit is closed at once and counted.
 use std::{future::Future, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
@@ -30,11 +30,10 @@ use places::Places;
 /// limit is 400 kB for each connection.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
-/// The time that a TLS handshake may take: several round trips over a bad network, which is what
-/// this product is for.
+/// The time that a TLS handshake may take: several round trips over a bad network.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// The time that answers under way may take to end at shutdown: they are made from memory.
+/// The time that pending answers may take at shutdown: they are made from memory.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// The resources that clients of a server may use.
@@ -44,19 +43,19 @@ pub struct Limits {
     pub connections: usize,
     /// Those of one address.
     pub of_one_source: usize,
-    /// The time that the TLS handshake, and then the head of a request, may take; where a
-    /// connection may bring a second request, the pause before it is part of that.
+    /// The time that the TLS handshake, and then the head of a request, may take; if a connection
+    /// may send a second request, this includes the pause before it.
     pub head: Duration,
-    /// The time for which a connection may last, whichever side is slow.
+    /// The time for which a connection may last, regardless of the slow side.
     pub lasts: Lasts,
-    /// True if a connection may bring a second request.
+    /// True if a connection may send a second request.
     pub keep_alive: bool,
     /// True if a connection above that takes the place of the oldest stranger, instead of being
     /// closed.
     pub newest_wins: bool,
 }
 
-/// A server of HTTP/1 that is bound, and serves when it is [run](Server::run).
+/// An HTTP/1 server with a bound address, which serves when it is [run](Server::run).
 pub struct Server {
     listener: TcpListener,
     limits: Limits,
@@ -65,7 +64,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds `address`, for HTTPS if there is a configuration of TLS. `refused` counts connections
+    /// Binds `address`, for HTTPS if there is a TLS configuration. `refused` counts connections
     /// that were closed because there were too many.
     ///
     /// # Errors
@@ -83,12 +82,12 @@ impl Server {
     /// Returns the address on which it listens.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When the system does not report it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown`, and then lets what is under way end. Handlers learn the client's
+    /// Serves until `shutdown`, and then finishes running requests. Handlers get the client's
     /// address as `ConnectInfo<SocketAddr>`.
     ///
     /// # Errors

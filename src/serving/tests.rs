@@ -1,4 +1,4 @@
-//! Real sockets, and sources of their own: all of 127.0.0.0/8 is loopback.
+//! Real sockets with separate source addresses: all of 127.0.0.0/8 is loopback.
 use std::{
     net::{IpAddr, Ipv4Addr},
     time::Instant,
@@ -22,7 +22,7 @@ const LIMITS: Limits = Limits {
     newest_wins: false,
 };
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any test takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn start(limits: Limits, router: Router) -> (SocketAddr, Counter) {
@@ -76,7 +76,7 @@ async fn s14_one_source_cannot_take_every_place_and_idle_ones_lose_theirs() {
     assert!(refused.get() >= 9 * LIMITS.connections as u64);
     assert!(ask(3, address).await.ends_with("hello"), "another source is served");
     assert_eq!(ask(2, address).await, "", "the same one is not");
-    // A place that is given back is free, as soon as the server has seen the end.
+    // A released place is free as soon as the server has noticed the end.
     drop(held);
     let again = async {
         while !ask(2, address).await.ends_with("hello") {
@@ -86,7 +86,8 @@ async fn s14_one_source_cannot_take_every_place_and_idle_ones_lose_theirs() {
     timeout(PATIENCE, again).await.unwrap();
 }
 
-/// A hostile pod on the host network has the address of the kubelet, and no policy keeps it out.
+/// A hostile pod on the host network has the address of the kubelet, and no network policy blocks
+/// it.
 #[tokio::test]
 async fn s14_a_source_that_holds_all_its_places_loses_the_oldest_to_its_next_request() {
     let limits = Limits {
@@ -120,7 +121,7 @@ async fn s14_whoever_sends_nothing_or_trickles_is_cut_off() {
     let mut trickling = connect(3, address).await;
     let (_, sent) = tokio::join!(rest(&mut silent), async {
         let mut sent = 0;
-        // A byte whenever the last one is through: for as long as the server lets it.
+        // Sends a byte whenever the previous one has arrived, for as long as the server allows it.
         while trickling.write_all(b"x").await.is_ok() && started.elapsed() < PATIENCE {
             sent += 1;
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -147,7 +148,7 @@ async fn s14_a_connection_ends_with_its_answer_and_never_outlives_its_time() {
     stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let answer = rest(&mut stream).await;
     assert!(answer.contains("connection: close") && answer.ends_with("hello"), "{answer}");
-    // Neither a reader that never has enough nor one that reads nothing keeps its place.
+    // Neither a reader of an endless answer nor one that reads nothing keeps its place.
     for path in ["endless", "hanging"] {
         let mut stream = connect(2, address).await;
         stream

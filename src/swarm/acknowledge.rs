@@ -61,7 +61,7 @@ impl WorkerClient {
     /// A client that connects only to the given address.
     ///
     /// # Errors
-    /// When it cannot be built.
+    /// When the client cannot be built.
     pub fn new() -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
             .user_agent(crate::USER_AGENT)
@@ -126,11 +126,17 @@ impl WorkerClient {
 
 /// Reads an answer, which must be signed if there is a key.
 fn read(worker: &str, proof: Option<(&Key, &Question)>, body: &[u8]) -> Result<Answer, String> {
-    let wire: Wire = serde_json::from_slice(body)
-        .map_err(|error| format!("the answer is not {{\"jobs\": […], \"version\": N}}: {error}"))?;
+    let unreadable =
+        |why: String| format!("the answer is not {{\"jobs\": […], \"version\": N}}: {why}");
+    // A list of the fields in their order would be taken for the object.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(unreadable("it is no object".into()));
+    }
+    let wire: Wire = serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))?;
     // An address may have been given to another pod in the meantime.
     if let Some(name) = wire.worker.as_ref().filter(|name| *name != worker) {
-        let short: String = name.chars().take(LONGEST_NAME).collect();
+        let plain = |c: char| if c.is_control() { ' ' } else { c };
+        let short: String = name.chars().take(LONGEST_NAME).map(plain).collect();
         return Err(format!("the answer is of {short}"));
     }
     // The original's workers begin with 0, before any file.
@@ -172,6 +178,9 @@ fn cause(error: &reqwest::Error) -> String {
     }
     inner.to_string()
 }
+
+#[cfg(test)]
+mod properties;
 
 #[cfg(test)]
 mod tests {
@@ -236,9 +245,9 @@ mod tests {
             assert!(error.contains(words), "{answer}: {error}");
             assert!(!error.contains('\n') && error.len() < 200, "{error}");
         }
-        // Without the name nothing is signed by it.
+        // Without the name, the signature does not cover it.
         let unnamed = with("worker", serde_json::Value::Null);
-        assert!(read(&unnamed).is_ok(), "the signature names the worker all the same");
+        assert!(read(&unnamed).is_ok(), "the signature still names the worker");
     }
 
     #[test]

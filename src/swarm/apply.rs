@@ -28,7 +28,7 @@ pub(super) async fn apply(
     let mut notices = Vec::new();
     if let Some(publish) = desired.publish {
         // Of two writers, the slower decides again on the new state.
-        let Some(metadata) = cluster.publish(&publish).await? else { return Ok(notices) };
+        let Some(metadata) = cluster.publish(&publish).await? else { return Err(Error::Outpaced) };
         cluster.published(&metadata, &publish);
         memories.change(&key, |memory| {
             memory.published = Some(Arc::clone(&publish.published));
@@ -58,8 +58,9 @@ pub(super) async fn apply(
                     let note = format!("evicted pod {worker} so that it reads its new list");
                     (Some((false, "WorkerRefreshed", note)), Some("evicted"))
                 }
-                // Another pod of that name, or none: this one is gone already.
-                Eviction::Gone => (None, None),
+                // Another pod of that name, or none: this one is gone already. Or the next pass
+                // tries again.
+                Eviction::Gone | Eviction::Deferred => (None, None),
                 Eviction::Refused(why) => {
                     let note = format!("pod {worker} stays: {why}");
                     (Some((true, "EvictionRefused", note)), Some("refused"))
@@ -78,10 +79,10 @@ pub(super) async fn apply(
             node: None,
         }));
     }
-    if let Some(replicas) = desired.scale {
-        cluster.scale(replicas).await?;
+    if let Some(scale) = desired.scale {
+        cluster.scale(scale).await?;
         let workload = &swarm.spec.workload;
-        let note = format!("{} {} scaled to {replicas}", workload.kind.as_str(), workload.name);
+        let note = format!("{} {} scaled to {}", workload.kind.as_str(), workload.name, scale.to);
         notices.push(Notice { warning: false, reason: "Scaled", note, node: None });
     }
     for name in &desired.obsolete {

@@ -7,7 +7,7 @@ use kube::core::ObjectMeta;
 use super::{
     acknowledge::Answer,
     handover::Epoch,
-    plan::{Immutable, Part, Publish},
+    plan::{Immutable, Part, Publish, Scale},
     watches::{PodFacts, WorkloadFacts},
 };
 use crate::{acknowledgement::Key, controller::Error};
@@ -76,17 +76,19 @@ pub(super) trait Cluster: Sync {
         epoch: Epoch,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// Sets the number of workers.
-    fn scale(&self, replicas: u32) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Changes the number of workers, if it is still the one that was read.
+    fn scale(&self, scale: Scale) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
 /// The result of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Eviction {
-    /// The pod goes.
+    /// The pod is being deleted.
     Done,
     /// It is gone already, or another one has its name.
     Gone,
     /// It stays, for this reason.
     Refused(String),
+    /// It stays for now: another object disrupts its zone.
+    Deferred,
 }

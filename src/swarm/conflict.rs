@@ -38,7 +38,7 @@ fn maps(swarm: &Swarm) -> Vec<String> {
     maps
 }
 
-/// Observe writes nothing, so it needs nothing of its own.
+/// With Observe, nothing is written, so no claim is needed.
 fn claims(swarm: &Swarm) -> bool {
     swarm.spec.mode == Mode::Enforce
 }

@@ -5,8 +5,8 @@
 //! that worker, and meanwhile the budget of `spec.refresh.maxUnavailable` is for the others.
 //!
 //! Only this process remembers that. After a restart of the operator the pauses of such a worker
-//! begin at 5 s again, which costs it at most seven evictions within five minutes. Nothing
-//! here decides who has a stream.
+//! begin at 5 s again, which costs it at most seven evictions within five minutes. Nothing here
+//! decides which worker has a stream.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -39,7 +39,7 @@ pub struct Evictions {
 struct Attempts {
     /// Since the version last rose.
     count: u32,
-    /// Of the last one.
+    /// The time of the last eviction.
     at: Instant,
     /// The version of the file at the last one.
     epoch: Epoch,
@@ -119,7 +119,7 @@ impl Evictions {
     /// Returns a fingerprint of the inputs of a decision, without times.
     #[cfg(test)]
     pub(super) fn fingerprint(&self) -> impl std::hash::Hash {
-        // More of them only make the same order last.
+        // More of them only prolong the same order.
         let order = self.attempts.iter().map(|(name, a)| (Arc::clone(name), a.count.min(2)));
         let order: Vec<_> = order.collect();
         let proved: Vec<_> = self.proved.keys().cloned().collect();

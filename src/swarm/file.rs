@@ -128,7 +128,7 @@ fn render_part(published: &Published, part: Option<(u32, u32)>) -> Files {
 /// content is an empty file.
 ///
 /// # Errors
-/// When one of them has another shape, with the line.
+/// When one of them has an invalid format, with the line.
 pub fn parse(config: &str, state: Option<&str>) -> Result<Parsed, Malformed> {
     let read: Option<ReadConfig> = serde_yaml::from_str(config).map_err(Malformed::Config)?;
     let read = read.unwrap_or_default();
@@ -289,7 +289,7 @@ struct ReadReleases {
     streams: List<Id>,
 }
 
-/// A map whose keys are unique: neither of two lists of one worker may be lost.
+/// A map with unique keys: neither of two lists of one worker may be lost.
 impl<'de> Deserialize<'de> for ReadWorkloads {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entries;

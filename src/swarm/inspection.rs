@@ -101,7 +101,7 @@ pub struct Page {
     pub load_ratio: f64,
     /// The streams that are being released.
     pub releasing: Vec<PageReleasing>,
-    /// The streams without a worker whose next worker is known.
+    /// The streams without a worker but with a known next one.
     pub free: Vec<PageFree>,
     /// The streams that no worker can take.
     pub unassigned: Vec<PageUnassigned>,
@@ -197,7 +197,7 @@ pub struct PageWaiting {
     pub worker: String,
     /// Number of streams that it must release; 0 if only a barrier waits for it.
     pub streams: usize,
-    /// The version that it has to acknowledge.
+    /// The version that it must acknowledge.
     pub epoch: u64,
     /// The rule of the protocol that is the obstacle.
     pub why: String,

@@ -21,7 +21,7 @@ pub const ID: usize = 253;
 
 /// The most bytes that the names of one text may have together. The API server keeps no `ConfigMap`
 /// of more than 1 MiB, and an escape makes three bytes of two (`"\L"`): more names than that come
-/// of aliases, by which a short text says a long one over and over.
+/// of aliases, by which a short text repeats a long one many times.
 pub const NAMES: usize = LARGEST_TEXT / 2 * 3;
 
 /// The most bytes of a text with streams, as of a `ConfigMap`: the API server's limit.
@@ -30,7 +30,7 @@ pub const LARGEST_TEXT: usize = 1 << 20;
 /// Refuses a workload of more workers than are served, before anything is made for each of them.
 ///
 /// # Errors
-/// With the field, how many there are, and how many there may be.
+/// The field, the number of entries, and the allowed number.
 pub fn workers(kind: WorkloadKind, name: &str, workload: &WorkloadFacts) -> Result<(), Error> {
     let replicas = workload.replicas;
     if replicas <= WORKERS {
@@ -47,7 +47,7 @@ pub fn workers(kind: WorkloadKind, name: &str, workload: &WorkloadFacts) -> Resu
 /// Refuses a list of more streams than are served.
 ///
 /// # Errors
-/// How many there are, and how many there may be.
+/// The number of entries, and the allowed number.
 pub fn streams(count: usize) -> Result<(), String> {
     if count <= STREAMS {
         return Ok(());
@@ -74,7 +74,7 @@ pub trait Named {
     /// Succeeds if each of them is short enough.
     ///
     /// # Errors
-    /// How long one is, and may be.
+    /// The length of one, and the allowed length.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
@@ -89,7 +89,7 @@ pub fn room(name: &str) -> usize {
 /// Refuses a name that is too long; an empty one is checked elsewhere.
 ///
 /// # Errors
-/// How long it is, and may be. The name itself is too long to report.
+/// Its length, and the allowed length. The name itself is too long to report.
 pub fn name(what: &str, name: &str) -> Result<(), String> {
     let count = name.chars().count();
     if count <= ID {
@@ -136,7 +136,7 @@ impl<'de, T: Deserialize<'de> + Named> Deserialize<'de> for List<T> {
 /// Refuses names that take more room than a text has.
 ///
 /// # Errors
-/// How much there may be.
+/// The allowed amount.
 pub fn fits(room: usize) -> Result<(), String> {
     if room <= NAMES {
         return Ok(());

@@ -19,13 +19,18 @@ use super::{
     acknowledge::{Answer, Asked, WorkerClient},
     cluster::{Cluster, Eviction},
     file::{self, STATE_KEY, stored::fingerprint},
-    plan::{Immutable, Part, Publish},
+    plan::{Immutable, Part, Publish, Scale},
     watches::{self, CONTENT, GIVEN, NUDGE, PodFacts, WorkloadCache, WorkloadFacts},
 };
 use crate::{
     acknowledgement::{self, Key},
     api::{Swarm, swarm::WorkloadKind},
-    controller::{Error, FIELD_MANAGER, MANAGED_BY, error::is_refusal, merge_params},
+    controller::{
+        Error, FIELD_MANAGER, MANAGED_BY,
+        disruptions::{self, Disruptions, EVICTION},
+        error::is_refusal,
+        merge_params,
+    },
 };
 
 /// The label of everything that a `Swarm` owns: its name's hash, because a name may be longer than
@@ -40,6 +45,8 @@ pub(super) struct Live<'a> {
     pub workers: &'a WorkerClient,
     /// The data of the watches.
     pub cache: &'a WorkloadCache,
+    /// The zones that evictions disrupt.
+    pub disruptions: &'a Disruptions,
     /// The `Swarm` of the pass.
     pub swarm: &'a Swarm,
 }
@@ -155,6 +162,11 @@ impl Cluster for Live<'_> {
     }
 
     async fn evict(&self, worker: &str, uid: &str) -> Result<Eviction, Error> {
+        let node = self.node_of(uid);
+        let holder = disruptions::holder("Swarm", &self.swarm.key());
+        if self.disruptions.claim(&holder, node.as_deref(), EVICTION).is_err() {
+            return Ok(Eviction::Deferred);
+        }
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let options =
             DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
@@ -185,20 +197,37 @@ impl Cluster for Live<'_> {
         }
     }
 
-    async fn scale(&self, replicas: u32) -> Result<(), Error> {
-        let patch = json!({"spec": {"replicas": replicas}});
+    /// The old number is part of the write: a workload that someone has scaled meanwhile, to zero
+    /// maybe, is not scaled back.
+    async fn scale(&self, scale: Scale) -> Result<(), Error> {
+        let patch = json!([
+            {"op": "test", "path": "/spec/replicas", "value": scale.from},
+            {"op": "replace", "path": "/spec/replicas", "value": scale.to},
+        ]);
+        let patch = serde_json::from_value(patch)
+            .map_err(|error| Error::Invalid(format!("scale workload: {error}")))?;
         let name = &self.swarm.spec.workload.name;
-        self.workload()
-            .patch_subresource("scale", name, &merge_params(), &Patch::Merge(&patch))
-            .await
-            .map_err(Error::kube("scale workload"))?;
-        Ok(())
+        let (api, patch) = (self.workload(), Patch::Json::<()>(patch));
+        match api.patch_subresource("scale", name, &merge_params(), &patch).await {
+            Ok(_) => Ok(()),
+            // The next pass knows the other number.
+            Err(kube::Error::Api(status)) if status.code == 422 => {
+                Err(Error::Pending("ApiError", format!("scale workload: {}", status.message)))
+            }
+            Err(source) => Err(Error::Kube { action: "scale workload", source }),
+        }
     }
 }
 
 impl Live<'_> {
     fn namespace(&self) -> String {
         self.swarm.key().0
+    }
+
+    /// Returns the node of one of the workload's pods, if it is bound to one.
+    fn node_of(&self, uid: &str) -> Option<Box<str>> {
+        let view = self.cache.view(self.swarm)?;
+        view.pods.iter().find(|pod| *pod.uid == *uid)?.node.clone()
     }
 
     /// Writes a `ConfigMap` over the version that it carries, or a new one; `None`: another writer

@@ -67,7 +67,7 @@ pub struct Memory {
     pub secret: Secret,
     /// Accepted evictions, and their outcomes.
     pub evictions: Evictions,
-    /// Since when a worker has had no pod on a node.
+    /// The time since which a worker has had no pod on a node.
     pub absent: BTreeMap<Arc<str>, Instant>,
     /// The last published file, with the content it was read from or written to.
     pub published: Option<Arc<Published>>,
@@ -77,20 +77,20 @@ pub struct Memory {
     pub free: BTreeMap<Arc<str>, Instant>,
     /// The time since which a worker must release a stream.
     pub releasing: BTreeMap<(Arc<str>, Arc<str>), Instant>,
-    /// Since when there is a barrier.
+    /// The time since which there is a barrier.
     pub barrier: Option<Instant>,
     /// The time since which assigned streams have not been acknowledged, and since which no worker
     /// had them.
     pub granted: BTreeMap<Arc<str>, Granted>,
     /// Workers that have not read their list: the pod, the version that it reports, and since when.
     pub unread: BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>,
-    /// Since when moves wait for workers that should gain streams.
+    /// The time since which moves wait for workers that should gain streams.
     pub awaiting: Option<Instant>,
     /// The immutable file that the template has got, until those before it are removed.
     pub pinned: Option<Pinned>,
     /// The last measured weight of each stream.
     pub weights: Arc<BTreeMap<Arc<str>, f64>>,
-    /// Since when the heaviest worker has carried too much.
+    /// The time since which the heaviest worker has had too much weight.
     pub heavy: Option<Instant>,
     /// The desired number of workers, and the time of its last change.
     pub replicas: Option<(u32, Instant)>,
@@ -152,8 +152,8 @@ impl Memory {
 }
 
 impl Memory {
-    /// Keeps the key of the `ConfigMap`: an author who may write that may choose the key, as well
-    /// as the lists.
+    /// Keeps the key in the `ConfigMap`: an author who may write it may choose the key as well as
+    /// the lists.
     pub(super) fn knows(&mut self, view: &WorkloadView, new: impl FnOnce() -> Option<Arc<str>>) {
         if let Some(text) = secret::standing(view) {
             if self.secret.known.as_deref() != Some(text) {

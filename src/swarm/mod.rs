@@ -15,7 +15,7 @@ use kube::{
 
 use crate::{
     api::{Swarm, SwarmStatus},
-    controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
+    controller::{Error, Notice, Plan, Reconciler, disruptions::Disruptions, schedule::Schedule},
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{Endpoints, QueryError, Shared},
@@ -88,6 +88,8 @@ pub struct SwarmReconciler {
     pub schedule: Schedule,
     /// Counters.
     pub metrics: Metrics,
+    /// The zones that evictions disrupt.
+    pub disruptions: Disruptions,
     /// Shares one request among callers with the same query.
     pub measurements: Shared<Question, Measurement>,
 }
@@ -112,7 +114,13 @@ impl SwarmReconciler {
     }
 
     fn live<'a>(&'a self, swarm: &'a Swarm) -> Live<'a> {
-        Live { client: &self.client, workers: &self.workers, cache: &self.cache, swarm }
+        Live {
+            client: &self.client,
+            workers: &self.workers,
+            cache: &self.cache,
+            disruptions: &self.disruptions,
+            swarm,
+        }
     }
 }
 

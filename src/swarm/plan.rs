@@ -32,7 +32,7 @@ mod unread;
 mod writes;
 
 pub(super) use publishing::word;
-pub use writes::{Immutable, Part, Publish};
+pub use writes::{Immutable, Part, Publish, Scale};
 
 /// Time between two passes of an object without any change: a pass reads the labels of nodes, and
 /// asks workers whether they still run what they reported.
@@ -80,8 +80,8 @@ pub struct Desired {
     pub immutable: Option<Immutable>,
     /// The actions on pods.
     pub refresh: Vec<Refresh>,
-    /// Desired number of workers.
-    pub scale: Option<u32>,
+    /// The change of the number of workers.
+    pub scale: Option<Scale>,
     /// Immutable files that no pod mounts any more.
     pub obsolete: Vec<String>,
     /// For how long streams had no worker that have one now.
@@ -93,7 +93,7 @@ pub struct Desired {
 /// Decides.
 ///
 /// # Errors
-/// If the spec, or what it names, cannot be served.
+/// When the spec, or an object that it names, cannot be served.
 pub fn plan(swarm: &Swarm, observed: &Observed) -> Result<Plan<Desired, SwarmStatus>, Error> {
     if let Some(held) = &observed.held {
         return Err(Error::Conflict(held.clone()));
@@ -336,7 +336,7 @@ impl<'a> Decision<'a> {
                 step.publish.get_or_insert(repaired);
                 return step;
             }
-            // The first file would take from a worker that has not answered yet what it runs.
+            // The first file would take streams from a running worker that has not answered yet.
             let publish = (!self.unheard()).then_some(repaired);
             return Step { publish, ..Step::default() };
         }

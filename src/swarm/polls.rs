@@ -79,7 +79,7 @@ fn needed(published: Option<&Published>, pod: &PodFacts) -> Epoch {
 }
 
 fn is_due(pod: &PodFacts, needed: Epoch, report: Option<&Report>, now: Instant) -> bool {
-    // What has not been started cannot answer.
+    // A container that has not started cannot answer.
     if pod.stopped || !pod.started {
         return false;
     }

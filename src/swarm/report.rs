@@ -100,7 +100,7 @@ pub(super) struct Facts<'a> {
     pub barrier: bool,
     /// Streams wait for their next worker, which is not ready.
     pub awaiting: bool,
-    /// Streams that for too long nobody runs, or that run on an unknown worker: their number, the
+    /// Streams that have not run for too long, or that run on an unknown worker: their number, the
     /// worker that blocks them, and the remedy.
     pub orphaned: Option<String>,
     /// Streams in the lists of workers that have had no pod on a node for too long: how many, and

@@ -1,5 +1,5 @@
-//! The key that workers sign their answers with: it stands beside the file, so that workers get
-//! both at once, and stays the same for as long as it is there.
+//! The key with which workers sign their answers: it is stored next to the file, so that workers
+//! get both at once, and stays the same for as long as it is there.
 use std::{fmt, sync::Arc};
 
 use super::watches::WorkloadView;
@@ -74,7 +74,7 @@ mod tests {
             let report = Report { asked, failures: 0, error: None, loaded: None, answer };
             Memory { reports: [("u".into(), report)].into(), ..Memory::default() }
         };
-        assert!(!Memory::default().is_idle(&pod("plain")), "it has said nothing");
+        assert!(!Memory::default().is_idle(&pod("plain")), "it has not reported");
         let mut memory = answer(Answer::default());
         assert!(memory.is_idle(&pod("plain")));
         assert!(!memory.is_idle(&pod("signed")));

@@ -20,7 +20,7 @@ use crate::{
 /// Maximum size of a `ConfigMap` in bytes, including keys: the API server's limit.
 pub const LARGEST_MAP: usize = limits::LARGEST_TEXT;
 
-/// A spec whose streams were read.
+/// A spec with parsed streams.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The workload's kind.
@@ -31,7 +31,7 @@ pub struct Settings {
     pub streams: Vec<Stream>,
     /// The placement policy.
     pub policy: Policy,
-    /// True if a stream has to be stopped before another worker gets it.
+    /// True if a stream must stop before another worker gets it.
     pub exclusive: bool,
     /// The way in which workers load their list.
     pub strategy: Strategy,

@@ -82,7 +82,8 @@ pub struct Counters {
 
 impl Default for Counters {
     fn default() -> Self {
-        // From a handover on one node to a worker whose pod has to be scheduled: 0.25 s to 8.5 min.
+        // From a handover on one node to a worker with a pod that must be scheduled: 0.25 s to 8.5
+        // min.
         let gaps = Histogram::new(exponential_buckets(0.25, 2.0, 12));
         Self { moves: BTreeMap::new(), refreshes: BTreeMap::new(), gaps }
     }

@@ -30,7 +30,7 @@ impl Measured {
     /// Reads an answer.
     ///
     /// # Errors
-    /// When it is no vector.
+    /// When it is not a vector.
     pub fn read(status: u16, content_type: &str, body: &[u8]) -> Result<Self, QueryError> {
         let mut seen: BTreeMap<Arc<str>, Option<f64>> = BTreeMap::new();
         let mut rejected = 0;
@@ -38,7 +38,7 @@ impl Measured {
             let value = element.value.filter(|value| (0.0..=LARGEST).contains(value));
             match (element.labels.get(STREAM), value) {
                 (Some(stream), Some(value))
-                    // What else an answer names is no stream.
+                    // Any other name in an answer is not a stream.
                     if limits::name("", stream).is_ok()
                         && (seen.len() < limits::STREAMS || seen.contains_key(stream)) =>
                 {
@@ -92,7 +92,7 @@ pub fn of(streams: &[Stream], measured: &BTreeMap<Arc<str>, f64>) -> Vec<f64> {
     streams.iter().map(|stream| measured.get(&*stream.id).copied().unwrap_or(mean)).collect()
 }
 
-/// Whole numbers to place by, none of them 0.
+/// Returns integer weights for the placement, none of them 0.
 #[must_use]
 pub fn scaled(weights: &[f64]) -> Vec<u64> {
     let heaviest = weights.iter().copied().fold(0.0, f64::max);

@@ -22,10 +22,10 @@ pub struct Worker {
     pub standing: Standing,
     /// Its pod, if there is one.
     pub pod: Option<PodFacts>,
-    /// Since when it has had no pod on a node.
+    /// The time since which it has had no pod on a node.
     pub absent: Option<Instant>,
-    /// True if that has lasted longer than `spec.refresh.timeout`: nobody runs the streams in its
-    /// list, and it gets no more while another worker has room.
+    /// True if that has lasted longer than `spec.refresh.timeout`: the streams in its list do not
+    /// run, and it gets no more while another worker has room.
     pub is_lost: bool,
     /// The same, as the protocol sees it.
     pub handover: handover::Worker,
@@ -65,7 +65,7 @@ pub struct Known<'a> {
 /// The workers of a `Swarm`.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
-    /// Those that should have streams, in their order, followed by those whose pods still exist.
+    /// Those that should have streams, in their order, followed by those that still have pods.
     pub all: Vec<Worker>,
     /// True if the workload is being replaced by another version of itself: nothing is moved for
     /// balance meanwhile.
@@ -239,7 +239,7 @@ impl Finder<'_> {
         })
     }
 
-    /// The version of the immutable file among what is mounted.
+    /// Returns the version of the immutable file among the mounted ones.
     fn mounted(&self, mounts: &[Box<str>]) -> Option<u64> {
         mounts.iter().find_map(|map| epoch_of(self.share, map))
     }
@@ -249,7 +249,7 @@ impl Finder<'_> {
     ///
     /// With a mutable file none, unless the template and the pods differ in whether they mount it:
     /// then the name of the file was changed, and a pod that comes back with the older revision
-    /// during the rollout reads the former file, which nobody keeps up to date.
+    /// during the rollout reads the former file, which is no longer updated.
     fn successor(&self, pods: &[PodFacts]) -> Option<u64> {
         if !self.settings.immutable {
             let template = self.workload.mounts.iter().any(|(_, map)| **map == *self.share);

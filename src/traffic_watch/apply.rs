@@ -3,16 +3,13 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use k8s_openapi::{
-    api::{
-        apps::v1::Deployment,
-        core::v1::{Node, Pod},
-    },
+    api::{apps::v1::Deployment, core::v1::Pod},
     jiff::Timestamp,
 };
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, ResourceExt,
     api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions},
-    core::{PartialObjectMeta, Request},
+    core::PartialObjectMeta,
 };
 use serde_json::{Value, json};
 
@@ -23,10 +20,16 @@ use super::{
     evictions::PodFacts,
     memory::Decided,
     plan::{Desired, Edit, NodeWrite},
+    reservation::OfferWrite,
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::TaintEffect},
-    controller::{Error, FIELD_MANAGER, Key, Notice, error::is_refusal, key, merge_params},
+    controller::{
+        Error, FIELD_MANAGER, Key, Notice,
+        disruptions::{EVICTION, holder},
+        error::is_refusal,
+        key, merge_params,
+    },
     nodes::NodeObject,
 };
 
@@ -46,11 +49,14 @@ pub(super) async fn apply(
         Some(memory) => entry.decided(Decided { memory, facts, transitions, evaluation }),
         None => entry.pause(facts),
     });
-    // What fails leaves nothing else undone.
+    // A failure does not prevent the other writes.
     let results = reconciler.write_nodes(desired.nodes).await;
     reconciler.memories.change(&key, |entry| entry.wrote(&results, Timestamp::now()));
     let mut errors: Vec<_> =
         results.into_iter().filter_map(|(_, result)| result.err()).take(1).collect();
+    let offered = reconciler.write_offers(desired.offers).await;
+    reconciler.memories.change(&key, |entry| entry.offered(&offered, Timestamp::now()));
+    errors.extend(offered.into_iter().find_map(|(_, result)| result.err()));
     if let Some(child) = desired.deployment
         && let Err(error) = reconciler.apply_child(watch, &key, child).await
     {
@@ -61,7 +67,7 @@ pub(super) async fn apply(
 }
 
 impl TrafficWatchReconciler {
-    /// Writes to nodes, each tried whatever became of the one before.
+    /// Writes to nodes, each tried even if the previous one failed.
     pub(super) async fn write_nodes(
         &self,
         writes: Vec<NodeWrite>,
@@ -93,14 +99,7 @@ impl TrafficWatchReconciler {
     }
 
     async fn write_label(&self, write: &NodeWrite) -> kube::Result<()> {
-        let patch = Patch::Merge(json!({"metadata": {"labels": labels(write)}}));
-        let request = Request::new(Node::url_path(&(), None));
-        let request = request.patch_metadata(&write.node, &merge_params(), &patch);
-        // Into the reduced type, which skips the managed fields.
-        let written: NodeObject =
-            self.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
-        self.nodes.wrote(&written.metadata);
-        Ok(())
+        self.nodes.patch(&self.client, &write.node, &json!({"labels": labels(write)})).await
     }
 
     /// Writes label and taint in one request. The list of taints is replaced as a whole, so the
@@ -126,6 +125,30 @@ impl TrafficWatchReconciler {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Writes what nodes offer, each tried even if the previous one failed.
+    pub(super) async fn write_offers(
+        &self,
+        writes: Vec<OfferWrite>,
+    ) -> Vec<(Arc<str>, Result<(), Error>)> {
+        let results = futures::stream::iter(writes).map(|write| async move {
+            // Never closed, so there is always a permit to wait for.
+            let _permit = self.label_writes.acquire().await;
+            let nodes = Api::<NodeObject>::all(self.client.clone());
+            let patch = Patch::Merge(offer(&write));
+            let result = match nodes.patch_status(&write.node, &merge_params(), &patch).await {
+                Ok(written) => {
+                    self.nodes.wrote_node(&written);
+                    Ok(())
+                }
+                // The node was deleted in the meantime, with everything on it.
+                Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
+                Err(error) => Err(Error::kube("patch node status")(error)),
+            };
+            (write.node, result)
+        });
+        results.buffer_unordered(LABEL_CONCURRENCY).collect().await
     }
 
     async fn apply_child(
@@ -198,7 +221,7 @@ impl TrafficWatchReconciler {
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"replicas": facts.wanted},
         });
-        // A field that two managers own stays when one of them gives it up. Not forced: a conflict
+        // A field with two managers stays when one of them releases it. Not forced: a conflict
         // means that the number is known too late, and the next pass knows it.
         let params = PatchParams::apply(children::REPLICAS_MANAGER);
         let applied = api.patch(&name, &params, &Patch::Apply(&object)).await;
@@ -209,8 +232,13 @@ impl TrafficWatchReconciler {
     /// reason to leave anything else undone.
     async fn evict(&self, key: &Key, pods: Vec<PodFacts>) -> Vec<Notice> {
         let api = Api::<Pod>::namespaced(self.client.clone(), &key.0);
+        let holder = holder("TrafficWatch", key);
         let mut notices = Vec::new();
         for pod in pods {
+            if self.disruptions.claim(&holder, pod.node.as_deref(), EVICTION).is_err() {
+                // Another object disrupts this zone: the next judgment tries again.
+                continue;
+            }
             let preconditions =
                 Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
             let options =
@@ -249,6 +277,15 @@ impl TrafficWatchReconciler {
     }
 }
 
+/// The patch of a node's status: one key of two maps. The kubelet computes what is allocatable from
+/// the capacity, and would undo a change of the former alone.
+fn offer(write: &OfferWrite) -> Value {
+    // A quantity is a text.
+    let amount = write.amount.map(|amount| amount.to_string());
+    let resources = json!({&*write.resource: amount});
+    json!({"status": {"capacity": resources, "allocatable": resources}})
+}
+
 /// The part of a patch that is about the label.
 fn labels(write: &NodeWrite) -> Value {
     match write.label {
@@ -270,6 +307,20 @@ fn taints(there: &[Value], key: &str, edit: Edit<TaintEffect>) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_offer_is_one_key_of_capacity_and_allocatable() {
+        let patch = |amount| {
+            let (node, resource) = ("a".into(), "example.com/mbps".into());
+            offer(&OfferWrite { node, resource, amount })
+        };
+        let expected = |amount: Value| {
+            let resources = json!({"example.com/mbps": amount});
+            json!({"status": {"capacity": resources, "allocatable": resources}})
+        };
+        assert_eq!(patch(Some(700)), expected(json!("700")));
+        assert_eq!(patch(None), expected(Value::Null));
+    }
 
     #[test]
     fn taints_of_others_are_written_back_with_every_field() {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::nodes::{Marked, NodeStore};
 
-/// The default of `--max-unfit`: at least half of the nodes take pods, whatever objects specify.
+/// The default of `--max-unfit`: at least half of the nodes take pods, regardless of the objects.
 pub const DEFAULT: Share = Share::Percent(50);
 
 /// Counts the marks of all objects. Clones share it.
@@ -77,7 +77,7 @@ impl Ceiling {
             return place(Some(Arc::clone(node)));
         }
         let headroom = self.headroom();
-        // What is written and known already is counted by the headroom.
+        // The headroom already counts marks that are written and known.
         let pending = under_way.iter().filter(|(node, (_, other))| {
             (!open || *other) && self.0.nodes.standing(node).is_some_and(|(unfit, _)| !unfit)
         });
@@ -216,7 +216,7 @@ mod tests {
         let again = ceiling.admit(&a).unwrap();
         let second = ceiling.admit(&b).unwrap();
         assert!(ceiling.admit(&c).is_none(), "two of four");
-        // A write that failed gives its place back, one that succeeded is counted by its label.
+        // A failed write releases its place; a successful one is counted by its label.
         drop(second);
         store.apply(node("a", "one.traffic.example.com/unfit", false));
         let third = ceiling.admit(&c).unwrap();

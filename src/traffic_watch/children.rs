@@ -48,7 +48,7 @@ pub enum Outcome {
         /// The Deployment that was there, by UID and generation.
         there: Option<(String, i64)>,
     },
-    /// Not applied: another's Deployment has the name. Tried again at every pass.
+    /// Not applied: another owner's Deployment has the name. Retried at every pass.
     Taken(String),
 }
 

@@ -1,13 +1,14 @@
-//! Removes the labels and taints of an object that goes.
+//! Removes the labels and taints of an object that is deleted, and the resource that nodes offer.
 use std::sync::Arc;
 
-use super::{Others, TrafficWatchReconciler, conflict, plan::NodeWrite};
+use super::{Others, TrafficWatchReconciler, conflict, plan::NodeWrite, reservation};
 use crate::{
     api::TrafficWatch,
     controller::{Error, Notice, key},
 };
 
-/// Removes its marks from all nodes, except those whose key another object waits for.
+/// Removes its marks from all nodes, except those whose key another object waits for, and then the
+/// resource that it offers.
 pub(super) async fn cleanup(
     reconciler: &TrafficWatchReconciler,
     watch: &TrafficWatch,
@@ -15,8 +16,8 @@ pub(super) async fn cleanup(
 ) -> Result<Vec<Notice>, Error> {
     let all = others.state();
     let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
-    // A loser of the claim never wrote; a holder whose key has a waiting heir leaves the labels as
-    // they are, so that no node is without a verdict in between.
+    // An object that lost its claim never wrote; if another object waits for the key, the labels
+    // stay, so that no node is without a label in between.
     let memory = reconciler.memories.read(&key(watch), |entry| Arc::clone(&entry.memory));
     let keys = conflict::keys(watch, memory.key.as_deref()).into_iter();
     let keys = keys.filter(|key| !conflict::has_heir(watch, key, all()));
@@ -29,11 +30,15 @@ pub(super) async fn cleanup(
     let count = removals.len();
     let results = reconciler.write_nodes(removals).await;
     results.into_iter().try_for_each(|(_, result)| result)?;
-    let notice = (count > 0).then(|| Notice {
+    let labels = (count > 0).then(|| Notice {
         warning: false,
         reason: "LabelsRemoved",
         note: format!("removed the label of {count} nodes"),
         node: None,
     });
-    Ok(notice.into_iter().collect())
+    let leaving = reconciler.leaving(watch, None, &all().collect::<Vec<_>>());
+    let (writes, resource) = reservation::removed(&leaving);
+    let results = reconciler.write_offers(writes).await;
+    results.into_iter().try_for_each(|(_, result)| result)?;
+    Ok(labels.into_iter().chain(resource).collect())
 }

@@ -10,7 +10,7 @@ use crate::api::{TrafficWatch, traffic_watch::Mode};
 pub enum Claim {
     /// This object may write the label.
     Ours,
-    /// Another's, by namespace/name.
+    /// It belongs to another object, given by namespace/name.
     HeldBy(String),
 }
 
@@ -45,6 +45,40 @@ pub fn has_heir<'a>(
             && claims(other)
             && other.label_key() == key
     })
+}
+
+/// Returns the older object, by namespace/name, that offers the same extended resource.
+#[must_use]
+pub(super) fn resource_holder<'a>(
+    watch: &TrafficWatch,
+    others: impl IntoIterator<Item = &'a TrafficWatch>,
+) -> Option<String> {
+    let resource = resource(watch)?;
+    let others = others.into_iter();
+    others
+        .filter(|other| self::resource(other) == Some(resource) && rank(other) < rank(watch))
+        .min_by_key(|other| rank(other))
+        .map(name)
+}
+
+/// Reports whether another live object offers an extended resource: it stays on the nodes.
+#[must_use]
+pub(super) fn has_resource_heir<'a>(
+    watch: &TrafficWatch,
+    resource: &str,
+    others: impl IntoIterator<Item = &'a TrafficWatch>,
+) -> bool {
+    others.into_iter().any(|other| {
+        name(other) != name(watch)
+            && other.metadata.deletion_timestamp.is_none()
+            && self::resource(other) == Some(resource)
+    })
+}
+
+/// The extended resource that an object offers: one that is paused takes it away.
+fn resource(watch: &TrafficWatch) -> Option<&str> {
+    let reservation = watch.spec.reservation.as_ref().filter(|_| claims(watch))?;
+    (!watch.spec.paused).then_some(&*reservation.resource)
 }
 
 /// The keys that this object may have put on nodes: the one it has, and those it had. `written` is
@@ -95,6 +129,29 @@ mod tests {
         assert_eq!(claim(&old, &all), Claim::HeldBy("a/x".into()));
         assert_eq!(claim(&new, &all), Claim::HeldBy("a/x".into()));
         assert_eq!(claim(&new, &[old, new.clone()]), Claim::HeldBy("b/w".into()));
+    }
+
+    #[test]
+    fn the_older_offers_a_resource_unless_it_only_observes_or_is_paused() {
+        let at = |day: u8| format!("2026-01-0{day}T00:00:00Z");
+        let offering = |name: &str, day, more: serde_json::Value| {
+            let mut spec = serde_json::json!({"reservation": {"resource": "example.com/mbps"}});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            watch("ns", name, &at(day), spec)
+        };
+        let paused = offering("paused", 1, serde_json::json!({"paused": true}));
+        let observes = offering("observes", 1, serde_json::json!({"mode": "Observe"}));
+        let old = offering("old", 2, serde_json::json!({}));
+        let new = offering("new", 3, serde_json::json!({}));
+        let plain = watch("ns", "plain", &at(1), serde_json::json!({}));
+        let all = [&paused, &observes, &old, &new, &plain];
+        assert_eq!(resource_holder(&new, all), Some("ns/old".into()));
+        for holder in [&paused, &observes, &old, &plain] {
+            assert_eq!(resource_holder(holder, all), None, "{}", name(holder));
+        }
+        assert!(has_resource_heir(&old, "example.com/mbps", all));
+        assert!(!has_resource_heir(&old, "example.com/other", all));
+        assert!(!has_resource_heir(&old, "example.com/mbps", [&paused, &observes, &old, &plain]));
     }
 
     #[test]

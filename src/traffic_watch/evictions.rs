@@ -113,9 +113,9 @@ mod tests {
         assert!(with(&three[1..], replicas(3, 2), &["bad"], 1).is_empty());
         // Ready, but not for minReadySeconds yet.
         assert!(with(&three, replicas(3, 2), &["bad"], 1).is_empty());
-        // The status lags behind: all three are said to be available.
+        // The status lags behind: it reports all three as available.
         assert!(with(&three[1..], replicas(3, 3), &["bad"], 1).is_empty());
-        // Scaled to nothing, and one more than wanted: nobody misses it.
+        // Scaled to zero, and one more than wanted: it is not needed.
         assert_eq!(with(&three[..1], replicas(0, 1), &["bad"], 1), ["a"]);
     }
 

@@ -79,8 +79,8 @@ impl Gathered {
 
 /// Gathers the evidence of one measure about each node, and the result of the measurement.
 ///
-/// A node is covered when it has a sample that can be believed: one whose link speed is not known
-/// is covered, because that is not for the measurement to mend.
+/// A node is covered if it has a credible sample: a node with an unknown link speed is covered,
+/// because the measurement cannot fix that.
 pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gathered {
     let reading = seen.readings.as_ref().and_then(|readings| readings.get(place));
     let Some(Ok(reading)) = reading else {

@@ -17,8 +17,8 @@ use crate::{
     nodes::NodeFacts,
 };
 
-/// Samples whose times differ by less are of one scrape: an answer takes some time on its way, and
-/// no exporter is scraped this often.
+/// Samples with times that differ by less are from one scrape: an answer takes some time to arrive,
+/// and no exporter is scraped this often.
 const SAME_SCRAPE: Duration = Duration::from_millis(500);
 
 /// A node entered a state.
@@ -342,7 +342,7 @@ impl<'a> Judgment<'a> {
     }
 }
 
-/// Nothing decides now what the node is: it is not unfit by a measure with evidence, and some
+/// Nothing decides the state of the node now: it is not unfit by a measure with evidence, and some
 /// measure has none.
 fn is_unknown(node: &NodeMemory) -> bool {
     node.sides().any(|side| side.missing.is_some())
@@ -364,7 +364,7 @@ fn state(node: &NodeMemory) -> (NodeState, Option<&'static str>) {
     match (node.judged(), node.marked) {
         (Some(true), Some(true)) => (NodeState::Unfit, None),
         (Some(true), _) => (NodeState::Suppressed, Some("LimitReached")),
-        // Not judged yet, and nothing speaks against it.
+        // Not judged yet, and there is no evidence against it.
         _ => (NodeState::Fit, None),
     }
 }

@@ -214,7 +214,7 @@ pub fn mark(nodes: &[Candidate<'_>], limits: &Limits, mut headroom: Headroom) ->
         let node = &nodes[i];
         let scope = if node.takes_pods { &room } else { &all };
         if none || !scope.has_place() {
-            // An operator that marks none is why, whatever the author allows.
+            // The reason is an operator that marks none, regardless of the object.
             if headroom.none && !limits.max_unfit.is_none() {
                 above_ceiling.push(i);
             }

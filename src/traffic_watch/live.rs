@@ -6,7 +6,9 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     judgment::Transition,
     memory::{Entry, Facts, HISTORY_SECONDS, MeasureState, Memories, Memory, NodeMemory},
-    overview::{Filter, MeasureView, NodeView, TransitionView, ValueView, WatchView},
+    overview::{
+        Filter, MeasureView, NodeView, ReservationView, TransitionView, ValueView, WatchView,
+    },
     settings::Criterion,
 };
 use crate::{api::traffic_watch::Consecutive, prometheus::Exporters};
@@ -90,7 +92,10 @@ fn watch(
         measures: measures.collect(),
         nodes: nodes
             .into_iter()
-            .map(|(name, node)| node_view(name, node, &memory.criteria, facts.consecutive))
+            .map(|(name, node)| NodeView {
+                reservation: reservation_view(memory, name),
+                ..node_view(name, node, &memory.criteria, facts.consecutive)
+            })
             .collect(),
         nodes_truncated,
         transitions: history.iter().filter(told).filter_map(transition).collect(),
@@ -120,7 +125,24 @@ pub(super) fn node_view(
         unfit: node.marked == Some(true),
         age_seconds: node.age(),
         values: values.map(|(side, criterion)| value_view(side, criterion, consecutive)).collect(),
+        reservation: None,
     }
+}
+
+/// The offer of a node to pods, if the object has nodes offer anything.
+pub(super) fn reservation_view(memory: &Memory, node: &str) -> Option<ReservationView> {
+    let memory = memory.reservation.as_ref()?;
+    let figures = memory.get(node)?;
+    Some(ReservationView {
+        resource: memory.resource.to_string(),
+        unit: memory.unit,
+        limit: figures.limit,
+        measured: figures.measured,
+        requested: figures.requested,
+        foreign: memory.foreign(figures),
+        offered: figures.amount,
+        over_promised: figures.over,
+    })
 }
 
 fn value_view(side: &MeasureState, criterion: &Criterion, consecutive: Consecutive) -> ValueView {

@@ -18,14 +18,15 @@ use crate::api::traffic_watch::NodeState;
 
 mod info;
 mod labels;
+mod reservation;
 #[cfg(test)]
 mod tests;
 
 use labels::{Label, NodeLabels, joined};
 
-/// The most pairs of an object and a node that have series. Each has four, and one that is not Fit
-/// has two more: 100,000 series, a page of some 15 MB, which is a tenth of what a Prometheus of the
-/// usual size holds.
+/// The most pairs of an object and a node that have series. Each has four, one that is not Fit two
+/// more, and one that offers bandwidth four more, which few objects do: 100,000 series, a page of
+/// some 15 MB, which is a tenth of what a Prometheus of the usual size holds.
 const PAIRS: usize = 25_000;
 
 type Result = std::result::Result<(), fmt::Error>;
@@ -58,7 +59,7 @@ impl Object {
         by_state.take(share).map(|(name, node)| (&**name, node))
     }
 
-    /// Those of them that are not Fit, which are few, or the first to be looked at.
+    /// The nodes that are not Fit, which are few, or need attention first.
     fn not_fit(&self, share: usize) -> impl Iterator<Item = (&str, &NodeMemory)> {
         self.shown(share).filter(|(_, node)| node.state != NodeState::Fit)
     }
@@ -93,6 +94,7 @@ impl Gauges {
         self.node_values(encoder, share)?;
         self.node_states(encoder, share)?;
         self.node_infos(encoder, share)?;
+        self.reservations(encoder, share)?;
         self.gauges(encoder, share)?;
         self.intervals(encoder)?;
         self.unknown(encoder)?;
@@ -101,8 +103,8 @@ impl Gauges {
     }
 }
 
-/// The largest share that all can have of `most`: who has fewer leaves the rest to the others, so
-/// that one object's thousands of nodes hide nobody else's.
+/// Returns the largest share of `most` that all can have: objects with fewer leave the rest to the
+/// others, so that one object's thousands of nodes do not hide the others'.
 fn share(sizes: &mut [usize], most: usize) -> usize {
     sizes.sort_unstable();
     let (mut left, mut objects) = (most, sizes.len());
@@ -150,7 +152,7 @@ fn gauges<'s>(
     Ok(Family(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?))
 }
 
-/// The labels of each measure: what is before the last value, and that value.
+/// The labels of each measure: the text before the last value, and that value.
 fn measures(object: &Object) -> Vec<(String, &'static str)> {
     let labels = |criterion: &Criterion| {
         let unit = criterion.rules.unit.as_str();
@@ -171,7 +173,7 @@ impl Gauges {
             let (before, measures) = (joined(&own, "node"), measures(object));
             for (node, state) in object.shown(share) {
                 for (side, (criterion, unit)) in state.sides().zip(&measures) {
-                    // A value that is no evidence now must not look like one.
+                    // A value without current evidence must not be exported.
                     if let (Some(sample), None) = (&side.last, side.missing) {
                         let labels =
                             NodeLabels { before: &before, node, last: (criterion.as_str(), *unit) };
@@ -348,7 +350,7 @@ impl Gauges {
             }
             Ok(())
         })?;
-        let by_result: [(&'static str, &str, Counts); 2] = [
+        let by_result: [(&'static str, &str, Counts); 3] = [
             (
                 "traffic_operator_trafficwatch_evaluations",
                 "Judgments by result of the measurement",
@@ -358,6 +360,11 @@ impl Gauges {
                 "traffic_operator_trafficwatch_evictions",
                 "Pods evicted from nodes that stayed unfit; refused by a PodDisruptionBudget",
                 |counters| &counters.evictions,
+            ),
+            (
+                "traffic_operator_trafficwatch_reservation_writes",
+                "Changes of what nodes offer to pods; failed if the API server refused them",
+                |counters| &counters.offers,
             ),
         ];
         for (name, help, counts) in by_result {

@@ -1,25 +1,26 @@
-//! Serves [`TrafficWatch`]: labels the nodes whose network is bad, and runs a Deployment on the
+//! Serves [`TrafficWatch`]: labels the nodes with a bad network, and runs a Deployment on the
 //! others.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `observe`, `observed` | reads nodes, measurements and pods; the facts they become |
-//! | `query`, `reading`, `evidence` | `PromQL`; the answer sorted by node; what it proves |
+//! | `query`, `reading`, `evidence` | `PromQL`; the answer sorted by node; the evidence in it |
 //! | `findings`, `judgment`, `limits`, `room` | states of nodes, and how many may be marked |
-//! | `plan` | what to write: labels, taints, the Deployment (`children`), `evictions` |
+//! | `reservation`, `requests` | what nodes offer to pods, and what pods request of it |
+//! | `plan` | the planned writes: labels, taints, the Deployment (`children`), `evictions` |
 //! | `apply`, `cleanup` | the writes |
-//! | `conflict`, `ceiling` | other objects: who holds a label key, how many nodes all may mark |
-//! | `memory`, `retries` | what is kept between two passes |
+//! | `conflict`, `ceiling` | other objects: the holder of a label key, the common limit of marks |
+//! | `memory`, `retries` | the state kept between two passes |
 //! | `report`, `metrics`, `overview`, `live` | conditions and events; metrics; the status page |
 //! | `replay` | the same decisions over a history |
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kube::{core::DeserializeGuard, runtime::reflector::Store};
 use tokio::sync::Semaphore;
 
 use crate::{
     api::{TrafficWatch, TrafficWatchStatus, traffic_watch::Mode},
-    controller::{Error, Notice, Plan, Reconciler, schedule::Schedule},
+    controller::{Error, Key, Notice, Plan, Reconciler, schedule::Schedule},
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{Endpoints, Exporters, QueryError, Shared},
@@ -47,6 +48,8 @@ pub mod query;
 mod reading;
 pub mod replay;
 mod report;
+mod requests;
+mod reservation;
 mod retries;
 mod room;
 mod settings;
@@ -64,6 +67,7 @@ use observed::Observed;
 use plan::Desired;
 use query::Request;
 use reading::Measurement;
+pub use requests::RequestStore;
 pub(crate) use settings::{BANDWIDTH, Settings};
 
 /// The number of nodes that are patched at once, by all objects together: enough for a mass flip to
@@ -78,6 +82,8 @@ pub struct TrafficWatchReconciler {
     pub nodes: NodeStore,
     /// The Deployments we own.
     pub deployments: DeploymentStore,
+    /// The requests of pods for what nodes offer.
+    pub requests: RequestStore,
     /// The endpoints.
     pub prometheus: Endpoints,
     /// True if custom PromQL is allowed.
@@ -90,6 +96,8 @@ pub struct TrafficWatchReconciler {
     pub memories: Memories,
     /// Counters.
     pub metrics: Metrics,
+    /// The zones that evictions disrupt.
+    pub disruptions: crate::controller::disruptions::Disruptions,
     /// Permits to patch a node: [`LABEL_CONCURRENCY`] of them.
     pub label_writes: Semaphore,
     /// Maximum number of nodes that all objects together may mark.
@@ -139,12 +147,16 @@ impl Reconciler for TrafficWatchReconciler {
     fn memories(&self) -> &Memories {
         &self.memories
     }
+
+    fn forgotten(&self, key: &Key) {
+        self.requests.need(key, BTreeSet::new());
+    }
 }
 
 /// Succeeds if `spec.deployment` is a valid Deployment.
 ///
 /// # Errors
-/// What is wrong with it.
+/// When its Deployment is invalid.
 pub(crate) fn check_deployment(watch: &TrafficWatch) -> Result<(), Error> {
     children::deployment(watch).map(drop)
 }

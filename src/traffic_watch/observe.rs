@@ -20,6 +20,7 @@ use super::{
     plan,
     query::Request,
     reading::{Names, Sorter},
+    reservation::Seen,
     settings::Settings,
 };
 use crate::{
@@ -41,7 +42,7 @@ pub(super) async fn observe(
     reconciler.check(watch, &settings)?;
     let key = key(watch);
     let all = others.state();
-    // Another's unreadable spec claims nothing.
+    // An unreadable spec of another object claims nothing.
     let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
     let claim = conflict::claim(watch, all());
     let decides = claim == Claim::Ours && !watch.spec.paused;
@@ -59,6 +60,11 @@ pub(super) async fn observe(
     };
     let memory = reconciler.memories.read(&key, |entry| Arc::clone(&entry.memory));
     let deployment = reconciler.owned_deployment(watch);
+    let reservation = match claim {
+        Claim::Ours => reconciler.reservation(watch, &all().collect::<Vec<_>>()),
+        // It writes nothing at all.
+        Claim::HeldBy(_) => Seen::default(),
+    };
     let now = Timestamp::now();
     let leave =
         decides && watch.spec.mode == Mode::Enforce && plan::may_leave(&settings, &memory, now);
@@ -82,6 +88,7 @@ pub(super) async fn observe(
         insecure: reconciler.prometheus.get(&watch.spec.prometheus).is_some_and(Client::insecure),
         deployment,
         pods,
+        reservation,
     })
 }
 
@@ -132,7 +139,7 @@ impl TrafficWatchReconciler {
         futures::future::join_all(requests).await
     }
 
-    /// A request of its own, which does not end with the one that began it.
+    /// A separate request, which does not end with the one that began it.
     fn ask(&self, request: &Request, seat: Seat) -> impl Future<Output = Measured> + Send + use<> {
         let client = self.prometheus.get(&request.endpoint).cloned();
         let (request, exporters) = (request.clone(), self.exporters.clone());
@@ -216,7 +223,7 @@ impl TrafficWatchReconciler {
         let ours = pods
             .iter()
             .filter(|pod| controllers(*pod).iter().any(|uid| ours.contains(uid)))
-            // What has ended stays listed; it is neither to be moved nor to be waited for.
+            // A pod that has ended stays listed; it needs neither eviction nor waiting.
             .filter(|pod| !has_ended(pod));
         Ok(ours.map(pod_facts).collect())
     }

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     conflict::Claim, deployments::DeploymentFacts, evictions::PodFacts, limits::Headroom,
-    memory::Memory, reading::Measurement,
+    memory::Memory, reading::Measurement, reservation::Seen,
 };
 use crate::{
     nodes::{Carrier, NodeFacts},
@@ -38,6 +38,8 @@ pub struct Observed {
     pub deployment: Option<DeploymentFacts>,
     /// The Deployment's pods, if any may be evicted now; or why they are not known.
     pub pods: Result<Vec<PodFacts>, String>,
+    /// The offers of nodes to pods, and the requests of pods.
+    pub reservation: Seen,
 }
 
 /// A node with a label or taint to remove.

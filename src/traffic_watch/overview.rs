@@ -44,7 +44,7 @@ pub struct WatchView {
     pub summary: Summary,
     /// The number of nodes that may be unfit at once.
     pub limit: u32,
-    /// The number of nodes that can take the pods in question: what the limit is of.
+    /// The number of nodes that can take the pods in question, from which the limit is computed.
     #[serde(default)]
     pub room: u32,
     /// The time of the last judgment.
@@ -53,9 +53,9 @@ pub struct WatchView {
     pub measures: Vec<MeasureView>,
     /// Unfit, Suppressed, Unknown, Fit; each by name; at most the requested number.
     pub nodes: Vec<NodeView>,
-    /// There are more nodes than are listed.
+    /// True if there are more nodes than are listed.
     pub nodes_truncated: bool,
-    /// Of the last hour, newest first, at most [`WatchView::TRANSITIONS`].
+    /// Changes of the last hour, newest first, at most [`WatchView::TRANSITIONS`].
     pub transitions: Vec<TransitionView>,
 }
 
@@ -102,6 +102,31 @@ pub struct NodeView {
     pub age_seconds: Option<f64>,
     /// One for each measure.
     pub values: Vec<ValueView>,
+    /// Its offer to pods, if the object has nodes offer anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<ReservationView>,
+}
+
+/// The extended resource that a node offers, and the sum that leads to it.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ReservationView {
+    /// Name of the resource.
+    pub resource: String,
+    /// Bits per second of one unit.
+    pub unit: f64,
+    /// Bits per second that pods and everything else may use together; none without evidence.
+    pub limit: Option<f64>,
+    /// Bits per second that they use; none without evidence.
+    pub measured: Option<f64>,
+    /// Sum of what its pods request, in units.
+    pub requested: u64,
+    /// Bits per second that no pod declared; none without evidence.
+    pub foreign: Option<f64>,
+    /// The amount that the node offers, in units; none if it never offered any.
+    pub offered: Option<u64>,
+    /// True if more is promised and used than the node may carry.
+    pub over_promised: bool,
 }
 
 /// The state of one measure for one node.
@@ -170,7 +195,7 @@ impl Filter {
     /// Reads the query part of a URL.
     ///
     /// # Errors
-    /// Names the parameter and what it takes.
+    /// Returns the error for an invalid parameter, with the valid values.
     pub fn parse(query: &str) -> Result<Self, String> {
         let mut filter = Self::default();
         let mut seen = Vec::new();
@@ -284,6 +309,7 @@ mod tests {
             unfit: true,
             age_seconds: Some(1.5),
             values: vec![value],
+            reservation: None,
         };
         let text = serde_json::to_value((transition, node)).unwrap();
         let expected = serde_json::json!([

@@ -13,6 +13,8 @@ use super::{
     memory::{Facts, Memory, NodeMemory, NodeTable},
     observed::Observed,
     report,
+    reservation::{self, OfferWrite},
+    retries::FailedWrites,
     settings::Settings,
 };
 use crate::{
@@ -37,6 +39,8 @@ pub struct Desired {
     pub deployment: Option<Child>,
     /// Pods to evict.
     pub evictions: Vec<PodFacts>,
+    /// Extended resources of nodes to write.
+    pub offers: Vec<OfferWrite>,
     /// The settings and the replicas, for the metrics and the status page.
     pub(super) facts: Facts,
     /// The memory for the next pass; `None` if nothing is decided, and then nothing must look
@@ -68,7 +72,7 @@ pub enum Edit<T> {
     Keep,
     /// It becomes this.
     Set(T),
-    /// It goes.
+    /// It is removed.
     Remove,
 }
 
@@ -101,24 +105,34 @@ pub(super) fn plan(watch: &TrafficWatch, seen: &Observed) -> Result<TrafficWatch
     Ok(finish(Judgment::of(watch, seen, &settings), child))
 }
 
-/// A pass over a paused object: no queries, and no writes except this condition.
+/// A pass over a paused object: no queries, and no writes except this condition and the removal of
+/// its resource.
 fn paused(watch: &TrafficWatch, seen: &Observed, period: Duration) -> TrafficWatchPlan {
+    let outcome = reservation::paused(watch, &seen.reservation, seen.now);
+    let mut message = "spec.paused is true: labels and Deployment stay as they are".to_owned();
+    if let Some(first) = outcome.verdicts.first() {
+        message = format!("{message}; {}", first.message);
+    }
     Plan {
         desired: Desired {
             nodes: vec![],
             deployment: None,
             evictions: vec![],
+            offers: outcome.writes,
             facts: facts(watch, seen),
             memory: None,
             transitions: vec![],
             evaluation: None,
         },
-        status: watch.status.clone().unwrap_or_default(),
+        status: TrafficWatchStatus {
+            reservation: outcome.status,
+            ..watch.status.clone().unwrap_or_default()
+        },
         conditions: vec![Verdict {
             type_: "Ready",
             status: Some(false),
             reason: "Paused",
-            message: "spec.paused is true: labels and Deployment stay as they are".into(),
+            message,
         }],
         notices: vec![],
         period,
@@ -130,20 +144,19 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let ready = is_ready(&judged);
     let enforce = judged.watch.spec.mode == Mode::Enforce;
     let nodes = if enforce { node_writes(&judged) } else { vec![] };
-    let (nodes, waiting) = due(seen, nodes);
+    let (nodes, failed, waiting) = due(seen, nodes);
     let evictions = if enforce { evictions(&judged) } else { Ok(vec![]) };
     let child = child.filter(|_| enforce && ready);
     let short_window = short_window(&judged);
     let mut conditions =
         report::conditions(&judged, ready, report::refused(child.as_ref(), &seen.memory));
-    if let Some(why) = waiting {
-        conditions
-            .retain(|condition| condition.type_ != why.type_ || condition.status != Some(true));
-        if conditions.iter().all(|condition| condition.type_ != why.type_) {
-            conditions.insert(0, why);
-        }
+    let refresh = report::is_due(seen);
+    let reserved = reservation::plan(&judged, refresh);
+    for why in waiting.into_iter().chain(reserved.verdicts) {
+        report::lower(&mut conditions, why);
     }
     let mut notices = report::changes(&judged);
+    notices.extend(reserved.notices);
     notices.extend(report::news(judged.watch, &conditions));
     notices.extend(report::window_too_short(&judged, short_window));
     let unlisted = evictions.as_ref().err().map(|error| Notice {
@@ -154,8 +167,8 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     });
     let refused = if unlisted.is_some() { Some(seen.now) } else { seen.memory.refused };
     notices.extend(unlisted);
-    let refresh = report::is_due(seen);
-    let status = report::status(&judged, ready, refresh);
+    let mut status = report::status(&judged, ready, refresh);
+    status.reservation = reserved.status;
     let (conditions, reworded) = report::settled(&judged, conditions);
     let names = seen.nodes.iter().map(|facts| &facts.name);
     let evaluation = judged.evaluation();
@@ -168,7 +181,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         room: judged.room,
         unmarked_room: unmarked_room(&judged),
         above_ceiling: judged.above_ceiling.len(),
-        failed: Arc::clone(&seen.memory.failed),
+        failed,
         short_window,
         summary: judged.summary,
         last_success: match evaluation {
@@ -183,6 +196,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         },
         reworded: if reworded { Some(seen.now) } else { seen.memory.reworded },
         refused,
+        reservation: reserved.memory,
         nodes: NodeTable::next(&seen.memory.nodes, names, std::mem::take(&mut judged.nodes)),
     };
     let measured = seen.readings.is_some();
@@ -192,6 +206,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
             nodes,
             deployment: child.filter(|child| must_apply(seen, child)),
             evictions: evictions.unwrap_or_default(),
+            offers: reserved.writes,
             facts: facts(judged.watch, seen),
             memory: Some(memory),
             transitions: judged.changes.into_iter().filter_map(|c| c.transition).collect(),
@@ -224,7 +239,7 @@ fn node_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
             }
             _ => Edit::Keep,
         };
-        // A node that is not judged yet keeps what it has.
+        // A node that is not judged yet keeps its label.
         let wanted = effect.filter(|_| marked == Some(true));
         let taint = match (wanted, facts.taint.as_deref()) {
             _ if marked.is_none() && !drops => Edit::Keep,
@@ -245,14 +260,21 @@ fn unmarked_room(judged: &Judgment<'_>) -> usize {
     nodes.filter(|(takes_pods, node)| **takes_pods && node.marked != Some(true)).count()
 }
 
-/// The writes that are due. One that failed waits for its turn; then what it failed with is
-/// returned, because the nodes are not as they should be meanwhile.
-fn due(seen: &Observed, mut writes: Vec<NodeWrite>) -> (Vec<NodeWrite>, Option<Verdict>) {
+/// The writes that are due, and the failed ones that are still needed. One that failed waits for
+/// its turn; then what it failed with is returned, because the nodes are not as they should be
+/// meanwhile.
+fn due(
+    seen: &Observed,
+    mut writes: Vec<NodeWrite>,
+) -> (Vec<NodeWrite>, Arc<FailedWrites>, Option<Verdict>) {
     let all = writes.len();
-    let is_due = seen.memory.failed.due(seen.now);
-    writes.retain(|write| is_due(&write.node));
-    let waiting = (writes.len() < all).then(|| seen.memory.failed.why().cloned()).flatten();
-    (writes, waiting)
+    let failed = seen.memory.failed.needed(writes.iter().map(|write| &*write.node));
+    {
+        let is_due = failed.due(seen.now);
+        writes.retain(|write| is_due(&write.node));
+    }
+    let waiting = (writes.len() < all).then(|| failed.why().cloned()).flatten();
+    (writes, failed, waiting)
 }
 
 /// The pods that leave nodes that stayed unfit, while there is a fit node to go to.
@@ -325,7 +347,7 @@ fn short_window(judged: &Judgment<'_>) -> u32 {
 /// request.
 const REFUSED_PAUSE: Duration = Duration::from_mins(3);
 
-/// Applying what is there already costs the API server as much as a change.
+/// Applying the existing state costs the API server as much as a change.
 fn must_apply(seen: &Observed, child: &Child) -> bool {
     let Some(applied) = seen.memory.applied.as_ref().filter(|a| a.hash == child.hash) else {
         return true;
@@ -340,7 +362,7 @@ fn must_apply(seen: &Observed, child: &Child) -> bool {
             // The store may lag behind our own apply: an older generation is no edit.
             *uid != now.uid || now.generation > *generation
         }
-        // Nobody tells when another's goes.
+        // No event reports the removal of another owner's object.
         (Outcome::Accepted { .. }, None) | (Outcome::Taken(_), _) => true,
     }
 }

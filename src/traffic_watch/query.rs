@@ -20,6 +20,7 @@
 //!   be a many-to-many error for all of them.
 //! - `> 0`: an unknown link speed is exported as -125000, which would read as "very fit".
 //! - `topk` instead of `max` over the devices: it keeps the device's name.
+//! - the speed of the fastest link, and not the sum of all: a pod's traffic leaves by one of them.
 use std::{fmt::Write, sync::Arc, time::Duration};
 
 use crate::{
@@ -120,6 +121,8 @@ pub enum Question {
         direction: Direction,
         /// The window of `rate`.
         window: Duration,
+        /// True if the link speed itself is queried too: only what nodes offer depends on it.
+        speed: bool,
     },
     /// PromQL of the author's: one element per node.
     Own(Arc<str>),
@@ -136,10 +139,12 @@ pub enum Measure {
     TransmitBytes,
     /// Bytes per second received, over all links.
     ReceiveBytes,
-    /// Bytes per second sent, of the busiest link whose speed is not known.
+    /// Bytes per second sent, of the busiest link with an unknown speed.
     TransmitWithoutSpeed,
-    /// Bytes per second received, of the busiest link whose speed is not known.
+    /// Bytes per second received, of the busiest link with an unknown speed.
     ReceiveWithoutSpeed,
+    /// Bytes per second that the fastest link carries.
+    Speed,
     /// Bytes sent since the counters began.
     Total,
     /// Seconds since the youngest sample.
@@ -151,14 +156,15 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// All of them, in the order of [`Self::index`].
-    pub const ALL: [Self; 10] = [
+    /// All measures, in the order of [`Self::index`].
+    pub const ALL: [Self; 11] = [
         Self::TransmitPercent,
         Self::ReceivePercent,
         Self::TransmitBytes,
         Self::ReceiveBytes,
         Self::TransmitWithoutSpeed,
         Self::ReceiveWithoutSpeed,
+        Self::Speed,
         Self::Total,
         Self::Age,
         Self::Own,
@@ -175,6 +181,7 @@ impl Measure {
             Self::ReceiveBytes => "receive_bytes",
             Self::TransmitWithoutSpeed => "transmit_without_speed",
             Self::ReceiveWithoutSpeed => "receive_without_speed",
+            Self::Speed => "speed",
             Self::Total => "total",
             Self::Age => "age",
             Self::Own => "own",
@@ -193,6 +200,7 @@ impl Measure {
             "receive_bytes" => Self::ReceiveBytes,
             "transmit_without_speed" => Self::TransmitWithoutSpeed,
             "receive_without_speed" => Self::ReceiveWithoutSpeed,
+            "speed" => Self::Speed,
             "total" => Self::Total,
             "age" => Self::Age,
             "own" => Self::Own,
@@ -214,8 +222,8 @@ impl Question {
     pub fn promql(&self, exporters: &Exporters) -> String {
         match self {
             Self::Own(text) => own(text),
-            Self::BuiltIn { devices, direction, window } => {
-                built_in(devices, *direction, *window, exporters)
+            Self::BuiltIn { devices, direction, window, speed } => {
+                built_in(devices, *direction, *window, *speed, exporters)
             }
         }
     }
@@ -239,6 +247,7 @@ fn built_in(
     devices: &str,
     direction: Direction,
     window: Duration,
+    with_speed: bool,
     exporters: &Exporters,
 ) -> String {
     let Exporters { node_labels, node_exporter: believed, .. } = exporters;
@@ -249,7 +258,7 @@ fn built_in(
     });
     let devices = self::devices(devices);
     let window = duration(window);
-    // Who names a label as the node's wants it kept.
+    // A label that names nodes must be kept.
     let replaced = REPLACED.iter().copied().filter(|label| !node_labels.iter().any(|n| n == label));
     let replaced = replaced.collect::<Vec<_>>().join(", ");
     let speed = format!(
@@ -274,6 +283,9 @@ fn built_in(
         add(percent, &format!("topk by ({node}) (1, {rate} / {speed}) * 100"));
         add(bytes, &format!("sum by ({node}) ({rate})"));
         add(without_speed, &format!("max by ({node}) ({rate} unless {speed})"));
+    }
+    if with_speed {
+        add(Measure::Speed, &format!("max by ({node}) ({speed})"));
     }
     add(
         Measure::Total,

@@ -164,7 +164,7 @@ struct Turn {
 /// The value of a label in a run of series.
 #[derive(Debug, Default)]
 enum Common<T> {
-    /// Each series says it.
+    /// Each series has it.
     #[default]
     Differs,
     /// The same in all of them, or nothing.
@@ -248,7 +248,7 @@ impl Sorter {
         turn.measure = Common::of(labels, names::measuring(question), measure);
     }
 
-    /// The whole answer, and what the server warned of.
+    /// The whole answer, and the warnings of the server.
     #[must_use]
     pub fn end(self, identity: &Identity, warnings: Vec<String>) -> Measurement {
         identity.keep_trail(self.trail);
@@ -288,6 +288,7 @@ mod tests {
             devices: "eth0".into(),
             direction: crate::api::traffic_watch::Direction::Transmit,
             window: std::time::Duration::from_secs(20),
+            speed: false,
         };
         let names = Names { identity: &identity, labels: &[] };
         Measurement::read(200, "application/json", body.to_string().as_bytes(), &question, names)

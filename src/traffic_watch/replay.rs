@@ -18,12 +18,13 @@ use super::{
     overview::{MeasureView, NodeView},
     plan::{Edit, plan},
     reading::{Devices, Measurement, Names, Subject},
+    reservation::Seen,
     settings::Settings,
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
     controller::{Error, Verdict},
-    nodes::{Identity, NodeFacts},
+    nodes::{Identity, NodeFacts, Offer},
     prometheus::{Answer, Exporters, QueryError, decode, exporters::note_job},
     selector::Selector,
 };
@@ -84,7 +85,7 @@ impl Inquiry {
     /// Returns the queries of a spec.
     ///
     /// # Errors
-    /// What is wrong with the spec.
+    /// When the spec is invalid.
     pub fn of(watch: &TrafficWatch, exporters: &Exporters) -> Result<Self, Error> {
         Ok(Self { settings: Settings::of(watch)?, exporters: exporters.clone() })
     }
@@ -190,6 +191,9 @@ impl Recording {
     }
 }
 
+/// An extended resource, and the amount that each node would offer of it.
+pub type Offers<'a> = (Arc<str>, Vec<(&'a str, u64)>);
+
 /// One `TrafficWatch`, judged again and again.
 #[derive(Debug)]
 pub struct Replay {
@@ -197,10 +201,12 @@ pub struct Replay {
     memory: Arc<Memory>,
     /// The labels as the operator would have written them; `None` is one it removed.
     labels: BTreeMap<Arc<str>, Option<Arc<str>>>,
+    /// Offers of nodes, as the operator would have written them.
+    offers: BTreeMap<Arc<str>, Offer>,
     tick: u64,
 }
 
-/// The same object with another threshold of its first measure.
+/// Returns the same object with another threshold for its first measure.
 #[must_use]
 pub fn with_threshold(watch: &TrafficWatch, max: f64) -> TrafficWatch {
     let mut watch = watch.clone();
@@ -224,6 +230,8 @@ pub struct Step {
     pub conditions: Vec<Verdict>,
     /// The nodes that entered another state.
     pub transitions: Vec<Transition>,
+    /// Number of nodes with a changed offer.
+    pub changed_offers: usize,
 }
 
 impl Replay {
@@ -237,13 +245,14 @@ impl Replay {
             watch.spec.deployment = None;
         }
         watch.status = None;
-        Self { watch, memory: Arc::default(), labels: BTreeMap::new(), tick: 0 }
+        let (labels, offers) = (BTreeMap::new(), BTreeMap::new());
+        Self { watch, memory: Arc::default(), labels, offers, tick: 0 }
     }
 
     /// Judges once. The label of a node stays until a judgment here changes it.
     ///
     /// # Errors
-    /// What is wrong with the spec.
+    /// When the spec is invalid.
     pub fn step(
         &mut self,
         now: Timestamp,
@@ -270,6 +279,12 @@ impl Replay {
             insecure: false,
             deployment: None,
             pods: Ok(vec![]),
+            reservation: Seen {
+                offers: self.offers.iter().map(|(node, o)| (Arc::clone(node), *o)).collect(),
+                // What pods request was not recorded.
+                requested: Some(BTreeMap::new()),
+                ..Seen::default()
+            },
         };
         let plan = plan(&self.watch, &observed)?;
         for write in plan.desired.nodes {
@@ -282,14 +297,35 @@ impl Replay {
                 Edit::Keep => {}
             }
         }
+        let mut changed_offers = 0;
+        let figures = plan.desired.memory.as_ref().and_then(|memory| memory.reservation.as_ref());
+        for (node, figures) in figures.iter().flat_map(|memory| memory.iter()) {
+            // What is decided is written, at the latest in the next pass.
+            let offer = figures.amount.map(Offer::of);
+            if let Some(offer) = offer.filter(|offer| self.offers.get(node) != Some(offer)) {
+                self.offers.insert(Arc::clone(node), offer);
+                changed_offers += 1;
+            }
+        }
         self.memory = plan.desired.memory.map(Arc::new).unwrap_or_default();
         self.watch.status = Some(plan.status);
         Ok(Step {
-            // Each step is a tick of its own: the measurement is always counted.
+            // Each step is a separate tick: the measurement is always counted.
             evaluation: plan.desired.evaluation.unwrap_or(Evaluation::Failed),
             conditions: plan.conditions,
             transitions: plan.desired.transitions,
+            changed_offers,
         })
+    }
+
+    /// The extended resource that nodes would offer, and the amount of each; none if the spec
+    /// offers nothing.
+    #[must_use]
+    pub fn offers(&self) -> Option<Offers<'_>> {
+        let memory = self.memory.reservation.as_ref()?;
+        let amounts = memory.iter();
+        let offers = amounts.filter_map(|(node, figures)| Some((&**node, figures.amount?)));
+        Some((Arc::clone(&memory.resource), offers.collect()))
     }
 
     /// The state of every node, and whether it is marked unfit: one without evidence keeps its
@@ -323,7 +359,11 @@ impl Replay {
     pub fn nodes(&self) -> Vec<NodeView> {
         let (memory, consecutive) = (&self.memory, self.watch.spec.consecutive);
         let view = |(name, node)| live::node_view(name, node, &memory.criteria, consecutive);
-        memory.nodes.iter().map(view).collect()
+        let mut nodes: Vec<NodeView> = memory.nodes.iter().map(view).collect();
+        for node in &mut nodes {
+            node.reservation = live::reservation_view(memory, &node.name);
+        }
+        nodes
     }
 }
 

@@ -2,7 +2,11 @@
 //!
 //! A node whose patch is always refused must not keep the others from being judged, nor cause a
 //! request at every judgment.
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -19,7 +23,7 @@ const LONGEST: Duration = Duration::from_mins(5);
 /// were fixed, and then all writes are due.
 const SCOUT: Duration = Duration::from_secs(15);
 
-/// Nodes whose last write failed.
+/// Nodes with a failed last write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FailedWrites {
     nodes: BTreeMap<Arc<str>, Failed>,
@@ -36,7 +40,7 @@ struct Failed {
 }
 
 impl FailedWrites {
-    /// Returns the nodes that may be written now: those whose pause is over, and one that is
+    /// Returns the nodes that may be written now: those with an expired pause, and one that is
     /// tried on behalf of all.
     pub fn due(&self, now: Timestamp) -> impl Fn(&str) -> bool {
         let rested = self.last.is_none_or(|last| after(last, SCOUT) <= now);
@@ -75,6 +79,23 @@ impl FailedWrites {
         self.nodes.insert(Arc::clone(node), Failed { times, again: after(now, pause) });
     }
 
+    /// Returns the failed writes that are still needed. A node that needs none was written although
+    /// the answer was lost, or needs no change any more; if it stayed, it would be the one that is
+    /// tried on behalf of all, and never is.
+    #[must_use]
+    pub fn needed<'a>(self: &Arc<Self>, nodes: impl Iterator<Item = &'a str>) -> Arc<Self> {
+        if self.is_empty() {
+            return Arc::clone(self);
+        }
+        let nodes: BTreeSet<&str> = nodes.collect();
+        if self.nodes.keys().all(|node| nodes.contains(&**node)) {
+            return Arc::clone(self);
+        }
+        let mut needed = Self::clone(self);
+        needed.retain(|node| nodes.contains(node));
+        Arc::new(needed)
+    }
+
     /// Drops nodes that are gone.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.nodes.retain(|node, _| keep(node));
@@ -96,7 +117,7 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut failed = FailedWrites::default();
         let node = Arc::from("a");
-        // Another is tried for both, again and again.
+        // Another node is tried for both, again and again.
         let scout = Arc::from("b");
         let (mut now, mut pauses) = (0, vec![]);
         for _ in 0..8 {
@@ -136,5 +157,25 @@ mod tests {
         assert_eq!([due(&failed, 164), due(&failed, 165), due(&failed, 300)], [0, 1, 1]);
         failed.take(&nodes[0], None, at(165));
         assert_eq!(due(&failed, 165), 3);
+    }
+    #[test]
+    fn t10_a_write_that_was_made_without_an_answer_does_not_hold_up_the_others() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut failed = FailedWrites::default();
+        for second in [0, 10, 30, 70, 150] {
+            for (place, node) in ["a", "b"].into_iter().enumerate() {
+                let why = Error::Refused("no".into()).verdict();
+                // "a" is always the next in turn.
+                let second = second + i64::try_from(place).unwrap();
+                failed.take(&Arc::from(node), Some(why), at(second));
+            }
+        }
+        let failed = Arc::new(failed);
+        assert!(!failed.due(at(170))("b"), "it is the turn of a");
+        let needed = failed.needed(["b"].into_iter());
+        assert!(needed.due(at(170))("b"), "a has its label, and is not written");
+        assert!(!needed.due(at(165))("b"), "as often as before");
+        let same = failed.needed(["a", "b", "c"].into_iter());
+        assert!(Arc::ptr_eq(&same, &failed));
     }
 }

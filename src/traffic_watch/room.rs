@@ -11,7 +11,8 @@ use crate::{api::TrafficWatch, nodes::NodeFacts};
 /// The requirements of pods on a node: those of the Deployment, or of ordinary pods without one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Room {
-    /// The key whose label and taint are the mark itself, which must not count against a node.
+    /// The key of the label and taint that are the mark itself, which must not count against a
+    /// node.
     key: String,
     tolerations: Vec<Toleration>,
     labels: BTreeMap<String, String>,

@@ -11,6 +11,7 @@ use super::{
     evidence::{Rules, Unit},
     limits::{Limits, Share},
     query::{Question, Request},
+    reservation::Terms,
     room::Room,
 };
 use crate::{
@@ -51,6 +52,8 @@ pub struct Settings {
     pub window: Option<Duration>,
     /// For how long a node must be unfit before pods are evicted from it, and how many at once.
     pub eviction: Option<(Duration, usize)>,
+    /// The offer of nodes to pods.
+    pub reservation: Option<Terms>,
 }
 
 /// One measure and its thresholds.
@@ -123,7 +126,7 @@ impl Settings {
         };
         let built_in =
             criteria.iter().any(|c| matches!(c.request.question, Question::BuiltIn { .. }));
-        Ok(Self {
+        let settings = Self {
             criteria,
             capacity,
             selector,
@@ -140,7 +143,10 @@ impl Settings {
             interval: at_least("interval", spec.interval, 1)?,
             window: built_in.then(|| spec.window.into()),
             eviction,
-        })
+            reservation: None,
+        };
+        let reservation = Terms::of(spec, &settings)?;
+        Ok(Self { reservation, ..settings })
     }
 
     /// Bits per second of one node; an error is an annotation that cannot be read.
@@ -242,6 +248,10 @@ fn bandwidth(spec: &TrafficWatchSpec) -> Result<Option<Criterion>, Error> {
             devices: spec.devices.as_str().into(),
             direction: spec.direction,
             window: at_least("window", spec.window, 2)?,
+            // What a node offers is a part of its capacity, which may have to be measured.
+            speed: spec.reservation.is_some()
+                && spec.max_bandwidth_percent.is_some()
+                && spec.capacity.is_none(),
         },
     };
     let recover = recover(max, spec.recover_percent);

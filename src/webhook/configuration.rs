@@ -20,13 +20,13 @@ pub const RESTORE: &str =
 /// Suffix of our entries' names; entries with other names belong to others.
 const DOMAIN: &str = ".probes.bigmikes.io";
 
-/// The path under which the webhook answers for the `NetworkProber` that follows.
+/// Prefix of the webhook's path, followed by the `NetworkProber`.
 const PATH: &str = "/mutate/";
 
-/// Namespaces whose pods are never asked about: a cluster must come up without us.
+/// Namespaces for which the API server never calls the webhook: a cluster must start without us.
 pub const NEVER: [&str; 3] = ["kube-node-lease", "kube-public", "kube-system"];
 
-/// The label that each namespace has its name in; nobody can change it.
+/// The label with the name of each namespace; it cannot be changed.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// The time for which the API server waits, in seconds. With `Ignore` every creation takes this
@@ -46,27 +46,27 @@ pub enum Endpoint {
     Url(String),
 }
 
-/// In which namespaces the API server asks.
+/// The namespaces for which the API server calls the webhook.
 #[derive(Clone, Debug)]
 pub enum Namespaces<'a> {
-    /// In those that consent now. One that is new consents to nothing before its annotation was
+    /// Those that consent now. A new namespace consents to nothing before its annotation has been
     /// read.
     Named(&'a BTreeSet<String>),
-    /// In those with these labels, the system's apart: where nobody needs to consent, the API
-    /// server knows by itself that a namespace is there, in the moment in which it is.
+    /// Those with these labels, except the system's: without the need for consent, the API server
+    /// itself selects a namespace from the moment of its creation.
     Labeled(&'a LabelSelector),
 }
 
-/// All that one entry depends on.
+/// Everything that one entry depends on.
 #[derive(Clone, Debug)]
 pub struct Interception<'a> {
     /// The `NetworkProber`: namespace and name.
     pub prober: (&'a str, &'a str),
     /// Selects the pods.
     pub pod_selector: &'a LabelSelector,
-    /// In which namespaces.
+    /// The namespaces.
     pub namespaces: Namespaces<'a>,
-    /// The operator's own namespace, which is never asked about.
+    /// The operator's own namespace, which is always excluded.
     pub operator_namespace: &'a str,
     /// The location of the webhook.
     pub endpoint: &'a Endpoint,
@@ -76,14 +76,14 @@ pub struct Interception<'a> {
     pub failure_policy: FailurePolicy,
 }
 
-/// Reports whether pods of this namespace are never asked about.
+/// Reports whether the API server never calls the webhook for pods of this namespace.
 #[must_use]
 pub fn is_excluded(namespace: &str, operator_namespace: &str) -> bool {
     NEVER.contains(&namespace) || namespace == operator_namespace
 }
 
-/// The entry; `None` when there is no namespace to ask about (an empty list would be refused, and
-/// no list would be all namespaces).
+/// Returns the entry; `None` if there is no namespace (an empty list would be refused, and no list
+/// would mean all namespaces).
 #[must_use]
 pub fn entry(of: &Interception<'_>) -> Option<Value> {
     let namespaces = namespaces(&of.namespaces, of.operator_namespace)?;
@@ -111,7 +111,7 @@ pub fn entry(of: &Interception<'_>) -> Option<Value> {
         },
         "sideEffects": "None",
         "timeoutSeconds": TIMEOUT_SECONDS,
-        // Asked again when a later webhook changed the pod: it may have removed the agent.
+        // Called again when a later webhook changed the pod, because it may have removed the agent.
         "reinvocationPolicy": "IfNeeded",
         "matchPolicy": "Equivalent",
         "admissionReviewVersions": ["v1"]
@@ -172,8 +172,8 @@ fn namespaces(asked: &Namespaces<'_>, operator_namespace: &str) -> Option<Value>
     }
 }
 
-/// The name of an entry: a domain name that says whose it is. The name of an object alone may be
-/// as long as this may be; then it is cut, and told apart by a hash.
+/// Returns the name of an entry: a domain name that identifies its `NetworkProber`. A name that is
+/// too long is cut, and made unique by a hash.
 #[must_use]
 pub fn entry_name(namespace: &str, name: &str) -> String {
     let rest = format!(".{namespace}{DOMAIN}");
@@ -219,7 +219,7 @@ mod tests {
         let webhook = build(&["b", "a"], &Endpoint::Service, "mesh").unwrap();
         let built = applied(&webhook);
         let typed: MutatingWebhookConfiguration = serde_json::from_value(built.clone()).unwrap();
-        // Nothing that the API does not know, and nothing that it would add.
+        // The entry has no unknown fields, and no missing defaults.
         assert_eq!(serde_json::to_value(&typed).unwrap(), built);
         assert_eq!(webhook["name"], "mesh.probing.probes.bigmikes.io");
         assert_eq!(
@@ -238,7 +238,7 @@ mod tests {
         ] {
             assert_eq!(webhook[key], value);
         }
-        // Labels are the installation's: an apply of ours takes none away and adds none.
+        // Labels belong to the installation: our apply neither removes nor adds any.
         assert_eq!(built["metadata"], json!({"name": "traffic-operator"}));
     }
 

@@ -1,10 +1,10 @@
 //! The admission webhook that injects the prober's agent, and the TLS server that it runs in.
 //!
-//! - [`injection`]: whether a pod gets the agent, and the patch that gives it (pure).
-//! - [`review`]: an admission review in, an answer out. Never a refusal.
-//! - [`configuration`]: which requests the API server sends here (pure).
-//! - [`certificates`]: our own authority and certificate: what is due (pure), who writes it, who
-//!   reads it.
+//! - [`injection`]: decides whether a pod gets the agent, and makes the patch that adds it (pure).
+//! - [`review`]: an admission review in, an answer out; never a refusal.
+//! - [`configuration`]: the requests that the API server sends here (pure).
+//! - [`certificates`]: our own authority and certificate: the rotation (pure), its writer and its
+//!   readers.
 //! - [`server`]: HTTPS, on every replica of the webhook.
 pub mod certificates;
 pub mod configuration;

@@ -1,5 +1,5 @@
-//! `AdmissionReview` in, `AdmissionReview` out. The answer is always "allowed": what measures the
-//! network must not keep anybody's pod from being created.
+//! `AdmissionReview` in, `AdmissionReview` out. The answer is always "allowed": measuring the
+//! network must never prevent the creation of a pod.
 use futures::future::{BoxFuture, FutureExt};
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
@@ -9,16 +9,15 @@ use super::injection::{self, Recipe, SkipReason};
 use crate::pods::PodObject;
 
 /// The decision: the operator's knowledge of its `NetworkProber` objects. It is called inside a
-/// request that holds up the creation of a pod, so it reads memory only.
+/// request that delays the creation of a pod, so it only reads memory.
 pub trait Injector: Send + Sync + 'static {
     /// Decides whether this prober (`(namespace, name)`) wants its agent in a pod that is about to
-    /// be created in `namespace`. The pod may have no name, and no namespace of its own.
+    /// be created in `namespace`. The pod may have no name, and no namespace field.
     ///
     /// The pod's own fields ([`injection::skip_reason`]) are checked afterwards.
     fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Decision;
 
-    /// Resolves when what is known is other than it was at this call: a verdict may be another one
-    /// then.
+    /// Resolves when the known facts have changed since this call, so that the decision may differ.
     fn changed(&self) -> BoxFuture<'static, ()> {
         std::future::pending().boxed()
     }
@@ -27,13 +26,14 @@ pub trait Injector: Send + Sync + 'static {
 /// The answer of an [`Injector`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It gets this agent, unless it says otherwise itself.
+    /// The pod gets this agent, unless its own fields prevent it.
     Inject(Box<Recipe>),
-    /// It gets none.
+    /// The pod gets none.
     Skip(SkipReason),
-    /// It gets none, because of an error.
+    /// The pod gets none, because of an error.
     Unknown(&'static str),
-    /// The operator has not read of the prober or of the namespace, which may be as new as the pod.
+    /// The operator has not received the prober or the namespace yet, which may be as new as the
+    /// pod.
     NotYet(&'static str),
 }
 
@@ -44,7 +44,7 @@ pub enum Outcome {
     Injected,
     /// The pod gets none.
     Skipped(SkipReason),
-    /// This was no creation of a Pod.
+    /// This was not the creation of a Pod.
     NotAPod,
     /// The pod gets none because of an error.
     Failed(String),
@@ -79,11 +79,12 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// The result.
     pub outcome: Outcome,
-    /// True if another one may be due in a moment: see [`Decision::NotYet`].
+    /// True if the answer may change in a moment: see [`Decision::NotYet`].
     pub not_yet: bool,
 }
 
-/// A request without a uid cannot be answered: the API server compares it.
+/// The error of a request without a uid, which cannot be answered because the API server compares
+/// it.
 #[derive(Debug, thiserror::Error)]
 #[error("this is no AdmissionReview of admission.k8s.io/v1: {0}")]
 pub struct Unreadable(String);
@@ -102,7 +103,7 @@ struct Request<'a> {
     sub_resource: Option<String>,
     operation: Option<String>,
     namespace: Option<String>,
-    /// As text: it is read once, and only the used fields.
+    /// Kept as text, because only the used fields are read, once.
     #[serde(borrow)]
     object: Option<&'a RawValue>,
 }
@@ -162,7 +163,7 @@ pub fn answer(
     Ok(Answer { body, outcome, not_yet })
 }
 
-/// The patch, or why there is none.
+/// Returns the patch, or the reason why there is none.
 fn consider(
     request: &Request<'_>,
     prober: (&str, &str),
@@ -176,7 +177,7 @@ fn consider(
     let object = request.object.ok_or_else(|| failed("the request has no object"))?;
     let mut pod: PodObject =
         serde_json::from_str(object.get()).map_err(|e| Outcome::Failed(format!("pod: {e}")))?;
-    // What is about to be created may name its namespace in the request only.
+    // A new object may have its namespace only in the request.
     if request.namespace.is_some() {
         pod.metadata.namespace.clone_from(&request.namespace);
     }
@@ -211,6 +212,9 @@ impl Request<'_> {
 }
 
 #[cfg(test)]
+mod properties;
+
+#[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
@@ -226,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Says the same of every namespace.
+    /// Decides the same for every namespace.
     struct Any(Decision);
 
     impl Injector for Any {

@@ -1,7 +1,7 @@
 //! HTTPS on every replica of the webhook: admission requests of the API server, and nothing else.
 //!
-//! Anybody may reach the port. A client that sends no admission request keeps a connection for
-//! seconds, and loses it to the next client; no client has more than a share of the connections,
+//! Any pod may reach the port. A client that sends no admission request keeps a connection for only
+//! seconds, and loses it to the next client; no client gets more than its share of the connections,
 //! streams and memory.
 use std::{
     future::Future,
@@ -45,8 +45,8 @@ use body::{Bodies, Refused};
 
 /// The deadlines within which a connection must be used. A request follows the handshake at once,
 /// and its answer takes no longer than its body. The pause after it is longer than the 90 s after
-/// which Go's client, which the API server is, closes an idle connection itself: were we first, a
-/// request that is just being sent would be lost.
+/// which Go's client, which the API server uses, closes an idle connection itself: if we closed it
+/// first, a request that is being sent would be lost.
 const PACE: Pace = Pace {
     head: Duration::from_secs(8),
     answer: Duration::from_secs(5),
@@ -57,35 +57,36 @@ const PACE: Pace = Pace {
 /// have vanished with its node.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
-/// Connections at a time. An API server keeps clients of 200 webhooks at most, and opens another
-/// connection when the streams of one are used: three of them stay below this.
+/// Maximum number of connections. An API server keeps clients for at most 200 webhooks, and opens
+/// another connection when the streams of one are used up: three API servers stay below this.
 const CONNECTIONS: usize = 1024;
 
-/// Those of one address: an API server with all of its clients.
+/// Maximum number of connections of one address: an API server with all of its clients.
 const OF_ONE_SOURCE: usize = 256;
 
-/// Requests at a time on one HTTP/2 connection; the API server opens another one for more.
+/// Maximum number of concurrent requests on one HTTP/2 connection; the API server opens another one
+/// for more.
 const STREAMS: u32 = 64;
 
-/// Streams that were reset and are not forgotten yet, for each connection: the API server resets
-/// one when it gives a request up. A connection that resets more is cut off.
+/// Maximum number of recently reset streams of a connection: the API server resets one when it
+/// abandons a request. A connection that resets more is closed.
 const RESETS: usize = 16;
 
-/// The time that requests under way may take to end at shutdown: half of the pod's grace period, as
-/// everywhere in this operator.
+/// The time that running requests may take to end at shutdown: half of the pod's grace period, as
+/// elsewhere in this operator.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// The largest head of a request over HTTP/2, in bytes; over HTTP/1 it is [`HEAD_LIMIT`].
 const HEADERS: u32 = 16 * 1024;
 
 /// Number of bytes of its bodies that an HTTP/2 connection may send ahead: no budget counts them
-/// before they are read. The smallest window that the protocol has; all connections together have
-/// 64 MiB.
+/// before they are read. This is the protocol's smallest window; all connections together have 64
+/// MiB.
 const WINDOW: u32 = 65_535;
 
-/// The time for which a pod waits for news of a namespace that is as new as itself: a watch brings
-/// it in some milliseconds, and a fifth of a second later it is known. The API server waits for two
-/// seconds.
+/// The time for which a pod waits for the event of a namespace that is as new as itself: a watch
+/// delivers it within some milliseconds, and a fifth of a second later it is known. The API server
+/// waits for two seconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Time between two log lines about pods admitted without an agent: the cause usually affects all
@@ -113,11 +114,12 @@ struct Admission {
 }
 
 impl Admission {
-    /// The answer, as soon as everything is known that it depends on, or [`PATIENCE`] is over.
+    /// Returns the answer, as soon as all facts that it depends on are known, or [`PATIENCE`] is
+    /// over.
     async fn settled(&self, body: &[u8], prober: (&str, &str)) -> Result<Answer, Unreadable> {
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
-            // Before the look: what is learned meanwhile is not missed.
+            // Registered before the decision, so that no change in between is missed.
             let changed = self.injector.changed();
             let answer = review::answer(body, prober, self.injector.as_ref())?;
             if !answer.not_yet || tokio::time::timeout_at(end, changed).await.is_err() {
@@ -126,7 +128,7 @@ impl Admission {
         }
     }
 
-    /// Counts an answer, and says in the log what went wrong.
+    /// Counts an answer, and logs its error if there is one.
     fn answered(&self, prober: (&str, &str), outcome: &Outcome, took: Duration) {
         self.observer.answered(outcome, took);
         let Outcome::Failed(why) = outcome else { return };
@@ -177,7 +179,7 @@ async fn mutate(
     }
 }
 
-/// A server that is bound, and serves when it is [run](Server::run).
+/// A server with a bound address, which serves when it is [run](Server::run).
 pub struct Server {
     listener: TcpListener,
     config: RustlsConfig,
@@ -191,7 +193,7 @@ impl Server {
     /// counts connections that were closed because there were too many.
     ///
     /// # Errors
-    /// When the address cannot be bound, or TLS not be set up.
+    /// When the address cannot be bound, or TLS cannot be set up.
     pub async fn bind(
         address: SocketAddr,
         certificates: &Certificates,
@@ -207,13 +209,13 @@ impl Server {
     /// Returns the address on which it listens.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// When the system does not report it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown`, and then lets what is under way end. Long requests should end by
-    /// themselves when they hear of the shutdown.
+    /// Serves until `shutdown`, and then finishes running requests. Long requests should end by
+    /// themselves at the shutdown.
     ///
     /// # Errors
     /// When connections cannot be accepted any more.

@@ -2,7 +2,7 @@
 use std::time::Duration as Std;
 
 use crate::api::Duration;
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString};
 
 /// Two replicas of one Prometheus differ by a few percent; ten keep their disagreement from
 /// flipping a node.
@@ -53,4 +53,19 @@ pub(super) fn endpoint() -> String {
 /// One at a time: the pod must run elsewhere before the next leaves.
 pub(super) fn max_per_pass() -> u32 {
     1
+}
+
+/// Megabits: whole numbers of them are what people say of services.
+pub(super) fn unit() -> Quantity {
+    Quantity("1M".into())
+}
+
+/// Twice the step: what a change below a step hides, and a burst.
+pub(super) fn reserve() -> String {
+    "10%".into()
+}
+
+/// A link in steady use changes its rate over two minutes by a few percent.
+pub(super) fn step() -> String {
+    "5%".into()
 }

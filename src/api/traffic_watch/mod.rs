@@ -12,11 +12,13 @@ use super::{GROUP, Permission, kind};
 
 mod defaults;
 mod policy;
+mod reservation;
 mod status;
 
 pub use policy::{
     Consecutive, Criterion, Direction, Eviction, OnUnknown, Placement, TaintEffect, UnknownAction,
 };
+pub use reservation::{Reservation, ReservationStatus};
 pub use status::{CriterionStatus, NodeState, NodeStatus, Summary, TrafficWatchStatus};
 
 /// The physical names of network devices: predictable names, `eth0`, InfiniBand.
@@ -47,9 +49,12 @@ pub const PERMISSIONS: &[Permission] = &[
         resources: &["deployments"],
         verbs: &["get", "list", "watch", "create", "patch"],
     },
+    // Only with spec.reservation: one extended resource in capacity and allocatable.
+    Permission { group: "", resources: &["nodes/status"], verbs: &["patch"] },
     // Only with spec.eviction: the Deployment's pods on nodes that stay unfit.
     Permission { group: "apps", resources: &["replicasets"], verbs: &["list"] },
-    Permission { group: "", resources: &["pods"], verbs: &["list"] },
+    // With spec.eviction those pods, and with spec.reservation the requests of all pods.
+    Permission { group: "", resources: &["pods"], verbs: &["list", "watch"] },
     Permission { group: "", resources: &["pods/eviction"], verbs: &["create"] },
 ];
 
@@ -78,6 +83,8 @@ pub const PERMISSIONS: &[Permission] = &[
         .message("spec.direction, devices, window, maxSampleAge, capacity: belong to the built-in measurement, which spec.query replaces and which spec.criteria alone does not use; leave them out"),
     validation = Rule::new("!has(self.spec.eviction) || has(self.spec.deployment)")
         .message("spec.eviction: needs spec.deployment: only its pods are ever evicted"),
+    validation = Rule::new("!has(self.spec.reservation) || has(self.spec.maxBandwidthPercent) || has(self.spec.maxBandwidth)")
+        .message("spec.reservation: needs spec.maxBandwidthPercent or spec.maxBandwidth: what a node offers is a part of that"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Fit", type_ = "integer", json_path = ".status.summary.fit"),
     printcolumn(name = "Unfit", type_ = "integer", json_path = ".status.summary.unfit"),
@@ -231,7 +238,14 @@ pub struct TrafficWatchSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eviction: Option<Eviction>,
 
-    /// Stops judging and writing. Labels and the Deployment stay as they are.
+    /// Offers the bandwidth that is free on each judged node as an extended resource, which pods
+    /// request and the scheduler counts. A node offers a part of the threshold, minus the load that
+    /// no pod declared, and never less than its running pods request. If absent, nodes offer none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<Reservation>,
+
+    /// Stops judging and writing. Labels and the Deployment stay as they are; nodes stop offering
+    /// the resource of spec.reservation, except where running pods request it.
     #[serde(default)]
     pub paused: bool,
 

@@ -6,6 +6,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ReservationStatus;
+
 /// The state of a node as judged by one `TrafficWatch`.
 #[derive(
     Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
@@ -129,6 +131,9 @@ pub struct TrafficWatchStatus {
     /// Key of the node label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The extended resource of spec.reservation. Absent if nodes offer none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<ReservationStatus>,
     /// Generation of the spec that this status was computed from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,

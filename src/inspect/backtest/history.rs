@@ -1,5 +1,5 @@
 //! Reads history piece by piece, and judges step by step.
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use k8s_openapi::jiff::Timestamp;
@@ -11,7 +11,9 @@ use super::{
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
-    inspect::{cluster::name_of, evaluate, population::Population, progress::Progress},
+    inspect::{
+        cluster::name_of, evaluate, offers::Offers, population::Population, progress::Progress,
+    },
     nodes::Identity,
     prometheus::{
         Answer, Class, Client, Endpoints, Exporters, QueryError, decode, exporters::untrusted_nodes,
@@ -29,7 +31,7 @@ const MAX_POINTS: usize = 10_000;
 /// Number of points to request before the number of series is known.
 const FIRST_POINTS: usize = 100;
 
-/// The answer that is aimed at: a quarter of the largest that is read.
+/// The intended size of an answer: a quarter of the largest that is read.
 const AIM_BYTES: usize = 8 << 20;
 
 /// Size of one point in an answer: `[1790000000.123,"12.34567890123456"],`.
@@ -45,7 +47,7 @@ pub struct Range {
     pub from: i64,
     /// No judgment is after this.
     pub to: i64,
-    /// Between two judgments.
+    /// Time between two judgments.
     pub step: i64,
 }
 
@@ -62,6 +64,15 @@ impl Range {
     }
 }
 
+/// Variations of the spec to try.
+#[derive(Clone, Copy, Debug)]
+pub struct Variations<'a> {
+    /// Other thresholds of the first measure; empty for the usual ones.
+    pub thresholds: &'a [f64],
+    /// The units that a pod requests of what nodes offer.
+    pub pod_request: Option<NonZeroU64>,
+}
+
 /// Judges a whole history, once for each threshold.
 ///
 /// # Errors
@@ -72,13 +83,14 @@ pub async fn run(
     exporters: &Exporters,
     mut population: Population,
     range: Range,
-    asked: &[f64],
+    variations: Variations<'_>,
     progress: &Progress,
 ) -> anyhow::Result<Backtest> {
     let inquiry = Inquiry::of(watch, exporters)?;
     let measures = inquiry.measures();
     let first = measures.first().context("the spec measures nothing")?;
-    let all = thresholds(first.max, &first.unit, asked).map_err(anyhow::Error::msg)?;
+    let all =
+        thresholds(first.max, &first.unit, variations.thresholds).map_err(anyhow::Error::msg)?;
     #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53 ms")]
     let step_seconds = range.step as f64 / 1000.0;
     let mut runs: Vec<_> = all
@@ -130,6 +142,8 @@ pub async fn run(
                 let judged = replay.states();
                 let judged = judged.map(|(node, state, marked)| Judged { node, state, marked });
                 recorder.take((now, end), step.evaluation, changes, judged);
+                let offers = Offers::of(replay, variations.pod_request);
+                recorder.offer(offers.as_ref(), step.changed_offers);
             }
         }
         done += grid.len;
@@ -175,12 +189,12 @@ fn change(at: Timestamp, transition: &Transition, replay: &Replay) -> Change {
 struct Size {
     points: usize,
     most: usize,
-    /// Steps between two that are on whole seconds: a query begins on one.
+    /// Number of steps between two that are on whole seconds, where a query may begin.
     whole: usize,
 }
 
 impl Size {
-    /// The first, for steps of some milliseconds.
+    /// Returns the initial size, for steps of some milliseconds.
     fn new(step: i64) -> Self {
         let in_second = usize::try_from(step.rem_euclid(1000)).unwrap_or_default();
         let whole = (1..=1000).find(|steps| steps * in_second % 1000 == 0).unwrap_or(1);
@@ -191,12 +205,12 @@ impl Size {
         (self.points / self.whole).max(1) * self.whole
     }
 
-    /// As many as make an answer of the size aimed at.
+    /// Adapts to the number of series, for an answer of the intended size.
     fn fit(&mut self, series: usize) {
         self.points = (AIM_BYTES / (POINT_BYTES * series.max(1))).clamp(1, self.most);
     }
 
-    /// Fewer, if that can help against an error.
+    /// Reduces the size, if that may prevent the error; returns true if so.
     fn shrink(&mut self, error: &QueryError) -> bool {
         // Too large for us, too many samples for Prometheus, or too slow.
         let may_help =
@@ -241,7 +255,7 @@ impl Source<'_> {
         Ok((recordings.collect::<Result<_, _>>()?, identity))
     }
 
-    /// Takes the nodes of an answer into the population, each from its first sample on.
+    /// Adds the nodes of an answer to the population, each from its first sample on.
     fn meet(&self, answer: &Answer, population: &mut Population) -> Result<(), QueryError> {
         decode::matrix(answer.status, &answer.content_type, &answer.body, |series| {
             if let Some((time, _)) = series.samples.first() {
@@ -259,7 +273,7 @@ impl Source<'_> {
 }
 
 async fn range(client: &Client, promql: &str, grid: Grid) -> Result<Answer, QueryError> {
-    // The start is a whole second. What lies after the end belongs to no place.
+    // The start is a whole second. Samples after the end are ignored.
     let start = grid.at(0).div_euclid(1000);
     let end = grid.at(grid.len.saturating_sub(1)).saturating_add(999).div_euclid(1000);
     let step = Duration::from_millis(u64::try_from(grid.step).unwrap_or(1));

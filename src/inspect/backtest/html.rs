@@ -1,6 +1,7 @@
-//! A backtest as one HTML file: a timeline of the nodes, and what other thresholds would have done.
+//! A backtest as one HTML file: a timeline of the nodes, and the results of other thresholds.
 //!
-//! Nothing is loaded from anywhere. States differ by pattern too: not everybody sees the colors.
+//! The file loads nothing. States also differ by pattern, for people who cannot distinguish the
+//! colors.
 use std::fmt::Write;
 
 use k8s_openapi::jiff::Timestamp;
@@ -11,10 +12,10 @@ use super::{
 };
 use crate::{api::traffic_watch::NodeState, inspect::figures::value};
 
-/// Nodes that are drawn: those with the most time unfit. More are no picture any more.
+/// Maximum number of drawn nodes: those with the most time unfit. More would be unreadable.
 const ROWS: usize = 200;
 
-/// Transitions that are listed.
+/// Maximum number of listed transitions.
 const TRANSITIONS: usize = 1000;
 
 /// Left edge of the timeline: the names are left of it.
@@ -29,7 +30,7 @@ const ROW: f64 = 22.0;
 /// Top edge of the first row: the time axis is above.
 const TOP: f64 = 26.0;
 
-/// Moments that are named on the time axis.
+/// Number of labels on the time axis.
 const TICKS: u32 = 6;
 
 const STYLE: &str = "\
@@ -160,7 +161,7 @@ fn row(page: &mut String, axis: &Axis, node: &NodeRun, y: f64) {
             "<rect x=\"{x:.2}\" y=\"{}\" width=\"{:.2}\" height=\"{}\" fill=\"url(#{state})\">\
              <title>{name}: {state} from {:.0} to {:.0}</title></rect>",
             y + 3.0,
-            // Thinner than this nothing is seen of it.
+            // A thinner bar would be invisible.
             (end - x).max(0.5),
             ROW - 6.0,
             span.from,
@@ -184,7 +185,7 @@ fn legend(page: &mut String, y: f64) {
     }
 }
 
-/// Moments to the right of [`LEFT`].
+/// The time axis, which begins at [`LEFT`].
 struct Axis {
     from: Timestamp,
     to: Timestamp,
@@ -198,7 +199,7 @@ impl Axis {
         (ms(at) as f64 / whole).clamp(0.0, 1.0).mul_add(WIDTH, LEFT)
     }
 
-    /// `11-20 17:00`: the year stands above.
+    /// Returns a moment as `11-20 17:00`: the year is above.
     #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "as above")]
     fn moment(&self, share: f64) -> String {
         let (from, to) = (self.from.as_second(), self.to.as_second());
@@ -259,7 +260,7 @@ fn transitions(page: &mut String, backtest: &Backtest) {
     }
 }
 
-/// A name that fits left of the timeline.
+/// Shortens a name to fit left of the timeline.
 fn shortened(name: &str) -> String {
     const FITS: usize = 26;
     if name.chars().count() <= FITS {
@@ -269,7 +270,7 @@ fn shortened(name: &str) -> String {
     format!("{}…", escaped(&start))
 }
 
-/// Text as HTML: a node's name comes from a label of an untrusted series.
+/// Escapes text for HTML: a node's name comes from a label of an untrusted series.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::{
     api::traffic_watch::NodeState,
+    inspect::offers::OffersRun,
     traffic_watch::{
         Evaluation,
         overview::{MeasureView, TransitionView},
@@ -16,13 +17,13 @@ mod record;
 mod text;
 mod thresholds;
 
-pub use history::{Range, run};
+pub use history::{Range, Variations, run};
 pub use html::html;
 pub use record::Recorder;
 pub use text::text;
 pub use thresholds::thresholds;
 
-/// Everything that one history would have led to.
+/// The results of judging one history.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Backtest {
@@ -40,7 +41,7 @@ pub struct Backtest {
     pub warnings: Vec<String>,
     /// The outcome of the unchanged spec.
     pub run: Run,
-    /// The same in short for each threshold, that of the spec among them.
+    /// A summary for each threshold, including that of the spec.
     pub thresholds: Vec<Summary>,
 }
 
@@ -54,8 +55,11 @@ pub struct Run {
     pub transitions: Vec<Change>,
     /// The nodes by name.
     pub nodes: Vec<NodeRun>,
-    /// The time when too many nodes were above the threshold.
+    /// The time for which too many nodes were above the threshold.
     pub breaker: Breaker,
+    /// Offers of nodes to pods over the time, if the spec has them offer anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offers: Option<OffersRun>,
 }
 
 /// Judgments by the result of the measurement.
@@ -97,13 +101,13 @@ pub struct Change {
 pub struct NodeRun {
     /// Name of the node.
     pub name: String,
-    /// Seconds it was marked unfit, with or without evidence.
+    /// Seconds for which it was marked unfit, with or without evidence.
     pub unfit_seconds: f64,
-    /// Seconds it would have been, had the limit not been reached.
+    /// Seconds for which it would have been unfit without the limit.
     pub suppressed_seconds: f64,
     /// Seconds without evidence.
     pub unknown_seconds: f64,
-    /// Seconds it was fit.
+    /// Seconds for which it was fit.
     pub fit_seconds: f64,
     /// The number of times that it became unfit.
     pub times_unfit: u32,
@@ -124,13 +128,13 @@ pub struct Span {
     pub to: Timestamp,
 }
 
-/// The time when too many nodes were above the threshold.
+/// The time for which too many nodes were above the threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Breaker {
-    /// Judgments in which a node was held back.
+    /// Number of judgments in which the limit held a node back.
     pub judgments: u64,
-    /// Seconds, summed over the nodes that were.
+    /// Seconds, summed over these nodes.
     pub node_seconds: f64,
 }
 
@@ -150,12 +154,12 @@ pub struct Summary {
     pub transitions: usize,
     /// Times a node became unfit again within an hour.
     pub flaps: u32,
-    /// The time when the limit held nodes back.
+    /// The time for which the limit held nodes back.
     pub breaker: Breaker,
 }
 
 impl Run {
-    /// The run in one line.
+    /// Returns the run in one line.
     #[must_use]
     pub fn summary(&self, threshold: f64, configured: bool) -> Summary {
         Summary {

@@ -4,12 +4,16 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Change, NodeRun, Run, Span};
-use crate::{api::traffic_watch::NodeState, traffic_watch::Evaluation};
+use crate::{
+    api::traffic_watch::NodeState,
+    inspect::offers::{Offers, OffersRun},
+    traffic_watch::Evaluation,
+};
 
 /// Unfit again within this many seconds is a flap: the hour over which the dashboards count.
 const FLAP_SECONDS: i64 = 3600;
 
-/// The account of one run.
+/// The record of one run.
 #[derive(Debug)]
 pub struct Recorder {
     step_seconds: f64,
@@ -36,13 +40,13 @@ pub struct Judged<'a> {
 }
 
 impl Recorder {
-    /// An account of judgments that each hold for one step.
+    /// Creates a recorder of judgments that each hold for one step.
     #[must_use]
     pub fn new(step_seconds: f64) -> Self {
         Self { step_seconds, run: Run::default(), nodes: BTreeMap::new() }
     }
 
-    /// Takes one judgment, which holds until `end`.
+    /// Records one judgment, which holds until `end`.
     pub fn take<'a>(
         &mut self,
         (now, end): (Timestamp, Timestamp),
@@ -57,7 +61,7 @@ impl Recorder {
             let account = self.nodes.entry(Arc::clone(node)).or_default();
             account.enter(now, end, state);
             account.mark(now, marked);
-            // The mark is what keeps pods away: a node without evidence may be marked as well.
+            // The mark keeps pods away: a node without evidence may be marked as well.
             if marked {
                 account.run.unfit_seconds += self.step_seconds;
             }
@@ -75,7 +79,14 @@ impl Recorder {
         self.run.breaker.judgments += u64::from(held);
     }
 
-    /// The whole account.
+    /// Records what nodes would offer after a judgment.
+    pub fn offer(&mut self, offers: Option<&Offers>, changed: usize) {
+        if let Some(offers) = offers {
+            OffersRun::add(&mut self.run.offers, offers, changed);
+        }
+    }
+
+    /// Returns the complete record.
     #[must_use]
     pub fn finish(self) -> Run {
         let nodes = self

@@ -54,10 +54,14 @@ pub fn text(backtest: &Backtest) -> String {
     });
     let _ = writeln!(
         text,
-        "\nThe limit held nodes back in {} judgments, for {} of node time.\n\nOther thresholds:",
+        "\nThe limit held nodes back in {} judgments, for {} of node time.",
         run.breaker.judgments,
         seconds(run.breaker.node_seconds)
     );
+    if let Some(offers) = &run.offers {
+        let _ = write!(text, "\n{}", offers.text());
+    }
+    text.push_str("\nOther thresholds:\n");
     let rows: Vec<_> = backtest.thresholds.iter().map(|s| summary(s, unit)).collect();
     let head = ["THRESHOLD", "NODES UNFIT", "TIME UNFIT", "TRANSITIONS", "FLAPS", "HELD BACK", ""];
     text.push_str(&table(head, &rows));
@@ -115,7 +119,7 @@ fn summary(s: &Summary, unit: &str) -> [String; 7] {
     ]
 }
 
-/// A span of time that was summed up of steps.
+/// Formats a time that is a sum of steps.
 pub(super) fn seconds(seconds: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,

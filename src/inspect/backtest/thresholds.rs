@@ -1,12 +1,13 @@
 //! The other thresholds to try.
 
-/// Parts of the configured threshold that are tried where nobody says what else.
+/// Fractions of the configured threshold to try by default.
 const PARTS: [f64; 5] = [0.5, 0.75, 0.9, 1.1, 1.25];
 
-/// The thresholds by size, the configured one among them. Above 100 percent nothing is ever.
+/// Returns the thresholds by size, including the configured one. No value is ever above 100
+/// percent.
 ///
 /// # Errors
-/// A threshold that cannot be one.
+/// When a threshold is invalid.
 pub fn thresholds(configured: f64, unit: &str, asked: &[f64]) -> Result<Vec<f64>, String> {
     let most = if unit == "percent" { 100.0 } else { f64::INFINITY };
     if let Some(wrong) = asked.iter().find(|x| !x.is_finite() || **x <= 0.0 || **x > most) {
@@ -14,7 +15,7 @@ pub fn thresholds(configured: f64, unit: &str, asked: &[f64]) -> Result<Vec<f64>
         return Err(format!("--thresholds: {wrong} must be greater than 0{range}"));
     }
     let mut all: Vec<_> = if asked.is_empty() {
-        // Rounded, so that nobody reads 59.99999999999999.
+        // Rounded, to avoid values such as 59.99999999999999.
         let rounded = |x: f64| format!("{x:.6e}").parse().unwrap_or(x);
         PARTS.iter().map(|part| rounded(configured * part)).filter(|x| *x <= most).collect()
     } else {

@@ -79,7 +79,7 @@ fn definition(
     )
 }
 
-/// The paths of all properties of one version, down to where anything is allowed.
+/// Returns the paths of all properties of one version, down to schemas that allow any value.
 fn fields(definition: &CustomResourceDefinition, version: &str) -> BTreeSet<String> {
     let mut fields = BTreeSet::new();
     let version = definition.spec.versions.iter().find(|v| v.name == version);
@@ -148,7 +148,7 @@ pub(super) fn rights(facts: &Facts) -> Check {
     .with(denied)
 }
 
-/// The rights of the webhook's account, for those who may ask about others.
+/// Checks the rights of the webhook's account, if the caller may review those of others.
 pub(super) fn rights_of_the_webhook(facts: &Facts) -> Option<Check> {
     let name = "rights";
     let rights = &facts.webhook.as_ref()?.rights;
@@ -179,7 +179,7 @@ pub(super) fn deployments(facts: &Facts) -> impl Iterator<Item = Check> {
     [controller].into_iter().chain(webhook)
 }
 
-/// `otherwise`: what needs no such Deployment.
+/// `otherwise`: the alternative that needs no such Deployment.
 fn deployment(found: &Replicas, (namespace, account): (&str, Account), otherwise: &str) -> Check {
     let name = "deployment";
     let what = format!("{namespace}/{}", account.name());

@@ -19,7 +19,7 @@ pub(super) fn check(asked: &Asked, node_labels: &[String], for_whom: &str) -> Ch
     let labels: BTreeSet<_> = differ.keys().flatten().map(|name| (*name).to_owned()).collect();
     let labels = some(&labels.into_iter().collect::<Vec<_>>());
     let message = format!("{} exporters have devices with several series", found.exporters);
-    // Alone they read as one exporter that was replaced.
+    // Alone, these labels suggest a replaced exporter.
     let added = |names: &&BTreeSet<&str>| names.iter().all(|name| REPLACED.contains(name));
     if differ.keys().any(|names| added(&names)) {
         let message = format!(
@@ -42,7 +42,7 @@ fn failed(name: &'static str, error: &QueryError) -> Check {
     Check::fail(name, format!("the query failed: {error}"), "see the log of Prometheus")
 }
 
-/// The sets of labels in which series of one device differ, each with one example.
+/// Returns the sets of labels in which series of one device differ, each with one example.
 fn differing<'a>(
     series: &'a [BTreeMap<String, String>],
     node_labels: &[String],

@@ -33,7 +33,7 @@ use crate::{
     runtime::kinds::Kinds,
 };
 
-/// Number of concurrent reviews.
+/// Maximum number of concurrent reviews.
 const AT_ONCE: usize = 8;
 
 /// The account whose rights are checked.
@@ -55,7 +55,7 @@ impl fmt::Display for Subject {
 }
 
 impl Subject {
-    /// Returns the account that should have them: the webhook's if it matches, otherwise the
+    /// Returns the account that should have the rights: the webhook's if it matches, otherwise the
     /// controller's.
     fn account(&self, namespace: &str) -> Account {
         let (Self::Caller(name) | Self::As(name)) = self;
@@ -64,7 +64,7 @@ impl Subject {
     }
 }
 
-/// Reads everything but Prometheus: as the caller, and the rights of `user` if there is one.
+/// Reads everything except Prometheus, as the caller, and the rights of `user` if there is one.
 pub async fn gather(
     access: &Access,
     user: Option<&str>,
@@ -127,7 +127,7 @@ pub async fn gather(
     facts
 }
 
-/// The caller's name, as the API server knows it.
+/// Returns the caller's name, as the API server knows it.
 async fn whoami(client: &Client) -> String {
     let review = Api::<SelfSubjectReview>::all(client.clone())
         .create(&PostParams::default(), &SelfSubjectReview::default())
@@ -169,7 +169,7 @@ async fn reviews(client: &Client, rights: Vec<Right>) -> Reviews {
     .await
 }
 
-/// The same of the webhook's account, which nobody has to be: who may ask about others is answered.
+/// Reviews the rights of the webhook's account, if the caller may review those of others.
 async fn reviews_of_the_webhook(client: &Client, namespace: &str, kinds: &Kinds) -> Reviews {
     let api = Api::<SubjectAccessReview>::all(client.clone());
     let groups = ["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()];
@@ -192,7 +192,7 @@ async fn reviews_of_the_webhook(client: &Client, namespace: &str, kinds: &Kinds)
     .await
 }
 
-/// Asks about each, some at once; in the order of the roles.
+/// Reviews each right, several at once; in the order of the roles.
 async fn ask(rights: Vec<Right>, review: impl AsyncFn(&Right) -> Result<bool, String>) -> Reviews {
     let review = &review;
     let reviews = stream::iter(rights).map(|right| async move {
@@ -214,7 +214,7 @@ fn attributes(right: &Right) -> ResourceAttributes {
     }
 }
 
-/// The Deployment of the webhook, and what its account may do if that Deployment is there.
+/// Reads the Deployment of the webhook, and the rights of its account if that Deployment exists.
 async fn webhook(client: &Client, namespace: &str, kinds: &Kinds) -> WebhookProcess {
     let deployment = deployment(client, namespace, Account::Webhook).await;
     let rights = match &deployment {

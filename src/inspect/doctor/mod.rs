@@ -1,4 +1,4 @@
-//! `doctor`: is everything there that the operator needs?
+//! `doctor`: checks that everything the operator needs is available.
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{
@@ -30,13 +30,13 @@ pub use rights::{Right, rights};
 pub use scrape::gather as gather_endpoint;
 pub use text::text;
 
-/// The number of things of a kind that are named in one line.
+/// Maximum number of names of one kind in a line.
 const NAMED: usize = 5;
 
-/// The facts that a check rests on.
+/// The facts that the checks use.
 #[derive(Debug)]
 pub struct Facts {
-    /// The time when this is.
+    /// The current time.
     pub now: Timestamp,
     /// The API server's version.
     pub server: Result<String, String>,
@@ -51,7 +51,7 @@ pub struct Facts {
     pub leadership: Result<Option<Leadership>, String>,
     /// The controller's Deployment.
     pub deployment: Replicas,
-    /// The webhook's process; absent where the kind it is for does not run.
+    /// The webhook's process; absent if the kind that needs it does not run.
     pub webhook: Option<WebhookProcess>,
     /// The operator's namespace.
     pub namespace: String,
@@ -59,7 +59,7 @@ pub struct Facts {
     pub nodes: Result<Vec<NodeObject>, String>,
     /// The objects.
     pub watches: Result<Listed<TrafficWatch>, String>,
-    /// The `NetworkProber`s; absent where the kind does not run.
+    /// The `NetworkProber`s; absent if the kind does not run.
     pub probing: Option<Probing>,
     /// The accepted series of exporters, and their labels for nodes.
     pub exporters: Exporters,
@@ -67,7 +67,7 @@ pub struct Facts {
     pub endpoints: Vec<Endpoint>,
 }
 
-/// The wanted and available replicas of a Deployment, if it is there.
+/// The wanted and available replicas of a Deployment, if it exists.
 pub type Replicas = Result<Option<(i32, i32)>, String>;
 
 /// The Deployment of the webhook.
@@ -90,7 +90,7 @@ pub struct Endpoint {
     pub answers: Result<(), QueryError>,
     /// The node exporters it knows.
     pub exporters: Result<Vec<Exporter>, QueryError>,
-    /// Jobs with series that are not believed.
+    /// Jobs with series that are not accepted.
     pub other_jobs: Result<Vec<String>, QueryError>,
     /// The answers to each kind of query that the objects need.
     pub asked: Vec<Asked>,
@@ -131,11 +131,11 @@ pub struct Duplicates {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckResult {
-    /// As it should be.
+    /// The check passed.
     Ok,
-    /// Works, but not all of it, or not for all nodes.
+    /// It works only in part, or not for all nodes.
     Warn,
-    /// Does not work.
+    /// It does not work.
     Fail,
 }
 
@@ -179,7 +179,7 @@ impl Check {
 #[must_use]
 pub fn checks(facts: &Facts) -> Vec<Check> {
     let server = cluster::server(facts);
-    // Nothing else of the cluster can be said.
+    // Without the API server, nothing else in the cluster can be checked.
     if server.verdict == CheckResult::Fail {
         let endpoints = facts.endpoints.iter().map(|endpoint| series::answers(facts, endpoint));
         return [server].into_iter().chain(endpoints).collect();
@@ -199,7 +199,7 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
     checks
 }
 
-/// The first few of many names.
+/// Returns the first few of many names.
 fn some(names: &[String]) -> String {
     let mut text = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     if names.len() > NAMED {

@@ -9,7 +9,7 @@ use crate::{
     runtime::kinds::Kinds,
 };
 
-/// One thing to be allowed.
+/// One permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
     /// `get`, `patch`, …
@@ -18,11 +18,11 @@ pub struct Right {
     pub group: String,
     /// Plural name of the resource.
     pub resource: String,
-    /// A part of it: `status`, `eviction`.
+    /// The subresource: `status`, `eviction`.
     pub subresource: Option<String>,
-    /// The namespace; `None` is everywhere.
+    /// The namespace; `None` means all.
     pub namespace: Option<String>,
-    /// On which object; `None` is on any.
+    /// The name of the object; `None` means any.
     pub name: Option<String>,
 }
 
@@ -45,14 +45,14 @@ impl fmt::Display for Right {
     }
 }
 
-/// All of an account's, with the operator in `namespace` and every kind; what two kinds need is
-/// there once.
+/// Returns all rights of an account, with the operator in `namespace` and every kind; a right that
+/// two kinds need occurs once.
 #[must_use]
 pub fn rights(account: Account, namespace: &str) -> Vec<Right> {
     rights_of(account, &Kinds::default(), namespace)
 }
 
-/// Those of an operator that runs these kinds.
+/// Returns the rights of an operator that runs these kinds.
 #[must_use]
 pub fn rights_of(account: Account, kinds: &Kinds, namespace: &str) -> Vec<Right> {
     let mut rights = Vec::new();
@@ -128,7 +128,7 @@ mod tests {
             "patch mutatingwebhookconfigurations.admissionregistration.k8s.io traffic-operator",
             "create podmonitors.monitoring.coreos.com",
             "create tokenreviews.authentication.k8s.io",
-            // Of the Secrets one, and of the rest nothing.
+            // Only one of the Secrets, and nothing of the rest.
             "create secrets in ns",
             "watch secrets traffic-operator-webhook in ns",
             "update secrets traffic-operator-webhook in ns",
@@ -139,7 +139,7 @@ mod tests {
             let named = secret.contains(" secrets traffic-operator-webhook in ns");
             assert!(named || secret == "create secrets in ns", "{secret}");
         }
-        // The roles of users are no rights of the operator.
+        // The roles for users are not rights of the operator.
         let of_users = ["trafficwatches.", "networkprobers."];
         for right in texts.iter().filter(|text| text.starts_with("delete")) {
             assert!(!of_users.iter().any(|kind| right.contains(kind)), "{right}");

@@ -1,4 +1,4 @@
-//! Asks one Prometheus what it has.
+//! Queries one Prometheus for the series that it has.
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -16,7 +16,7 @@ use crate::{
     traffic_watch::{Settings, query},
 };
 
-/// The counter every question rests on.
+/// The counter that every query uses.
 const BYTES: &str = "node_network_transmit_bytes_total";
 
 /// Maximum number of duplicate series to compare: the labels in which they differ are the same for
@@ -26,7 +26,7 @@ const DUPLICATES: usize = 50;
 /// The default of `spec.window`.
 const DEFAULT_WINDOW: Duration = Duration::from_mins(2);
 
-/// Asks everything about the objects that use this endpoint.
+/// Makes all queries for the objects that use this endpoint.
 pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWatch]) -> Endpoint {
     let Exporters { node_labels, node_exporter: believed, .. } = exporters;
     let (name, url) = (client.name(), client.url().to_owned());
@@ -38,7 +38,7 @@ pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWa
     let by = format!("by ({})", names.join(", "));
     let answers = ask("vector(1)".into()).await.map(drop);
     if let Err(error) = &answers {
-        // One failure says it all; the others would take as long to fail.
+        // One failure is enough; the other queries would take as long to fail.
         let (exporters, other_jobs) = (Err(error.clone()), Err(error.clone()));
         return Endpoint { name: name.into(), url, answers, exporters, other_jobs, asked: vec![] };
     }
@@ -68,7 +68,7 @@ pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWa
     Endpoint { name: name.into(), url, answers, exporters, other_jobs, asked }
 }
 
-/// The series that count the same device of the same exporter.
+/// Finds the series that count the same device of the same exporter.
 async fn duplicates(
     client: &Client,
     node_labels: &[String],
@@ -90,7 +90,7 @@ async fn duplicates(
     if exporters == 0 {
         return Ok(Duplicates::default());
     }
-    // Of one device they are equal, or nearly: the largest come in groups.
+    // The values of one device are equal, or nearly: the largest ones occur in groups.
     let some = format!("topk({DUPLICATES}, {bytes} and on ({node}, device) {more})");
     let result = client.query(&some, client.timeout(), |answer| {
         let mut rows = Vec::new();
@@ -104,7 +104,7 @@ async fn duplicates(
     Ok(Duplicates { exporters, series: result.await? })
 }
 
-/// Names of jobs.
+/// Returns the names of jobs.
 async fn jobs(client: &Client, promql: &str) -> Result<Vec<String>, QueryError> {
     let result = client.query(promql, client.timeout(), |answer| {
         let mut jobs = Vec::new();
@@ -121,7 +121,8 @@ async fn jobs(client: &Client, promql: &str) -> Result<Vec<String>, QueryError> 
 
 type Questions = BTreeMap<(String, Duration), Vec<String>>;
 
-/// The devices and windows to request, with the objects that need them; the defaults if none does.
+/// Returns the devices and windows to query, with the objects that need them; the defaults if none
+/// does.
 fn questions(watches: &[&TrafficWatch]) -> Questions {
     let mut questions = Questions::new();
     for watch in watches {

@@ -1,4 +1,4 @@
-//! Checks of Prometheus: whose series are these, and are there enough of them?
+//! Checks of Prometheus: the origin of the series, and their number.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Asked, Check, CheckResult, Endpoint, Exporter, Facts, duplicates, some};
@@ -10,8 +10,8 @@ use crate::{
     selector::Selector,
 };
 
-/// The least number of samples within a window: `rate` is blind with one, and a window of fewer
-/// than four intervals has one whenever a scrape or two fail.
+/// Minimum number of samples within a window: `rate` needs two, and a window of fewer than four
+/// intervals has only one whenever a scrape or two fail.
 const MIN_SAMPLES: f64 = 4.0;
 
 /// Checks that a Prometheus answers.
@@ -33,7 +33,7 @@ pub(super) fn answers(facts: &Facts, endpoint: &Endpoint) -> Check {
         }
         _ => "ask again; if it stays so, look at the log of Prometheus",
     };
-    // What is wrong with credentials or URL is wrong for the operator as well.
+    // An error in the credentials or the URL affects the operator as well.
     let reachable_from_there = matches!(error.class, Class::Unreachable | Class::Timeout);
     if reachable_from_there && measured(facts, name) {
         // Unreachable from here does not mean unreachable for the operator.
@@ -44,7 +44,7 @@ pub(super) fn answers(facts: &Facts, endpoint: &Endpoint) -> Check {
     }
 }
 
-/// Reports whether the operator says that it gets answers of this endpoint.
+/// Reports whether the operator receives answers from this endpoint, according to the objects.
 fn measured(facts: &Facts, endpoint: &str) -> bool {
     let watches = facts.watches.iter().flat_map(|watches| &watches.read);
     watches
@@ -131,7 +131,7 @@ impl Known<'_> {
         }
     }
 
-    /// The label that leads to the node.
+    /// Returns the label that identifies the node.
     fn by(&self, exporter: &Exporter) -> &str {
         let found = self.resolve(exporter);
         let leads = |label: &&String| {
@@ -146,7 +146,7 @@ impl Exporter {
         self.0.get(label).map(String::as_str)
     }
 
-    /// `job=… instance=…`, with what else there is.
+    /// Returns `job=… instance=…`, with the other labels.
     fn shown(&self) -> String {
         let first = ["job", "instance"].into_iter();
         let rest = self.0.keys().map(String::as_str).filter(|k| !["job", "instance"].contains(k));
@@ -155,7 +155,7 @@ impl Exporter {
     }
 }
 
-/// Shows the node of each exporter.
+/// Checks the node of each exporter.
 fn mapping(known: &Known<'_>, exporters: &[Exporter], endpoint: &Endpoint) -> Vec<Check> {
     let name = "exporters";
     if exporters.is_empty() {
@@ -243,7 +243,8 @@ fn name(node: &NodeObject) -> &str {
     node.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The nodes that any of the question's objects judges; every Linux node if there is no object.
+/// Returns the nodes that any of the query's objects judges; every Linux node if there is no
+/// object.
 fn judged<'a>(nodes: &'a [NodeObject], facts: &Facts, asked: &Asked) -> Vec<&'a NodeObject> {
     let watches = facts.watches.iter().flat_map(|watches| &watches.read);
     let mut selectors: Vec<_> = watches
@@ -265,7 +266,7 @@ fn judged<'a>(nodes: &'a [NodeObject], facts: &Facts, asked: &Asked) -> Vec<&'a 
     nodes.iter().filter(is_judged).collect()
 }
 
-/// Reports whether no object of the question needs a link speed: it says the capacity, or an
+/// Reports whether no object of the query needs a link speed, because it sets the capacity or an
 /// absolute threshold.
 fn capacity_given(facts: &Facts, asked: &Asked) -> bool {
     let watches = facts.watches.iter().flat_map(|watches| &watches.read);
@@ -287,7 +288,7 @@ fn coverage(judged: &[&NodeObject], without: Vec<String>, for_whom: &str, asked:
         "is the exporter running there and scraped, and do its devices match {:?}?",
         asked.devices
     );
-    // With fewer than half nothing is judged at all.
+    // With fewer than half, nothing is judged at all.
     if (all - without.len()) * 2 < all {
         Check::fail(check, message, fix).with(without)
     } else {
@@ -295,7 +296,7 @@ fn coverage(judged: &[&NodeObject], without: Vec<String>, for_whom: &str, asked:
     }
 }
 
-/// Annotations that are no quantity: their nodes are Unknown.
+/// Checks for annotations that are not a quantity: their nodes are Unknown.
 fn capacities(judged: &[&NodeObject]) -> Option<Check> {
     let annotation = |node: &NodeObject| {
         let annotations = node.metadata.annotations.as_ref()?;

@@ -12,12 +12,12 @@ use crate::{
 
 mod measurement;
 
-/// The text without its colors.
+/// Returns the text without its colors.
 fn text(checks: &[Check]) -> String {
     plain(&super::text(checks))
 }
 
-/// Its generation is slow without optimization.
+/// Generating it is slow without optimization.
 static DEFINITION: LazyLock<CustomResourceDefinition> = LazyLock::new(TrafficWatch::crd);
 static INSTALLED: LazyLock<CustomResourceDefinition> = LazyLock::new(|| installed(|_| {}));
 static RIGHTS: LazyLock<Vec<Right>> = LazyLock::new(|| rights(Account::Controller, "ns"));
@@ -61,7 +61,7 @@ fn installed(change: impl FnOnce(&mut Value)) -> CustomResourceDefinition {
     serde_json::from_value(crd).unwrap()
 }
 
-/// Two nodes, one object, and all as it should be.
+/// Returns the facts of two nodes and one object without problems.
 fn healthy() -> Facts {
     let good = json!([
         condition("Ready", "True", "Judged"),
@@ -270,7 +270,7 @@ fn s15_what_is_wrong_with_the_webhooks_process_is_found_with_its_fix() {
             &["no Deployment ns/traffic-operator-webhook", "--component=all"],
         ),
     ]);
-    // Who may not ask about others hears nothing of it.
+    // Without the permission to review others, the check is left out.
     let mut facts = healthy();
     facts.webhook.as_mut().unwrap().rights[0].1 = Err("no".into());
     assert!(!text(&checks(&facts)).contains("the webhook does"));

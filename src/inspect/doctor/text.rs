@@ -4,10 +4,10 @@ use std::fmt::Write;
 use super::{Check, CheckResult};
 use crate::inspect::style::Tone;
 
-/// The number of details of one check that are printed; the JSON has them all.
+/// Maximum number of printed details of one check; the JSON has them all.
 const DETAILS: usize = 10;
 
-/// One line per check, its fix below it, and the count of each verdict.
+/// Returns one line per check, its fix below it, and the count of each verdict.
 #[must_use]
 pub fn text(checks: &[Check]) -> String {
     let mut text = String::new();

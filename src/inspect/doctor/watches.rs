@@ -27,7 +27,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
             Check::fail("watches", message, "correct the field, or use the binary of its version")
         })
         .collect();
-    // A later check reports the loser of a claim.
+    // A later check reports the object that lost a claim.
     let claims = |watch: &&TrafficWatch| claim(watch, &watches.read) == Claim::Ours;
     let unready: Vec<_> = watches.read.iter().filter(claims).filter_map(readiness).collect();
     if unready.is_empty() && checks.is_empty() {
@@ -46,7 +46,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     checks
 }
 
-/// Checks for anything that prevents one object from working.
+/// Checks for problems that prevent one object from working.
 fn readiness(watch: &TrafficWatch) -> Option<Check> {
     let name = name_of(watch);
     let Some(status) = &watch.status else {
@@ -82,7 +82,7 @@ fn readiness(watch: &TrafficWatch) -> Option<Check> {
     })
 }
 
-/// Objects that claim a label that is another's.
+/// Checks for objects that claim the label of another.
 fn conflicts(watches: &[TrafficWatch]) -> Vec<Check> {
     let lost = watches.iter().filter_map(|watch| match claim(watch, watches) {
         Claim::Ours => None,
@@ -100,7 +100,7 @@ fn conflicts(watches: &[TrafficWatch]) -> Vec<Check> {
     lost.collect()
 }
 
-/// Node labels of ours that nobody claims.
+/// Checks for node labels of ours that no object claims.
 fn orphans(facts: &Facts, watches: &[TrafficWatch]) -> Vec<Check> {
     let nodes = match &facts.nodes {
         Ok(nodes) => nodes,

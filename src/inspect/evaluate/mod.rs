@@ -1,10 +1,10 @@
 //! `evaluate`: one judgment, by the operator's own code.
-use std::sync::Arc;
+use std::{num::NonZeroU64, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use super::{cluster::name_of, population::Population};
+use super::{cluster::name_of, offers::Offers, population::Population};
 use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
     prometheus::{
@@ -30,14 +30,17 @@ pub struct Evaluation {
     pub measures: Vec<MeasureView>,
     /// The number of nodes that may be unfit.
     pub limit: usize,
-    /// The number of nodes that can take the pods in question: what the limit is of.
+    /// The number of nodes that can take the pods in question, from which the limit is computed.
     pub room: usize,
-    /// The nodes, those first that need attention.
+    /// The nodes; those that need attention come first.
     pub nodes: Vec<NodeView>,
     /// The resulting conditions.
     pub conditions: Vec<Condition>,
     /// The limits of the answer.
     pub warnings: Vec<String>,
+    /// Offers of nodes to pods, if the spec has them offer anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offers: Option<Offers>,
 }
 
 /// One condition.
@@ -50,19 +53,21 @@ pub struct Condition {
     pub status: &'static str,
     /// The reason, as in the condition of the object.
     pub reason: String,
-    /// For a person.
+    /// The message, for people.
     pub message: String,
 }
 
-/// Asks Prometheus, and judges once, as if nothing was judged before.
+/// Asks Prometheus, and judges once, as if nothing was judged before. `pod_request` are the units
+/// that a pod requests of what nodes offer.
 ///
 /// # Errors
-/// What is wrong with the spec.
+/// When the spec is invalid.
 pub async fn evaluate(
     watch: &TrafficWatch,
     endpoints: &Endpoints,
     exporters: &Exporters,
     mut population: Population,
+    pod_request: Option<NonZeroU64>,
 ) -> anyhow::Result<Evaluation> {
     let inquiry = Inquiry::of(watch, exporters)?;
     let mut measures = inquiry.measures();
@@ -104,10 +109,11 @@ pub async fn evaluate(
             })
             .collect(),
         warnings,
+        offers: Offers::of(&replay, pod_request),
     })
 }
 
-/// The raw answer to one measure; nodes that it speaks of are taken into the population.
+/// Queries one measure; its nodes are added to the population.
 async fn ask(
     endpoints: &Endpoints,
     measure: &MeasureView,
@@ -125,16 +131,16 @@ async fn ask(
     result.await
 }
 
-/// An answer to be kept: it is read twice, first for the nodes it speaks of.
+/// Copies an answer, which is read twice: the first time for its nodes.
 pub(super) fn owned(answer: &Answer) -> Answer {
     let Answer { status, content_type, body } = answer;
     Answer { status: *status, content_type: content_type.clone(), body: body.clone() }
 }
 
-/// The client of an endpoint that a spec names.
+/// Returns the client of the endpoint that a spec names.
 pub(super) fn client<'a>(endpoints: &'a Endpoints, name: &str) -> Result<&'a Client, QueryError> {
     endpoints
-        // Who runs a command has credentials of its own.
+        // The user of a command has separate credentials.
         .named("spec.prometheus", name, None)
         .map_err(|message| QueryError::new(Class::QueryInvalid, message))
 }
@@ -149,13 +155,17 @@ pub(super) fn warnings(watch: &TrafficWatch, population: &Population) -> Vec<Str
             None => format!("{nodes}; --cluster reads them from the API server"),
         });
     }
+    if watch.spec.reservation.is_some() {
+        let text = "what pods request is not read: nodes offer what they would without any request";
+        warnings.push(format!("spec.reservation: {text}"));
+    }
     if watch.spec.paused {
         warnings.push("spec.paused is true: the operator would not judge at all".into());
     }
     warnings
 }
 
-/// Reports whether a node's value speaks against it, whatever hysteresis and limits made of it.
+/// Reports whether a node's value is above the threshold, regardless of hysteresis and limits.
 fn is_above(measure: &MeasureView, node: &NodeView) -> bool {
     node.state != NodeState::Unknown
         && node

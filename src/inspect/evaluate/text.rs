@@ -8,7 +8,7 @@ use crate::{
     traffic_watch::overview::{MeasureView, NodeView},
 };
 
-/// One row per node and measure, then the conditions.
+/// Returns one row per node and measure, then the conditions.
 #[must_use]
 pub fn text(evaluation: &Evaluation) -> String {
     let mut text = format!("{}\n", evaluation.watch);
@@ -26,6 +26,9 @@ pub fn text(evaluation: &Evaluation) -> String {
     text.push_str(&table(head, &rows));
     let (limit, room) = (evaluation.limit, evaluation.room);
     let _ = writeln!(text, "{limit} of {room} nodes that can take pods may be unfit");
+    if let Some(offers) = &evaluation.offers {
+        text.push_str(&offers.text());
+    }
     for condition in &evaluation.conditions {
         let _ = writeln!(
             text,

@@ -14,13 +14,13 @@ use crate::{
 /// Minimum similarity of a name to be suggested: a letter or two of a node name apart.
 const ALIKE: f64 = 0.85;
 
-/// The number of names that are suggested.
+/// Maximum number of suggested names.
 const SUGGESTED: usize = 3;
 
 /// Reads everything about one node, judged by all `TrafficWatch`es or by one.
 ///
 /// # Errors
-/// When the node or the `TrafficWatch` is not there, or the API server refuses.
+/// When the node or the `TrafficWatch` does not exist, or the API server refuses.
 pub async fn gather(
     client: &Client,
     place: &Place,
@@ -55,7 +55,7 @@ pub async fn gather(
 /// Reads everything about one `TrafficWatch`.
 ///
 /// # Errors
-/// When it is not there, or the API server refuses.
+/// When it does not exist, or the API server refuses.
 pub async fn gather_watch(
     client: &Client,
     place: &Place,
@@ -69,7 +69,7 @@ pub async fn gather_watch(
 async fn read_node(client: &Client, name: &str) -> anyhow::Result<Node> {
     let nodes = Api::<v1::Node>::all(client.clone());
     let Some(node) = nodes.get_opt(name).await.map_err(|error| refused("get Node", error))? else {
-        // Without the right to list there is nothing to suggest.
+        // Without the permission to list, there is nothing to suggest.
         let all = nodes.list_metadata(&ListParams::default()).await;
         let names: Vec<_> = all.iter().flatten().map(ResourceExt::name_any).collect();
         anyhow::bail!(no_such_node(name, &names));

@@ -1,4 +1,4 @@
-//! `explain node`: why is this node what it is?
+//! `explain node`: the reasons for the state of a node.
 use std::collections::BTreeMap;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
@@ -12,7 +12,7 @@ use crate::{
         traffic_watch::{Mode, NodeState},
     },
     selector::Selector,
-    traffic_watch::overview::{MeasureView, NodeView, Overview, WatchView},
+    traffic_watch::overview::{MeasureView, NodeView, Overview, ReservationView, WatchView},
 };
 
 mod gather;
@@ -26,7 +26,7 @@ pub use text::text;
 pub use watch::{WatchExplanation, WatchFacts, explain_watch};
 pub use watch_text::text as watch_text;
 
-/// The facts that an explanation rests on.
+/// The facts that an explanation uses.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The node to explain.
@@ -37,7 +37,7 @@ pub struct Facts {
     pub unreadable: Vec<(String, String)>,
     /// The leader's answer, or the reason why there is none.
     pub live: Result<Overview, String>,
-    /// The time when this is.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -106,15 +106,15 @@ pub struct NodeJudgment {
     pub watch: String,
     /// State of the node for this `TrafficWatch`.
     pub state: NodeState,
-    /// The reason why it is that.
+    /// The reason for this state.
     pub reason: Option<String>,
     /// The time at which this began.
     pub since: Option<Timestamp>,
-    /// For how long.
+    /// Seconds since then.
     pub seconds: Option<i64>,
     /// The age of the judged sample.
     pub sample_age_seconds: Option<f64>,
-    /// The time of the shown values, if that was not just now.
+    /// The time of the shown values, if they are not current.
     pub taken: Option<Timestamp>,
     /// Each measure.
     pub measures: Vec<Measured>,
@@ -122,6 +122,9 @@ pub struct NodeJudgment {
     pub label: Label,
     /// The breaker.
     pub limit: Limit,
+    /// Offer of the node to pods; absent if nothing, or if only the leader knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<ReservationView>,
     /// The problems with a judgment: `Paused`, a failed measurement, …
     pub problems: Vec<String>,
 }
@@ -137,9 +140,9 @@ pub struct Measured {
     pub value: Option<f64>,
     /// The busiest link.
     pub device: Option<String>,
-    /// The verdict after hysteresis.
+    /// True if unfit, after hysteresis.
     pub unfit: Option<bool>,
-    /// Judgments in a row against that; absent where only the leader knows.
+    /// Judgments in a row against that; absent if only the leader knows.
     pub streak: Option<u32>,
     /// Number of judgments that change it.
     pub needed: Option<u32>,
@@ -161,20 +164,20 @@ pub struct Label {
     pub agrees: bool,
 }
 
-/// The breaker: how many nodes may be unfit, and who is.
+/// The breaker: the number of nodes that may be unfit, and the unfit nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limit {
-    /// The number of nodes that can take the pods in question; all judged ones where only the
-    /// leader knows.
+    /// The number of nodes that can take the pods in question; all judged ones if only the leader
+    /// knows.
     pub nodes: u32,
-    /// The number of them that may be unfit; absent where only the leader knows.
+    /// The number of them that may be unfit; absent if only the leader knows.
     pub limit: Option<u32>,
     /// The nodes that are marked unfit.
     pub marked: Vec<Peer>,
     /// The nodes above a threshold that are not marked.
     pub waiting: Vec<Peer>,
-    /// There are more than are listed.
+    /// True if there are more than are listed.
     pub truncated: bool,
 }
 
@@ -215,7 +218,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         because: format!("its spec cannot be read: {error}"),
     });
     not_judged_by.extend(unreadable);
-    // What needs attention first.
+    // Judgments that need attention come first.
     judged_by.sort_by(|a, b| a.state.cmp(&b.state).then_with(|| a.watch.cmp(&b.watch)));
     Explanation {
         node: facts.node.name.clone(),
@@ -276,6 +279,7 @@ fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView
         taken: None,
         label: label(facts, watch, decided.then_some(node.unfit)),
         limit,
+        reservation: node.reservation.clone(),
         problems: told::problems(watch),
         measures,
     }
@@ -301,9 +305,8 @@ fn label(facts: &Facts, watch: &TrafficWatch, decided: Option<bool>) -> Label {
     let wanted = decided
         .filter(|_| watch.spec.mode == Mode::Enforce)
         .map(|unfit| if unfit { "true" } else { "false" }.to_owned());
-    // Nothing decided but a label exists: an earlier decision, which stays. No label and no `unfit`
-    // due: some measure has not judged the node yet, or its label was removed because there is no
-    // evidence about it.
+    // No decision, but a label: an earlier decision, which stays. No label and no `unfit` due: some
+    // measure has not judged the node yet, or the label was removed because there is no evidence.
     let none_due = value.is_none() && decided == Some(false);
     let agrees = wanted.is_none() || wanted == value || none_due;
     Label { key, value, wanted, agrees }
@@ -313,7 +316,7 @@ fn selects(facts: &Facts, watch: &TrafficWatch) -> bool {
     mismatches(watch.spec.node_selector.as_ref(), &facts.node.labels).is_empty()
 }
 
-/// The reason why a `TrafficWatch` has no judgment of the node.
+/// Returns the reason why a `TrafficWatch` has no judgment of the node.
 fn absence(facts: &Facts, watch: &TrafficWatch) -> String {
     let missing = mismatches(watch.spec.node_selector.as_ref(), &facts.node.labels);
     if !missing.is_empty() {

@@ -34,7 +34,7 @@ fn status() -> Value {
     })
 }
 
-/// The leader's view of `node-2`, requested for one node.
+/// Returns the leader's view of `node-2`, requested for one node.
 fn view(node: Value) -> Overview {
     let mut full = json!({
         "name": "node-2", "state": "Unfit", "reason": null, "since": "2026-09-21T14:13:20Z",
@@ -94,6 +94,30 @@ node-2 is Unfit for default/web for 12m 4s (since 2026-09-21T14:13:20Z)
 From the leader, operator-a (version 0.1.0), just now
 "
     );
+}
+
+#[test]
+fn what_a_node_offers_is_shown_with_its_sum() {
+    let offers = |more: Value| {
+        let mut reservation = json!({
+            "resource": "example.com/mbps", "unit": 1e6, "limit": 9e8, "measured": 5e8,
+            "requested": 200, "foreign": 3e8, "offered": 600, "overPromised": false
+        });
+        reservation.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let watches = vec![watch("web", json!({}), status())];
+        let text =
+            told(&facts(Some("true"), watches, Ok(view(json!({"reservation": reservation})))));
+        let line = text.lines().find(|line| line.starts_with("  offers ")).unwrap();
+        line.trim_start_matches("  offers").trim().to_owned()
+    };
+    assert_eq!(
+        offers(json!({})),
+        "600 example.com/mbps, 200 of it requested; limit 900 Mbit/s, measured 500 Mbit/s, of \
+         which 300 Mbit/s is declared by no pod"
+    );
+    let none = json!({"limit": null, "measured": null, "foreign": null, "offered": null});
+    assert_eq!(offers(none), "no example.com/mbps yet; no evidence now: it stays as it is");
+    assert!(offers(json!({"overPromised": true})).contains("than the node may carry"));
 }
 
 /// A line for each state: a different view of the leader, and the text that must follow.

@@ -9,13 +9,13 @@ use crate::{
         reasons,
         style::Tone,
     },
-    traffic_watch::BANDWIDTH,
+    traffic_watch::{BANDWIDTH, overview::ReservationView},
 };
 
-/// The number of nodes that are named in one line.
+/// Maximum number of nodes that are named in one line.
 const NAMED: usize = 10;
 
-/// The explanation as text, with a line break at its end.
+/// Returns the explanation as text, with a line break at its end.
 #[must_use]
 pub fn text(explanation: &Explanation) -> String {
     let mut lines = Lines::default();
@@ -36,7 +36,7 @@ pub fn text(explanation: &Explanation) -> String {
             lines.line(&absence.watch, &absence.because);
         }
     }
-    // Without a verdict nothing is from the leader.
+    // Without a judgment, no values come from the leader.
     if !explanation.judged_by.is_empty() || matches!(explanation.source, Source::Status { .. }) {
         lines.head(&source(&explanation.source));
     }
@@ -96,6 +96,9 @@ fn describe(lines: &mut Lines, verdict: &NodeJudgment) {
     lines.line("next", &next(verdict));
     lines.line("label", &label(&verdict.label, verdict.state));
     lines.line("limit", &limit(&verdict.limit));
+    if let Some(view) = &verdict.reservation {
+        lines.line("offers", &offers(view));
+    }
     let remedy = verdict.reason.as_deref().and_then(reasons::remedy);
     if let Some(remedy) = remedy {
         lines.line("try", remedy);
@@ -151,7 +154,7 @@ fn measured(m: &Measured, verdict: &NodeJudgment) -> String {
     text
 }
 
-/// The measurements that change the state.
+/// Returns the measurements that change the state.
 fn next(verdict: &NodeJudgment) -> String {
     let against: Vec<_> = verdict.measures.iter().filter(|m| m.unfit.unwrap_or(true)).collect();
     let in_a_row = |m: &Measured| match m.needed {
@@ -201,6 +204,32 @@ fn label(label: &Label, state: NodeState) -> String {
         }
         (None, _) => format!("{there}; none is wanted (mode Observe, or no verdict yet)"),
     }
+}
+
+/// Returns what a node offers to pods, and the sum that leads to it.
+fn offers(view: &ReservationView) -> String {
+    let bits = |x: f64| value(x, "bits_per_second");
+    let resource = &view.resource;
+    let mut text = match view.offered {
+        Some(offered) => format!("{offered} {resource}, {} of it requested", view.requested),
+        None => format!("no {resource} yet"),
+    };
+    match (view.limit, view.measured, view.foreign) {
+        (Some(limit), Some(measured), Some(foreign)) => {
+            let _ = write!(
+                text,
+                "; limit {}, measured {}, of which {} is declared by no pod",
+                bits(limit),
+                bits(measured),
+                bits(foreign)
+            );
+        }
+        _ => text.push_str("; no evidence now: it stays as it is"),
+    }
+    if view.over_promised {
+        text.push_str("; more is promised and used than the node may carry");
+    }
+    text
 }
 
 fn limit(limit: &Limit) -> String {

@@ -11,7 +11,7 @@ use crate::{
     traffic_watch::{BANDWIDTH, Settings, overview::MeasureView},
 };
 
-/// The verdict as it was last written; `None` if the status does not list the node.
+/// Returns the verdict as it was last written; `None` if the status does not list the node.
 pub(super) fn verdict(facts: &Facts, watch: &TrafficWatch) -> Option<NodeJudgment> {
     let status = watch.status.as_ref()?;
     let node = status.nodes.get(&facts.node.name)?;
@@ -30,12 +30,13 @@ pub(super) fn verdict(facts: &Facts, watch: &TrafficWatch) -> Option<NodeJudgmen
         measures: measures.collect(),
         label: label(facts, watch, (state != NodeState::Unknown).then_some(node.unfit)),
         limit: limit(watch),
+        reservation: None,
         problems: problems(watch),
     })
 }
 
-/// One measure, as the status tells it: in a list of their own where there are several, or where
-/// the only one is no percentage.
+/// Returns one measure from the status, which lists them separately if there are several, or if the
+/// only one is not a percentage.
 fn measured(
     watch: &TrafficWatch,
     node: &NodeStatus,
@@ -75,7 +76,7 @@ pub(super) fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-/// The value of the first measure.
+/// Returns the value of the first measure.
 fn value(node: &NodeStatus) -> Option<f64> {
     match node.criteria.first() {
         None => percent(node),
@@ -83,7 +84,7 @@ fn value(node: &NodeStatus) -> Option<f64> {
     }
 }
 
-/// Returns the unfit nodes by the status.
+/// Returns the unfit nodes according to the status.
 pub(super) fn limit(watch: &TrafficWatch) -> Limit {
     let Some(status) = &watch.status else { return Limit::default() };
     let peers = |state| {
@@ -107,7 +108,7 @@ pub(super) fn limit(watch: &TrafficWatch) -> Limit {
     }
 }
 
-/// Conditions that are not as they should be.
+/// Returns the conditions that indicate a problem.
 pub(super) fn problems(watch: &TrafficWatch) -> Vec<String> {
     let conditions = watch.status.iter().flat_map(|status| &status.conditions);
     conditions

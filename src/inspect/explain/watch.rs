@@ -21,14 +21,14 @@ use crate::{
     },
 };
 
-/// The facts that the explanation of one `TrafficWatch` rests on.
+/// The facts that the explanation of one `TrafficWatch` uses.
 #[derive(Clone, Debug)]
 pub struct WatchFacts {
     /// The object.
     pub watch: TrafficWatch,
     /// The leader's answer, or the reason why there is none.
     pub live: Result<Overview, String>,
-    /// The time when this is.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -52,11 +52,11 @@ pub struct WatchExplanation {
     pub limit: Option<u32>,
     /// Its measures with their thresholds.
     pub measures: Vec<MeasureView>,
-    /// Its nodes, those first that need attention.
+    /// Its nodes; those that need attention come first.
     pub nodes: Vec<JudgedNode>,
-    /// There are more nodes than are listed.
+    /// True if there are more nodes than are listed.
     pub truncated: bool,
-    /// Conditions that are not as they should be.
+    /// Conditions that indicate a problem.
     pub conditions: Vec<String>,
     /// The advice.
     pub next: Vec<Advice>,
@@ -76,7 +76,7 @@ pub struct JudgedNode {
     pub reason: Option<String>,
     /// The time at which it began.
     pub since: Option<Timestamp>,
-    /// For how long.
+    /// Seconds since then.
     pub seconds: Option<i64>,
     /// The value of each measure.
     pub values: Vec<NodeValue>,
@@ -128,7 +128,7 @@ pub fn explain_watch(facts: &WatchFacts) -> WatchExplanation {
     made
 }
 
-/// The leader's view of this object; while it is paused, the leader has no nodes to show.
+/// Returns the leader's view of this object; while it is paused, the leader has no nodes to show.
 fn view(facts: &WatchFacts) -> Option<&WatchView> {
     let overview = facts.live.as_ref().ok()?;
     let name = name_of(&facts.watch);
@@ -189,7 +189,7 @@ fn of_node(name: &str, node: &NodeStatus, now: Timestamp) -> JudgedNode {
     }
 }
 
-/// Advice about the first node of each state and reason, which stands for the others.
+/// Returns advice about the first node of each state and reason, as an example for the others.
 fn of_nodes(nodes: &[JudgedNode]) -> Vec<Advice> {
     let mut seen = Vec::new();
     let mut next = Vec::new();
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
     use crate::inspect::{explain::watch_text, style::plain};
 
-    /// Two nodes without evidence, one unfit and one fit, by the status.
+    /// Returns facts from a status: two nodes without evidence, one unfit and one fit.
     fn facts(more: &Value) -> WatchFacts {
         let node = |state: &str, reason: Value| {
             json!({
@@ -254,7 +254,7 @@ mod tests {
         let made = explain_watch(&facts(&json!({})));
         let order: Vec<_> = made.nodes.iter().map(|node| node.node.as_str()).collect();
         assert_eq!(order, ["d", "b", "c", "a"]);
-        // Two nodes with the same reason are one piece of advice.
+        // Two nodes with the same reason lead to one piece of advice.
         let advice: Vec<_> = made.next.iter().map(|advice| advice.what.as_str()).collect();
         assert_eq!(advice.len(), 3, "{advice:?}");
         let text = plain(&watch_text(&made));

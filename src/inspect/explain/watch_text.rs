@@ -16,10 +16,10 @@ use crate::{
     traffic_watch::overview::MeasureView,
 };
 
-/// The number of nodes that are listed; the JSON has them all.
+/// Maximum number of listed nodes; the JSON has them all.
 const LISTED: usize = 20;
 
-/// The explanation as text, with a line break at its end.
+/// Returns the explanation as text, with a line break at its end.
 #[must_use]
 pub fn text(made: &WatchExplanation) -> String {
     let summary = made.summary;
@@ -58,7 +58,7 @@ pub fn text(made: &WatchExplanation) -> String {
     text
 }
 
-/// The nodes that are not fit, in a table.
+/// Returns the nodes that are not fit, in a table.
 fn nodes(made: &WatchExplanation) -> String {
     let unfit: Vec<_> = made.nodes.iter().filter(|node| node.state != NodeState::Fit).collect();
     if unfit.is_empty() {
@@ -87,7 +87,7 @@ fn row(node: &JudgedNode, measures: &[MeasureView]) -> [String; 5] {
     ]
 }
 
-/// One value with its unit; with its measure, where there are several.
+/// Formats one value with its unit, and with its measure if there are several.
 fn shown(of: &NodeValue, measures: &[MeasureView]) -> Option<String> {
     let x = of.value?;
     let unit = measures.iter().find(|measure| measure.name == of.measure).map(|m| &*m.unit);

@@ -19,13 +19,13 @@ use crate::{
     runtime::status_page::PROBERS_PATH,
 };
 
-/// A Prometheus that a command asks itself.
+/// A Prometheus that a command queries directly.
 pub type Asked = Option<prometheus::Client>;
 
 /// Reads everything about one `NetworkProber`.
 ///
 /// # Errors
-/// When it is not there, or the API server refuses.
+/// When it does not exist, or the API server refuses.
 pub async fn gather(
     client: &Client,
     place: &Place,
@@ -48,7 +48,7 @@ pub async fn gather(
 /// Reads everything about one pod.
 ///
 /// # Errors
-/// When it is not there, or the API server refuses.
+/// When it does not exist, or the API server refuses.
 pub async fn gather_pod(
     client: &Client,
     place: &Place,
@@ -70,7 +70,7 @@ pub async fn gather_pod(
     let of_namespace = of_namespace
         .map(|n| NamespaceFacts::of(&n.metadata))
         .map_err(|e| describe("get Namespace", e));
-    // Any namespace that has it; the operator may know better.
+    // Any prober that names it; the operator may know better.
     let by = pod.annotation(INJECTED_BY_ANNOTATION).map(str::to_owned);
     let live = match live(client, place, None).await {
         Ok(overview) => {

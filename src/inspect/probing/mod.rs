@@ -1,5 +1,5 @@
-//! `explain prober` and `explain pod`: who probes whom, who does not and why, and why a path is
-//! bad.
+//! `explain prober` and `explain pod`: the pods with and without an agent, their peers, and the
+//! reasons for bad paths.
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -26,10 +26,10 @@ pub use pod_text::text as pod_text;
 pub(super) use text::source;
 pub use text::text;
 
-/// The number of nodes that are named in one sentence.
+/// Maximum number of nodes that are named in one sentence.
 const NAMED: usize = 5;
 
-/// The facts about a `NetworkProber` that an explanation rests on.
+/// The facts about a `NetworkProber` that an explanation uses.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The object.
@@ -67,11 +67,11 @@ pub struct Explanation {
     pub injected: usize,
     /// Number of pods with an agent of an earlier spec.
     pub need_restart: usize,
-    /// The reason why the others have none.
+    /// The reasons why the others have none.
     pub not_injected: Vec<Uncovered>,
-    /// Agents that cannot start: how many, and why.
+    /// Agents that cannot start: their number, and the reason.
     pub failing: Option<(usize, String)>,
-    /// The nodes with agents, those with the fewest first; only where the operator was asked.
+    /// The nodes with agents, those with the fewest first; only if the operator was queried.
     pub agents: Vec<NodeAgents>,
     /// Conditions that are not true.
     pub conditions: Vec<String>,
@@ -81,7 +81,7 @@ pub struct Explanation {
     pub next: Vec<Advice>,
 }
 
-/// Something that is not as it should be, and what to do about it.
+/// A problem, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
     /// The findings.

@@ -1,4 +1,4 @@
-//! `explain pod`: why has this pod no agent, and why are its paths bad?
+//! `explain pod`: the reasons why a pod has no agent, and why its paths are bad.
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
@@ -22,16 +22,16 @@ use crate::{
     webhook::injection::SkipReason,
 };
 
-/// The number of its paths that are named.
+/// Maximum number of its paths that are named.
 const PATHS: usize = 10;
 
-/// After how long without an answer a list is old: agents that wait for changes ask every 50
-/// seconds, and the kubelet brings files within a minute or two.
+/// The time without an answer after which a list is old: agents that wait for changes ask every 50
+/// seconds, and the kubelet updates files within a minute or two.
 const OLD_LIST: f64 = 180.0;
 
-/// The facts that an explanation rests on.
+/// The facts that an explanation uses.
 pub struct PodFacts {
-    /// The pod, reduced to what the operator looks at.
+    /// The pod, reduced to the fields that the operator uses.
     pub pod: PodObject,
     /// Its namespace, or why it cannot be read.
     pub namespace: Result<NamespaceFacts, String>,
@@ -59,7 +59,7 @@ pub struct PodExplanation {
     pub node: Option<String>,
     /// The `NetworkProber` whose agent it has.
     pub agent_of: Option<String>,
-    /// True if it probes and is probed; absent where only the operator knows.
+    /// True if it probes and is probed; absent if only the operator knows.
     pub takes_part: Option<bool>,
     /// The peers in its list, by node.
     pub peers: BTreeMap<String, Vec<String>>,
@@ -83,9 +83,9 @@ pub struct Standpoint {
     pub prober: String,
     /// True if it selects the pod and its namespace.
     pub selects: bool,
-    /// The reason why the pod has no agent of it, by the word of status and metrics.
+    /// The reason why the pod has no agent of it, as in status and metrics.
     pub reason: Option<String>,
-    /// In words.
+    /// The same in words.
     pub because: String,
 }
 
@@ -186,7 +186,7 @@ fn standpoint(
     let live = facts.live.as_ref().ok().and_then(|(overview, _)| {
         overview.probers.iter().find(|p| (&p.namespace, &p.name) == (&key.0, &key.1))
     });
-    // Only the operator knows its own image; which one it is decides on consent to a digest.
+    // Only the operator knows its own image, on which the consent to a digest depends.
     let image = live.and_then(|prober| prober.image.clone());
     let setup = Setup {
         tenancy: Tenancy::of(&facts.operator),
@@ -198,11 +198,11 @@ fn standpoint(
     let pods = [std::sync::Arc::new(facts.pod.clone())];
     let surroundings = Surroundings {
         before,
-        // The operator knows quotas; what the pod itself says is explained here.
+        // The operator knows the quotas; this explains the reasons in the pod itself.
         constraints: &BTreeMap::new(),
-        // Which of its pods take part is not decided here.
+        // This does not decide which of its pods take part.
         nodes: Nodes { zone: &|_| String::new(), readiness: &|_| None },
-        // Whose turn it is concerns lists, which are not made here.
+        // Turns concern lists, which are not computed here.
         now: std::time::Duration::ZERO,
     };
     let name = settings.key();
@@ -241,7 +241,7 @@ fn standpoint(
 enum Found {
     NotSelected,
     HasAgent,
-    /// The reason why it has none, in the word of status and metrics.
+    /// The reason why it has none, as in status and metrics.
     Without(String),
 }
 
@@ -268,7 +268,7 @@ fn found(facts: &PodFacts, view: &ProberState, namespace: &NamespaceFacts, pause
     }
 }
 
-/// The bad paths from and to a node, else its worst.
+/// Returns the bad paths from and to a node, else its worst.
 fn paths(figures: &Measurement, node: &str) -> Vec<PathFigures> {
     let bad = |i: usize| figures.nodes[i].bad;
     let Some(own) = figures.nodes.iter().position(|one| one.node == node) else { return vec![] };

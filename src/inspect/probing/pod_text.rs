@@ -7,10 +7,10 @@ use super::{
 };
 use crate::inspect::{figures::number, lines};
 
-/// The number of nodes of peers that are named.
+/// Maximum number of nodes of peers that are named.
 const NODES: usize = 8;
 
-/// The explanation as text, with a line break at its end.
+/// Returns the explanation as text, with a line break at its end.
 #[must_use]
 pub fn text(made: &PodExplanation) -> String {
     let node = made.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();

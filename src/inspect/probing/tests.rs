@@ -195,7 +195,7 @@ fn a_pod_that_nobody_selects_says_what_they_want() {
     assert!(made.standpoints[0].because.contains("namespaceSelector"), "{made:?}");
 }
 
-/// The image that was consented to is known from the operator alone.
+/// Only the operator knows the image that the consent refers to.
 #[test]
 fn s11_consent_to_another_image_is_no_consent() {
     let digest = "a1".repeat(32);

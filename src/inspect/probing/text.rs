@@ -7,10 +7,10 @@ use crate::{
     network_prober::measurement::{Measurement, PathFigures},
 };
 
-/// The number of nodes that are listed with their agents.
+/// Maximum number of nodes that are listed with their agents.
 const NODES: usize = 10;
 
-/// The explanation as text, with a line break at its end.
+/// Returns the explanation as text, with a line break at its end.
 #[must_use]
 pub fn text(made: &Explanation) -> String {
     let mut text = format!(
@@ -47,7 +47,7 @@ pub fn text(made: &Explanation) -> String {
     text
 }
 
-/// The source of the answer.
+/// Describes the source of the answer.
 pub(in crate::inspect) fn source(source: &Source) -> String {
     match source {
         Source::Leader { identity, version } => {
@@ -84,7 +84,7 @@ fn in_tables(figures: &Measurement) -> String {
     text
 }
 
-/// Paths in a table, with the end to blame.
+/// Returns paths in a table, with the end that causes the loss.
 pub(super) fn paths<'a>(paths: impl Iterator<Item = &'a PathFigures>) -> String {
     let rows: Vec<_> = paths
         .map(|path| {
@@ -99,12 +99,12 @@ fn zone(zone: &str) -> String {
     if zone.is_empty() { "-".into() } else { zone.to_owned() }
 }
 
-/// A loss in percent.
+/// Formats a loss in percent.
 pub(super) fn loss(loss: Option<f64>) -> String {
     loss.map_or("-".into(), |loss| format!("{} %", number((loss * 1000.0).round() / 10.0)))
 }
 
-/// A time in milliseconds.
+/// Formats a time in milliseconds.
 pub(super) fn p99(p99: Option<f64>) -> String {
     p99.map_or("-".into(), |p99| format!("{} ms", number((p99 * 10_000.0).round() / 10.0)))
 }

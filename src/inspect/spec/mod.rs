@@ -13,11 +13,11 @@ use crate::{
 
 mod schema;
 
-/// Reads every `TrafficWatch` of a text of YAML or JSON documents; other kinds are passed over.
+/// Reads every `TrafficWatch` in a text of YAML or JSON documents; other kinds are skipped.
 ///
 /// # Errors
-/// The path of the field and what is wrong with it, as at admission; rules that only the API server
-/// can run (CEL) are left to it, but the operator's own reading of the spec is not.
+/// The path of the field and the problem, as at admission; rules that only the API server can run
+/// (CEL) are not checked, but the operator's own validation of the spec is.
 pub fn read(text: &str) -> anyhow::Result<Vec<TrafficWatch>> {
     read_kind(text, DEFAULT, |watch: &TrafficWatch| {
         Settings::of(watch)?;
@@ -37,8 +37,8 @@ pub fn read_reflectors(text: &str) -> anyhow::Result<Vec<RouteReflectorSet>> {
     })
 }
 
-/// Reads every `Swarm` in the same way. Those that name no namespace are in `namespace`; where
-/// `only` is set, none may be in another one.
+/// Reads every `Swarm` in the same way. Those without a namespace are in `namespace`; if `only` is
+/// set, none may be in another one.
 ///
 /// # Errors
 /// As [`read`].
@@ -49,7 +49,7 @@ pub fn read_swarms(text: &str, namespace: &str, only: bool) -> anyhow::Result<Ve
             !only || named == namespace,
             "metadata.namespace: {named:?} is not that of --namespace: {namespace:?}"
         );
-        // A list in a ConfigMap is read from there.
+        // A list in a ConfigMap is read from the cluster.
         if one.spec.streams_from.is_none() {
             swarm::settings::Settings::of(one, None)?;
         }
@@ -57,7 +57,7 @@ pub fn read_swarms(text: &str, namespace: &str, only: bool) -> anyhow::Result<Ve
     })
 }
 
-/// The namespace of whatever names none.
+/// The namespace of objects without one.
 const DEFAULT: &str = "default";
 
 fn read_kind<K>(
@@ -124,7 +124,7 @@ fn complete(object: &mut Value, namespace: Option<&str>) {
     {
         metadata["namespace"] = namespace.into();
     }
-    // Owner references are made of it; nothing is written here.
+    // Owner references need a UID; nothing is written here.
     metadata["uid"] = "00000000-0000-0000-0000-000000000000".into();
 }
 
@@ -212,7 +212,7 @@ mod tests {
             let error = read(metadata, spec, true).unwrap_err();
             assert!(error.contains(expected), "{spec}: {error}");
         }
-        // What its ConfigMap says is known only there.
+        // The contents of its ConfigMap are known only in the cluster.
         let from = "streamsFrom: {configMapKeyRef: {name: m}}";
         assert_eq!(read("{name: s}", from, true).unwrap(), "of-context/s");
     }

@@ -5,10 +5,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::{Map, Value};
 
-/// Fields that every object has, and whose schema is the API server's own.
+/// Fields that every object has, with a schema of the API server's own.
 const OWN: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 
-/// Everything that is wrong with an object, each with its path.
+/// Returns all errors in an object, each with its path.
 pub(super) fn check(schema: &JSONSchemaProps, object: &Value) -> Vec<String> {
     let mut errors = Vec::new();
     let Value::Object(fields) = object else { return vec!["must be an object".into()] };
@@ -20,7 +20,7 @@ pub(super) fn check(schema: &JSONSchemaProps, object: &Value) -> Vec<String> {
 
 fn visit(schema: &JSONSchemaProps, value: &Value, path: &str, errors: &mut Vec<String>) {
     if value.is_null() {
-        // The API server drops a null where it is not allowed and a default is not given.
+        // The API server drops a null that is not allowed if there is no default.
         return;
     }
     let mut wrong = |text: String| errors.push(format!("{path}: {value} {text}"));
@@ -95,7 +95,7 @@ fn visit_fields(
     }
 }
 
-/// Returns the expected type of a value that has another one.
+/// Returns the expected type of a value with a different type.
 fn mistyped(schema: &JSONSchemaProps, value: &Value) -> Option<&'static str> {
     if schema.x_kubernetes_int_or_string == Some(true) {
         return (!value.is_i64() && !value.is_u64() && !value.is_string())

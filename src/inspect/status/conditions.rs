@@ -1,4 +1,4 @@
-//! The conditions of an object in one reason, and those that need attention.
+//! Summarizes the conditions of an object in one reason, and selects those that need attention.
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::Object;
@@ -6,9 +6,9 @@ use super::Object;
 /// The meaning of one condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weight {
-    /// As it should be, or as the author chose.
+    /// No problem, or the author's choice.
     Fine,
-    /// The operator is at work, and it ends by itself.
+    /// The operator is working on it, and it resolves by itself.
     UnderWay,
     /// A person should look.
     Attention,
@@ -17,12 +17,12 @@ enum Weight {
 fn weigh(condition: &Condition) -> Weight {
     let Condition { type_, status, reason, .. } = condition;
     match (type_.as_str(), status.as_str(), reason.as_str()) {
-        // The only condition that is good when it is False; and those with which Ready is True,
-        // but not as the spec requests.
+        // The only condition that is good when it is False; and reasons of a Ready condition that
+        // is True, although not all that the spec requests is done.
         ("PlacementLimited", "True", _) | ("Ready", "True", "NotMounted" | "Adjusted") => {
             Weight::Attention
         }
-        // True, or chosen by the author, or without meaning where there is nothing to cover.
+        // True, or chosen by the author, or meaningless because there is nothing to cover.
         (_, "True", _)
         | ("PlacementLimited", _, _)
         | (_, _, "Paused")
@@ -32,14 +32,14 @@ fn weigh(condition: &Condition) -> Weight {
             "Converged",
             _,
             "Moving" | "Refreshing" | "AwaitingWorkers" | "InProgress" | "WaitingForSessions"
-            | "WaitingForSamples",
+            | "WaitingForSamples" | "WaitingForZone",
         ) => Weight::UnderWay,
         _ => Weight::Attention,
     }
 }
 
-/// Returns the status of Ready, the reason that summarizes all conditions, and what needs
-/// attention.
+/// Returns the status of Ready, the reason that summarizes all conditions, and the conditions that
+/// need attention.
 pub(super) fn summary(object: &Object) -> (Option<String>, String, Vec<String>) {
     if let Some(why) = &object.unreadable {
         let problem = format!("this version cannot read it: {why}");
@@ -71,12 +71,12 @@ pub(super) fn summary(object: &Object) -> (Option<String>, String, Vec<String>) 
     (status, reason, problems)
 }
 
-/// Returns the conditions that are not as they should be, or that the operator is working on.
+/// Returns the conditions that indicate a problem, or that the operator is working on.
 pub(in crate::inspect) fn unsettled(conditions: &[Condition]) -> Vec<&Condition> {
     conditions.iter().filter(|condition| weigh(condition) != Weight::Fine).collect()
 }
 
-/// One condition in a line.
+/// Returns one condition in a line.
 pub(in crate::inspect) fn sentence(condition: &Condition) -> String {
     let Condition { type_, status, reason, message, .. } = condition;
     let message = if message.is_empty() { String::new() } else { format!(": {message}") };

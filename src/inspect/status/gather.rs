@@ -18,7 +18,7 @@ use crate::{
 /// Reads everything, in one namespace or in all; cluster-scoped objects in both cases. The Lease
 /// has a namespace and a name.
 ///
-/// A part that cannot be read does not keep the others from being read.
+/// If one part cannot be read, the others are still read.
 pub async fn gather(client: &Client, lease: (&str, &str), namespace: Option<&str>) -> Facts {
     let operator = async {
         let leads = leader::lease(client, lease).await;
@@ -45,8 +45,8 @@ pub async fn gather(client: &Client, lease: (&str, &str), namespace: Option<&str
     }
 }
 
-/// The image of a pod. An operator outside the cluster has no pod, and readers of objects need not
-/// see this one: then there is none.
+/// Returns the image of a pod; none if the operator runs outside the cluster, or if the caller may
+/// not read this pod.
 async fn image(client: &Client, namespace: &str, pod: &str) -> Option<String> {
     let pod = Api::<Pod>::namespaced(client.clone(), namespace).get_opt(pod).await.ok()??;
     pod.spec?.containers.into_iter().next()?.image
@@ -73,7 +73,7 @@ async fn list<K: Reported>(client: &Client, namespace: Option<&str>) -> KindFact
     }
 }
 
-/// Reads one object; one of another version is named, and the others are shown.
+/// Reads one object; one of another version is only named, and the others are shown.
 fn read<K: Reported>(object: DynamicObject) -> Object {
     let meta = object.metadata.clone();
     match object.try_parse::<K>() {

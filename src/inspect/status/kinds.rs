@@ -1,4 +1,4 @@
-//! The figures of each kind that matter at first sight.
+//! The most important figures of each kind.
 use serde_json::{Value, json};
 
 use super::Object;
@@ -111,13 +111,13 @@ impl Reported for RouteReflectorSet {
     }
 }
 
-/// One step in words: its type and its subject.
+/// Describes one step: its type and its subject.
 fn step(step: &PlannedStep) -> String {
     let subject = step.node.as_ref().or(step.peer.as_ref());
     subject.map_or_else(|| step.step.clone(), |subject| format!("{} {subject}", step.step))
 }
 
-/// Reads an object as the report needs it.
+/// Reads the parts of an object that the report needs.
 pub(super) fn object<K: Reported>(object: &K) -> Object {
     let meta = object.meta();
     let mut status = object.status().cloned();

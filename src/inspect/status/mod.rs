@@ -18,14 +18,14 @@ mod tests;
 pub use gather::gather;
 pub use text::text;
 
-/// The facts that the report rests on.
+/// The facts that the report uses.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// The time when this is.
+    /// The current time.
     pub now: Timestamp,
     /// `namespace/name` of the operator's Lease.
     pub lease: String,
-    /// The content of the Lease; none if nobody leads.
+    /// The content of the Lease; none if no replica leads.
     pub leadership: Result<Option<Leadership>, Unread>,
     /// Image of the leader's pod, if the caller may read that pod.
     pub image: Option<String>,
@@ -46,7 +46,7 @@ pub struct KindFacts {
     pub objects: Result<Vec<Object>, Unread>,
 }
 
-/// Why something could not be read.
+/// The reason why a part could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "reason", content = "message")]
 pub enum Unread {
@@ -151,7 +151,7 @@ pub struct ObjectStatus {
     pub figures: BTreeMap<&'static str, Value>,
 }
 
-/// Something that needs attention, and the command that shows more.
+/// A finding that needs attention, and the command that shows more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Attention {
     /// The operator, a kind, or a kind and `namespace/name`.
@@ -173,7 +173,7 @@ pub fn report(facts: &Facts) -> Report {
         attention.extend(of_kind);
         kinds.push(status);
     }
-    // Nothing can be said, and "all is well" least of all.
+    // No kind could be listed, so the report must not be healthy.
     if kinds.iter().all(|kind| kind.unlisted.is_some()) {
         attention.push(Attention {
             what: "all kinds".into(),
@@ -202,7 +202,7 @@ fn operator(facts: &Facts) -> (OperatorStatus, Option<Attention>) {
         }
         Ok(None) => Some(format!("nobody decides: the Lease {lease} has no holder")),
         Err(Unread::Failed(why)) => Some(why.clone()),
-        // Readers of objects alone need not see the operator's namespace.
+        // Users who may only read objects need no access to the operator's namespace.
         Err(Unread::Forbidden(why)) => {
             status.problem = Some(why.clone());
             return (status, None);
@@ -250,7 +250,7 @@ fn kind(facts: &KindFacts) -> (KindStatus, Vec<Attention>) {
     (status, attention)
 }
 
-/// The command that shows more of an object.
+/// Returns the command that shows more about an object.
 fn next(command: &str, object: &Object) -> String {
     let name = &object.name;
     match &object.namespace {

@@ -196,7 +196,7 @@ fn a_missing_leader_and_a_failed_request_need_attention_and_a_missing_right_does
     expired.now = Timestamp::from_second(1_790_001_000).unwrap();
     assert!(!report(&expired).healthy);
     assert!(!report(&facts(vec![good(), unlisted(Unread::Failed("timeout".into()))])).healthy);
-    // Without a single list, nothing says that all is well.
+    // Without a single list, the report is not healthy.
     assert!(!report(&facts(vec![unlisted(forbidden())])).healthy);
     assert!(!report(&facts(vec![unlisted(Unread::NotInstalled)])).healthy);
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{KindStatus, ObjectStatus, OperatorStatus, Report, Unread};
 use crate::inspect::{figures::span, style::Tone, table::rows};
 
-/// The report as text, with a line break at its end.
+/// Returns the report as text, with a line break at its end.
 #[must_use]
 pub fn text(report: &Report) -> String {
     let mut text = operator(&report.operator);

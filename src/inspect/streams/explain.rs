@@ -1,4 +1,4 @@
-//! One stream, or one worker, explained from what is known.
+//! Explanations of one stream, or of one worker, from the known facts.
 use serde::Serialize;
 
 use super::{Facts, reasons};
@@ -16,13 +16,13 @@ use crate::{
 pub enum State {
     /// In a worker's list.
     Owned,
-    /// A worker has still to stop it.
+    /// A worker still has to stop it.
     Releasing,
-    /// Nobody has it, and it has a worker to go to.
+    /// No worker has it, and it has a target worker.
     Free,
-    /// Nobody has it, and no worker can take it.
+    /// No worker has it, and none can take it.
     Unassigned,
-    /// Nobody has it, and it is not in the spec.
+    /// No worker has it, and it is not in the spec.
     Removed,
 }
 
@@ -63,9 +63,9 @@ pub struct StreamExplanation {
     pub epoch: u64,
     /// The version that the worker has proved to run.
     pub loaded: Option<u64>,
-    /// The time for which it has been on its way.
+    /// The time for which it has been moving.
     pub seconds: Option<f64>,
-    /// The reason why it is so.
+    /// The reason for its state.
     pub because: String,
     /// The next move.
     pub moves: Option<Move>,
@@ -113,9 +113,9 @@ pub struct WorkerExplanation {
     pub because: String,
     /// The streams that are pinned to it.
     pub pinned: Vec<String>,
-    /// The stream that has it for itself.
+    /// The stream to which it is dedicated.
     pub dedicated: Option<String>,
-    /// The streams that come and go from here on.
+    /// The streams that it will gain and lose.
     pub moves: Vec<Move>,
     /// The last action on its pod.
     pub refreshed: Option<LastRefresh>,
@@ -128,7 +128,7 @@ pub struct WorkerExplanation {
 }
 
 impl Facts {
-    /// The newest that is known: from the leader, else from a pass on paper.
+    /// Returns the newest known state: from the leader, else from the dry run.
     pub(super) fn page(&self) -> Option<&Page> {
         self.live.as_ref().ok().map(|(page, _)| page).or(self.run.first.as_ref())
     }
@@ -146,7 +146,7 @@ impl Facts {
         let listed = spec.streams.iter().flatten().find(|stream| stream.id == id).cloned();
         let plain = || Stream { id: id.to_owned(), weight: 1, pin: None, dedicated: false };
         let job = spec.jobs.iter().flatten().any(|job| job == id);
-        // The rest is in a ConfigMap.
+        // The rest of the list is in a ConfigMap.
         let elsewhere = || self.run.spec.iter().find(|stream| stream.id == id).cloned();
         listed.or_else(|| job.then(plain)).or_else(elsewhere)
     }

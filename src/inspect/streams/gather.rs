@@ -26,7 +26,7 @@ pub struct Scope<'a> {
 /// Reads everything about one stream.
 ///
 /// # Errors
-/// When no `Swarm` has it, or several have, or the API server refuses.
+/// When no `Swarm` has it, several have it, or the API server refuses.
 pub async fn gather_stream(
     client: &Client,
     place: &Place,
@@ -36,8 +36,7 @@ pub async fn gather_stream(
     let swarms = swarms(client, scope).await?;
     let (mut found, rest): (Vec<_>, Vec<_>) =
         swarms.iter().partition(|swarm| dry_run::is_listed(swarm, stream));
-    // A list that stands elsewhere may have it too; a file may have it when no list has it any
-    // more.
+    // A list in a ConfigMap may have it too; a file may still have it when no list does.
     let unlisted = found.is_empty();
     for swarm in rest {
         let elsewhere = unlisted || swarm.spec.streams_from.is_some();
@@ -53,7 +52,7 @@ pub async fn gather_stream(
 /// Reads everything about one `Swarm`.
 ///
 /// # Errors
-/// When it is not there, or the API server refuses.
+/// When it does not exist, or the API server refuses.
 pub async fn gather_swarm(
     client: &Client,
     place: &Place,
@@ -66,7 +65,7 @@ pub async fn gather_swarm(
 /// Reads everything about one worker.
 ///
 /// # Errors
-/// When it is no worker of a `Swarm`, or of several, or the API server refuses.
+/// When it is a worker of no `Swarm`, or of several, or the API server refuses.
 pub async fn gather_worker(
     client: &Client,
     place: &Place,
@@ -105,7 +104,7 @@ async fn swarms(client: &Client, scope: Scope<'_>) -> anyhow::Result<Vec<Swarm>>
     Ok(all)
 }
 
-/// The one that has it, or why that cannot be said.
+/// Returns the only one that has it, or the reason why there is none.
 fn only<'a>(
     what: &str,
     found: &[&'a Swarm],

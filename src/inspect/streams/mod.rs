@@ -1,5 +1,5 @@
-//! `plan swarm`, `explain stream` and `explain worker`: who has which stream, who waits for whom
-//! and why.
+//! `plan swarm`, `explain stream` and `explain worker`: the owners of streams, and the reasons for
+//! waiting.
 use kube::Client;
 
 use crate::{
@@ -35,7 +35,7 @@ pub use text::{stream_text, worker_text};
 /// The leader's state of a `Swarm` and its identity, or the reason why it is unavailable.
 pub type Live = Result<(Page, String), String>;
 
-/// The facts that an explanation rests on.
+/// The facts that an explanation uses.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The object.
@@ -46,10 +46,10 @@ pub struct Facts {
     pub live: Live,
 }
 
-/// Goes the whole way on paper, from what the API server has and the leader knows.
+/// Simulates all steps, from the state of the API server and of the leader.
 ///
 /// # Errors
-/// What the API server refused.
+/// When the API server refuses a request.
 pub async fn dry_run(client: &Client, place: &Place, swarm: &mut Swarm) -> anyhow::Result<DryRun> {
     let (mut run, live) = dry_run_with(client, place, swarm).await?;
     // Objects that do not exist yet are unknown.
@@ -84,7 +84,7 @@ async fn dry_run_with(
     Ok((dry_run::dry_run(swarm, &around).await, live))
 }
 
-/// The leader's state of one `Swarm`.
+/// Reads the leader's state of one `Swarm`.
 async fn live(client: &Client, place: &Place, swarm: &Swarm) -> Live {
     let (namespace, name) = swarm.key();
     // Names in Kubernetes need no escapes.

@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The number of workers, of moves and of streams that are listed; the JSON has them all.
+/// Maximum number of listed workers, moves and streams; the JSON has them all.
 const LISTED: usize = 20;
 
 /// One `Swarm`.
@@ -43,11 +43,11 @@ pub struct SwarmExplanation {
     pub workers: Vec<PageWorker>,
     /// Workers that other workers or streams wait for.
     pub waiting: Vec<PageWaiting>,
-    /// The streams that move from here on.
+    /// The streams that will move.
     pub moves: Vec<Move>,
     /// The streams that no worker can take.
     pub unassigned: Vec<Unplaced>,
-    /// Conditions that are not as they should be.
+    /// Conditions that indicate a problem.
     pub conditions: Vec<String>,
     /// The advice.
     pub next: Vec<Advice>,
@@ -90,7 +90,7 @@ pub fn explain_swarm(facts: &Facts) -> SwarmExplanation {
     }
 }
 
-/// The explanation as text, with a line break at its end.
+/// Returns the explanation as text, with a line break at its end.
 #[must_use]
 pub fn text(made: &SwarmExplanation) -> String {
     let paused = if made.paused { ", paused" } else { "" };

@@ -1,4 +1,4 @@
-//! Tables of what is said of streams and workers.
+//! Tables of explanations of streams and workers.
 use std::sync::Arc;
 
 use serde_json::json;
@@ -14,7 +14,7 @@ fn share(streams: &[&str], version: u64) -> Share {
     Share { streams: streams.iter().map(|id| (*id).into()).collect(), version }
 }
 
-/// `a` is with w-0, `b` is on its way from w-1 to w-0, nobody has `c`, `d` and `e`.
+/// Facts: w-0 has `a`, `b` moves from w-1 to w-0, no worker has `c`, `d` and `e`.
 fn facts(strategy: &str) -> Facts {
     let swarm: Swarm = serde_json::from_value(json!({
         "metadata": {"name": "s", "namespace": "n"},
@@ -210,19 +210,19 @@ fn without_an_operator_the_file_and_the_status_tell() {
     let mut facts = facts("HotReload");
     let page = facts.live.clone().unwrap().0;
     facts.live = Err("nobody leads".into());
-    // What a pass on paper tells by the status.
+    // The page of a dry run, based on the status.
     facts.run.first = Some(page);
     let made = explain_stream(&facts, "b");
     assert_eq!(made.state, State::Releasing);
     let source = "From what the API server has; the operator was not asked: nobody leads";
     expect(&stream_text(&made), &["is taken from w-1", source]);
-    // Where not even that can be made, the file tells who has what.
+    // If not even that is possible, the file has the owners.
     facts.run.first = None;
     expect(&stream_text(&explain_stream(&facts, "a")), &["is with w-0", "version 7"]);
     expect(&worker_text(&explain_worker(&facts, "w-1").unwrap()), &["stops        b\n"]);
 }
 
-/// Each rule of the protocol has a sentence, and advice where a person can do something.
+/// Each rule of the protocol has a sentence, and advice if a person can help.
 #[test]
 fn every_reason_to_wait_has_a_sentence() {
     let swarm = facts("HotReload").swarm;

@@ -9,10 +9,10 @@ use crate::{
     swarm::dry_run::Move,
 };
 
-/// The number of streams that are named in one line.
+/// Maximum number of streams that are named in one line.
 const NAMED: usize = 10;
 
-/// One stream as text, with a line break at its end.
+/// Returns one stream as text, with a line break at its end.
 #[must_use]
 pub fn stream_text(made: &StreamExplanation) -> String {
     let id = &made.stream;
@@ -47,7 +47,7 @@ pub fn stream_text(made: &StreamExplanation) -> String {
     text
 }
 
-/// One worker as text, with a line break at its end.
+/// Returns one worker as text, with a line break at its end.
 #[must_use]
 pub fn worker_text(made: &WorkerExplanation) -> String {
     let node = made.node.as_ref().map_or(String::new(), |node| format!(" on {node}"));

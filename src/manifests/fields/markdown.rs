@@ -1,7 +1,7 @@
-//! Text as it stands in a table of Markdown.
+//! Text for a table in Markdown.
 
-/// Returns a text for a cell: each paragraph on one line, and nothing in it that ends the cell or
-/// counts as HTML, emphasis or a link. Code in backticks stays as it is.
+/// Returns a text for a cell: each paragraph on one line, and everything escaped that would end the
+/// cell or count as HTML, emphasis or a link. Code in backticks stays as it is.
 pub(super) fn cell(text: &str) -> String {
     let paragraphs: Vec<_> = text.split("\n\n").map(line).filter(|line| !line.is_empty()).collect();
     paragraphs.join("<br>")

@@ -1,9 +1,9 @@
-//! The writer of the tables, on definitions of all shapes.
+//! The writer of the tables, with definitions of all kinds.
 use serde_json::{Value, json};
 
 use super::*;
 
-/// A definition with these fields in its spec.
+/// Returns a definition with these fields in its spec.
 fn definition(fields: &Value) -> Value {
     json!({"spec": {
         "group": "example.com",
@@ -19,7 +19,7 @@ fn definition(fields: &Value) -> Value {
     }})
 }
 
-/// The row of `spec.field` with this schema.
+/// Returns the row of `spec.field` with this schema.
 fn row_of(schema: &Value) -> String {
     let text = page(&definition(&json!({"field": schema}))).unwrap();
     let row = text.lines().find(|line| line.starts_with("| `spec.field` |"));
@@ -137,7 +137,7 @@ fn a_page_has_a_table_for_each_object_in_it() {
     assert!(text.contains("\n- spec: a \\| b\n"), "{text}");
 }
 
-/// A limit that is not on the page would look as if it did not exist.
+/// A limit that is not on the page would seem not to exist.
 #[test]
 fn a_keyword_that_the_tables_do_not_show_is_an_error() {
     let fields = json!({"field": {"type": "integer", "multipleOf": 2}});

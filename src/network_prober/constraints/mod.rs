@@ -56,7 +56,7 @@ struct Quota {
     used: Amounts,
 }
 
-/// Of each namespace that has any.
+/// The constraints of each namespace that has any.
 pub type ByNamespace = BTreeMap<String, Constraints>;
 
 fn amounts(map: Option<&BTreeMap<String, Quantity>>) -> Amounts {

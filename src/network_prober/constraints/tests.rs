@@ -63,7 +63,7 @@ fn n09_a_limit_range_is_met_or_named() {
         (json!({"max": {"memory": "50Mi"}}), Some("more than the maximum of memory")),
         (json!({"maxLimitRequestRatio": {"memory": "4"}}), None),
         (json!({"maxLimitRequestRatio": {"memory": "2"}}), Some("too far apart in memory")),
-        // What the agent does not say, the range says in its place.
+        // The range sets what the agent does not.
         (json!({"max": {"cpu": "1"}, "default": {"cpu": "1"}}), None),
         (
             json!({"maxLimitRequestRatio": {"cpu": "10"}, "default": {"cpu": "1"}}),
@@ -126,7 +126,7 @@ fn n09_quotas_of_other_pods_and_of_other_things_are_passed_over() {
     assert!(add(&json!({}), &json!({"pods": "1", "requests.nvidia.com/gpu": "1"})).is_empty());
     let scoped = add(&json!({"scopes": ["NotBestEffort", "NotTerminating"]}), &full);
     assert!(scoped.refusal_of_all(&usual()).is_some());
-    // Before the controller has counted, nobody is held up.
+    // Before the controller has counted, no pod is delayed.
     let mut new = Constraints::default();
     new.add_quota(&serde_json::from_value(json!({"spec": {"hard": full}})).unwrap());
     assert!(new.is_empty());

@@ -40,7 +40,7 @@ pub(super) fn overview(subject: &Subject) -> String {
         ("node_p99", format!("netprober:node_rtt_seconds:p99_5m{of}")),
         ("pair_loss", lossy.clone()),
         ("pair_p99", slow.clone()),
-        // What the worst by the other figure have of this one.
+        // The values of this figure for the worst ones by the other.
         ("also_loss", format!("{loss} and on (src_node, dst_node) {slow}")),
         ("also_p99", format!("{p99} and on (src_node, dst_node) {lossy}")),
         ("scraped", format!("count({agents})")),

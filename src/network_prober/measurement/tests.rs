@@ -1,4 +1,6 @@
 //! The queries, and the conversion of untrusted answers.
+use proptest::{collection, prelude::*};
+
 use super::{
     queries::{literally, of_agent, overview, paths},
     *,
@@ -81,7 +83,7 @@ fn a_small_cluster_is_a_whole_matrix_by_zone_and_name() {
     let rows = vec![pair("pair_loss", "n1", "n9", 0.3), pair("pair_p99", "n9", "n2", 0.05)];
     let found = overview.measurement(&chosen, rows);
     let names: Vec<_> = found.nodes.iter().map(|n| (&*n.zone, &*n.node)).collect();
-    // Of n2 no path from or to it has a loss, yet one has a latency.
+    // No path from or to n2 has a loss, but one has a latency.
     assert_eq!(names, [("a", "n1"), ("a", "n2"), ("b", "n9")]);
     assert_eq!(found.loss[0], [None, None, Some(0.3)]);
     assert_eq!(found.p99[2], [None, Some(0.05), None]);
@@ -145,4 +147,64 @@ fn what_is_no_figure_is_left_out() {
     }
     assert_eq!(read(&of("", "n", "1")), 0);
     assert_eq!(read(&of("node_loss", &"x".repeat(254), "1")), 0);
+}
+
+/// The elements of an answer, as a server may send them.
+fn any_rows() -> impl Strategy<Value = Vec<Row>> {
+    let figure = prop::sample::select(vec![
+        "node_loss",
+        "node_p99",
+        "pair_loss",
+        "pair_p99",
+        "also_loss",
+        "also_p99",
+        "scraped",
+        "silent_agents",
+        "silent",
+        "other",
+    ]);
+    let name = || prop_oneof![Just(String::new()), "n[0-9]{1,2}", ".{0,4}"];
+    let labels = (name(), name(), name(), name(), name());
+    let element = (figure, labels, any::<f64>()).prop_map(|(figure, labels, value)| {
+        let (node, from, from_zone, to, to_zone) = labels;
+        let metric = serde_json::json!({
+            "figure": figure, "node": node, "src_node": from, "src_zone": from_zone,
+            "dst_node": to, "dst_zone": to_zone, "pod": node, "namespace": from_zone,
+        });
+        serde_json::json!({"metric": metric, "value": [1, value.to_string()]})
+    });
+    collection::vec(element, 0..120).prop_map(|result| {
+        let data = serde_json::json!({"resultType": "vector", "result": result});
+        let body = serde_json::json!({"status": "success", "data": data}).to_string();
+        let mut rows = vec![];
+        decode::vector(200, "application/json", body.as_bytes(), |series| {
+            rows.extend(Row::of(&series));
+            Ok(())
+        })
+        .unwrap();
+        rows
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is answered, the picture is a square of figures with a bound.
+    #[test]
+    fn any_answer_is_a_square_of_figures(first in any_rows(), second in any_rows()) {
+        let overview = Overview::of(first, Limits::of(&subject("n/p")));
+        let chosen = overview.chosen();
+        let found = overview.measurement(&chosen, second);
+        let count = found.nodes.len();
+        prop_assert!(count <= LARGEST_MATRIX && found.worst.len() <= WORST);
+        prop_assert!(found.measured_nodes >= count);
+        let sound = |value: &f64| value.is_finite() && *value >= 0.0;
+        for matrix in [&found.loss, &found.p99] {
+            prop_assert_eq!(matrix.len(), count);
+            prop_assert!(matrix.iter().all(|row| row.len() == count));
+            prop_assert!(matrix.iter().flatten().flatten().all(sound));
+        }
+        let order = |node: &NodeFigures| (node.zone.clone(), node.node.clone());
+        prop_assert!(found.nodes.is_sorted_by_key(order));
+    }
 }

@@ -14,8 +14,8 @@ const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 /// tried four times by then (after 10, 20, 40 and 80 s).
 pub const LONG_SECONDS: i64 = 2 * 60;
 
-/// Number of waiting agents that pauses their namespace, whatever runs in it: one or two may share
-/// a node whose disk is full. Fewer do where no agent runs at all, which is all of a small
+/// Number of waiting agents that pauses their namespace, even if others run in it: one or two may
+/// share a node with a full disk. Fewer do where no agent runs at all, which is all of a small
 /// namespace.
 pub const MANY: usize = 3;
 

@@ -9,9 +9,9 @@ use crate::{
 };
 
 /// The time for which a pod that is being deleted stays on a node that is not Ready, in seconds.
-/// Loss over five minutes and an alert `for: 5m` take ten; what is left is for the steps of
-/// scraping and of rules. A node that stays dead longer has had its alert, and its pods, which
-/// nobody can end, are measured no more.
+/// Loss over five minutes and an alert `for: 5m` take ten; the rest is for the intervals of scrapes
+/// and rules. A node that stays dead for longer has had its alert, and its pods, which cannot be
+/// deleted, are no longer measured.
 pub const EVIDENCE_SECONDS: i64 = 15 * 60;
 
 /// The presence of a pod for probing.
@@ -19,9 +19,9 @@ pub const EVIDENCE_SECONDS: i64 = 15 * 60;
 pub enum Presence {
     /// It is gone, or is about to be.
     Gone,
-    /// It stays, by the book at least: nobody can end it on a node that does not answer.
+    /// It officially still exists: it cannot be deleted on a node that does not answer.
     Stranded,
-    /// It is there.
+    /// It exists.
     There,
 }
 
@@ -51,16 +51,17 @@ pub fn presence(pod: &PodObject, node: Option<Readiness>, now: i64) -> Presence 
 
 /// The owner of each address.
 ///
-/// The network gives an address again when the kubelet no longer holds it, or thinks so: the pod on
-/// a dead node still claims it, and its successor would be measured under the name of the dead one.
-/// So an address is the newest pod's, whether that one has an agent or not.
+/// The network reuses an address once the kubelet has released it, or considers it released: the
+/// pod on a dead node still claims it, and its successor would be measured under the name of the
+/// dead one. So an address belongs to the newest pod, with or without an agent.
 pub struct Addresses<'a>(HashMap<IpAddr, Claim<'a>>);
 
 /// The creation time of a pod; among those of one second, whether it should stay, and its UID.
 type Claim<'a> = (i64, bool, &'a str);
 
 impl<'a> Addresses<'a> {
-    /// Of these pods; those that have ended have given theirs back.
+    /// Returns the owners of addresses among these pods; those that have ended have released
+    /// theirs.
     #[must_use]
     pub fn of(pods: impl Iterator<Item = &'a PodObject>) -> Self {
         let mut newest = HashMap::new();

@@ -169,14 +169,14 @@ fn n02_an_address_is_the_newest_pods() {
     assert_eq!(addresses(std::slice::from_ref(&dead)), ["dead [10.0.0.7]"]);
     // One without an agent answers there as well as any other.
     assert!(addresses(&[dead.clone(), with("bare", 60, &["10.0.0.7"], None)]).is_empty());
-    // An agent that is not up yet: nobody would answer for the dead one.
+    // An agent that is not running yet: none would answer in place of the dead one.
     let mut starting = next.clone();
     starting["status"]["initContainerStatuses"] = Value::Null;
     assert!(addresses(&[dead.clone(), starting]).is_empty());
     // One of two addresses is lost, the other stays.
     let both = with("dead", 3600, &["10.0.0.7", "fd00::7"], ours);
     assert_eq!(addresses(&[both, next.clone()]), ["dead [fd00::7]", "next [10.0.0.7]"]);
-    // Of the same second one of them has it, not both and not neither.
+    // If created in the same second, exactly one of them has it.
     let twin = with("twin", 60, &["10.0.0.7"], ours);
     assert_eq!(addresses(&[next.clone(), twin.clone()]).len(), 1);
     // The one that stays, if only one does.
@@ -186,7 +186,8 @@ fn n02_an_address_is_the_newest_pods() {
         let name = stays["metadata"]["name"].as_str().unwrap();
         assert_eq!(addresses(&[leaves, stays.clone()]), [format!("{name} [10.0.0.7]")]);
     }
-    // Who has ended has given it back, and who has the node's has not taken it.
+    // A pod that has ended has released the address, and one with the node's address has not taken
+    // it.
     let mut ended = next.clone();
     ended["status"]["phase"] = "Succeeded".into();
     assert_eq!(addresses(&[dead.clone(), ended]), ["dead [10.0.0.7]"]);
@@ -205,13 +206,13 @@ fn n02_lists_are_not_emptied_by_an_outage() {
     assert!(!before.held);
     let out = found(&json!({}), &[down("a"), down("b"), down("new")], ready, Some(&before));
     assert_eq!((names(&out), out.held), (vec!["a", "b"], true));
-    assert_eq!(out.guests.len(), 1, "one that was never probed is not probed now");
+    assert_eq!(out.guests.len(), 1, "one that was never probed is still not");
     // For as long as it lasts, and no longer.
     let still = found(&json!({}), &[down("a"), down("b")], ready, Some(&out));
     assert_eq!((names(&still), still.held), (vec!["a", "b"], true));
     let back = found(&json!({}), &[runs("a"), down("b")], ready, Some(&still));
     assert_eq!((names(&back), back.held), (vec!["a"], false));
-    // Who is gone is gone, and has no address that could be asked.
+    // A pod that is gone has no address to probe.
     let left = found(&json!({}), &[down("b")], ready, Some(&before));
     assert_eq!(names(&left), ["b"]);
     let mut bare = down("b");
@@ -242,7 +243,7 @@ fn n03_agents_that_cannot_start_are_counted_whatever_runs_elsewhere() {
     let look = |pods: &[Value]| found(&json!({}), pods, ready, None);
     let one = look(&[runs("a"), runs("b"), stuck("c", 600)]);
     assert_eq!((one.failures(), one.failing.get("ErrImagePull")), (1, Some(&1)));
-    assert!(one.paused.is_empty(), "one of three may have a node that is full");
+    assert!(one.paused.is_empty(), "one of three may be on a full node");
     // Several that wait for long: the next would wait too.
     let three =
         |seconds| look(&[runs("a"), stuck("c", seconds), stuck("d", seconds), stuck("e", 600)]);
@@ -251,7 +252,7 @@ fn n03_agents_that_cannot_start_are_counted_whatever_runs_elsewhere() {
     // It continues by itself.
     assert!(!look(&[runs("a"), runs("c"), runs("d"), stuck("e", 600)]).is_paused("team"));
     assert!(!look(&[runs("a"), stuck("d", 600), stuck("e", 600)]).is_paused("team"));
-    // All of a small namespace.
+    // All agents of a small namespace.
     assert!(look(&[stuck("c", 600)]).is_paused("team"));
     for starting in ["ContainerCreating", "PodInitializing"] {
         let state = json!({"waiting": {"reason": starting}, "running": null});
@@ -272,16 +273,16 @@ fn n03_an_agent_that_crashes_again_and_again_stays_counted() {
         found(&json!({}), &[pod], Some(Readiness::Ready), None).failures()
     };
     let runs = |seconds: i64| json!({"running": {"startedAt": at(seconds)}});
-    assert_eq!(looping(7, 5, &runs(5)), 1, "it runs, as each time");
-    assert_eq!(looping(7, 5, &runs(601)), 0, "it has come to stay");
+    assert_eq!(looping(7, 5, &runs(5)), 1, "it runs, as it does each time");
+    assert_eq!(looping(7, 5, &runs(601)), 0, "it has run for long enough");
     assert_eq!(looping(7, 86_000, &runs(5)), 0, "it ended once in a day");
     assert_eq!(looping(1, 5, &runs(5)), 0, "it ended once");
     let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}, "running": null});
     assert_eq!(looping(1, 5, &waits), 1);
 }
 
-/// The hash of what is injected can be computed by anybody, and annotations can be written by
-/// anybody who may create pods.
+/// Any user can compute the hash of the injected agent, and any user who may create pods can write
+/// annotations.
 #[test]
 fn s17_forged_annotations_pause_no_other_namespace() {
     let spec = json!({"namespaceSelector": {}});

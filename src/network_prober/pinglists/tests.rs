@@ -38,7 +38,7 @@ fn members(count: usize) -> Members {
     Members { members: (0..count).map(member).collect(), ..Members::default() }
 }
 
-/// By UID: the fingerprint, and the list as its agent reads it.
+/// For each UID, the fingerprint, and the list as its agent reads it.
 fn read(lists: &Pinglists, members: &Members) -> BTreeMap<String, (u64, Pinglist)> {
     let all = members.members.iter().chain(members.guests.values());
     all.map(|member| {
@@ -51,7 +51,7 @@ fn read(lists: &Pinglists, members: &Members) -> BTreeMap<String, (u64, Pinglist
     .collect()
 }
 
-/// As it was written before: from the lists.
+/// The earlier implementation, from the lists.
 fn series(settings: &Settings, peers: &[&Member]) -> usize {
     let nodes: BTreeSet<_> = peers.iter().map(|peer| (&peer.node, &peer.zone)).collect();
     let addresses: usize = peers.iter().map(|peer| peer.ips.len().min(2)).sum();
@@ -71,7 +71,7 @@ fn a_fingerprint_is_read_as_it_was_written() {
     }
 }
 
-/// Whatever a list says, another fingerprint goes with it.
+/// Every difference between two lists changes the fingerprint.
 #[test]
 fn fingerprints_tell_lists_apart() {
     let few = members(1);
@@ -136,7 +136,7 @@ fn agents_of_the_original_probe_everybody_without_lists_that_grow() {
     let edges: usize = read(&lists, &all).values().map(|(_, list)| list.peers.len()).sum();
     // But for those that are more than a list may have.
     assert!((299 * (8 + 2 * 2)..=300 * (8 + 2 * 2)).contains(&edges), "{edges}");
-    assert_eq!(lists.rotation.members, 0, "they do not read lists");
+    assert_eq!(lists.rotation.members, 0, "they read no lists");
 }
 
 proptest! {
@@ -156,7 +156,7 @@ proptest! {
             assert_eq!(now.0 == *then.0, now.1 == *then.1, "a fingerprint and its list change together");
             now.0 != *then.0
         }).collect();
-        // Eight of its zone, two of each other zone, and those who lose a target to it.
+        // Eight of its zone, two of each other zone, and those that lose a target to it.
         prop_assert!(changed.len() <= 8 + 2 * 2 + 2 * 2, "{}", changed.len());
         let by_uid = |uid: &str| more.members.iter().find(|member| member.uid == uid).unwrap();
         let sum: usize = new.values().map(|(_, list)| {
@@ -166,7 +166,7 @@ proptest! {
     }
 }
 
-/// A zone of one pod beside a zone of thousands, each pod on a node of its own.
+/// A zone of one pod next to a zone of thousands, each pod on a separate node.
 fn lopsided(count: usize, alone: usize) -> Members {
     let members = (0..count).map(|i| Member {
         node: format!("node-{i}"),
@@ -180,8 +180,8 @@ fn lopsided(count: usize, alone: usize) -> Members {
     Members { members: members.collect(), ..Members::default() }
 }
 
-/// Whatever the shape of the zones, an agent exports no more than a scrape may have, reads its
-/// list, and the estimate says what it will export.
+/// For any sizes of zones, an agent exports no more than a scrape may have, can read its list, and
+/// the estimate equals its exported series.
 #[test]
 fn n01_no_agent_exports_more_than_a_scrape_may_have() {
     for (count, alone) in [(3001, 1), (2002, 2), (500, 0), (40, 20)] {

@@ -176,7 +176,7 @@ async fn s03_tokens_that_cannot_be_good_cost_the_api_server_nothing() {
     assert_eq!(ask(&mut kept, &good).await, 200, "on the same connection");
     let statuses = all(floods).await;
     assert_eq!(statuses, [(401, 300), (403, 100)].into());
-    assert_eq!(running.reviews.asked(), 1, "the good one, once");
+    assert_eq!(running.reviews.asked(), 1, "one review of the good token");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -202,7 +202,7 @@ async fn n09_wrong_tokens_of_known_pods_leave_reviews_for_agents() {
     }
     let statuses = all(floods).await;
     assert_eq!(statuses, [(401, 600)].into());
-    // One of each pod from each address in a second, and the good ones.
+    // One review for each pod and address in a second, and those of the good tokens.
     let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap() + 2;
     let asked = running.reviews.asked();
     assert!(asked <= 18 * seconds + 3, "{asked} reviews in {seconds} s");
@@ -255,7 +255,7 @@ async fn s03_idle_connections_keep_no_agent_from_its_list() {
     for number in 0..1_800_u32 {
         let mut stream = connect(20 + u8::try_from(number % 5).unwrap(), to).await;
         if number % 3 == 0 {
-            // What begins a request of HTTP/2, and one that never ends.
+            // The beginning of an HTTP/2 request, and a request that never ends.
             let junk =
                 ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "POST /pinglist HTTP/1.1\r\ncontent-le"];
             let _ = stream.write_all(junk[usize::from(number % 2 == 0)].as_bytes()).await;

@@ -1,4 +1,4 @@
-//! Asks the API server whose a token is, within the rate that it tolerates, and caches the answer.
+//! Asks the API server for the account of a token, within a tolerable rate, and caches the answer.
 use std::{
     collections::HashMap,
     net::IpAddr,

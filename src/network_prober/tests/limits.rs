@@ -6,7 +6,7 @@ use crate::network_prober::{
     watches::budget::{Over, Payer},
 };
 
-/// Each creation of a pod costs the API server a look at every webhook.
+/// At each creation of a pod, the API server evaluates every webhook.
 #[test]
 fn s15_webhooks_have_a_limit_and_the_older_keep_theirs() {
     let mut all = Snapshot { synced: true, ..Snapshot::default() };
@@ -36,7 +36,7 @@ fn s15_webhooks_have_a_limit_and_the_older_keep_theirs() {
     assert!(webhook(&decided) && decided.conditions[0].reason != "InvalidSpec");
     let before = view_among(&last, &all, &[], &setup(Some("operator")));
     let after = view_among(&last, &older, &[], &setup(Some("operator")));
-    assert!(!before.is_same(&after), "the last one has to hear of it");
+    assert!(!before.is_same(&after), "the last one must be notified");
 }
 
 /// All entries are in one object, and etcd refuses one that is too large.
@@ -60,7 +60,7 @@ fn s15_entries_fit_into_one_object_and_one_that_is_too_large_takes_no_room() {
         all.views.insert(("team".into(), name.into()), Arc::new(view));
     };
     add(&mut all, "a-too-large", WEBHOOK_BYTES + 1);
-    assert_eq!(webhook("np", &all).0, 1, "one that has none takes no room");
+    assert_eq!(webhook("np", &all).0, 1, "one without a webhook takes no room");
     add(&mut all, "b-large", WEBHOOK_BYTES - 1_000);
     let (written, condition) = webhook("np", &all);
     assert_eq!((written, condition.status, condition.reason), (0, Some(false), "InvalidSpec"));
@@ -87,7 +87,7 @@ fn s15_without_the_object_of_webhooks_everything_else_goes_on_and_the_status_say
     let condition = &decided.conditions[0];
     assert_eq!((condition.status, condition.reason), (Some(false), "WebhookMissing"));
     assert!(condition.message.contains("-f deploy/base/webhook.yaml"), "{}", condition.message);
-    // On nodes nobody needs it.
+    // Agents on nodes do not need it.
     let spec = json!({"mode": "DaemonSet"});
     let nodes = super::prober("np", "2026-01-01T00:00:00Z", &spec);
     missing.view = Some(Arc::new(view(&spec, &[])));

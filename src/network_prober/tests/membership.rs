@@ -43,7 +43,8 @@ fn each_pod_without_an_agent_has_a_reason() {
         ),
         ("NameTaken", pod("p", None, &json!({"spec": {"containers": [{"name": "net-prober"}]}}))),
         ("OtherProber", pod("p", Some("other/np"), &json!({}))),
-        // What calls itself an agent, at an address that is the node's or by its own word alone.
+        // A container that only claims to be an agent, at an address that is the node's or
+        // unconfirmed.
         ("HostNetwork", pod("p", Some("team/np"), &json!({"spec": {"hostNetwork": true}}))),
         ("NameTaken", pod("p", Some("team/np"), &json!({"metadata": {"annotations": null}}))),
         ("Stripped", pod("p", Some("team/np"), &json!({"spec": {"initContainers": null}}))),
@@ -70,7 +71,7 @@ fn s10_nothing_is_told_of_namespaces_that_do_not_consent() {
     let everywhere = json!({"namespaceSelector": {}});
     for namespace in ["silent", "kube-system"] {
         for by in [None, Some("team/np")] {
-            // Not even of a pod that stands there as if it were ours, and fails.
+            // Not even because of a failing pod that only looks like one of ours.
             let change = json!({"metadata": {"namespace": namespace}, "status": {
                 "initContainerStatuses": [
                     {"name": "net-prober", "state": {"waiting": {"reason": "ErrImagePull"}}}]}});
@@ -83,7 +84,7 @@ fn s10_nothing_is_told_of_namespaces_that_do_not_consent() {
             assert!(told.contains("probes.bigmikes.io/allow"), "how a namespace consents: {told}");
         }
     }
-    // Of their own pods authors learn everything.
+    // Authors learn everything about their own pods.
     assert_eq!(view(&everywhere, &[pod("p", None, &json!({}))]).members.selected, 1);
 }
 
@@ -98,8 +99,8 @@ fn agents_of_the_original_operator_are_taken_over() {
     });
     let members = view(&json!({}), &[pod("p", None, &original)]).members;
     assert_eq!((members.injected, members.need_restart), (1, 1));
-    assert_eq!(members.members[0].port, 9090, "where it listens, not where the spec says");
-    // By the older of two that select it, and by no other.
+    assert_eq!(members.members[0].port, 9090, "its own port, not that of the spec");
+    // Only the older of two that select it counts it.
     let setup = setup(Some("operator"));
     let older = prober("zz", "2025-01-01T00:00:00Z", &json!({}));
     let mut snapshot = Snapshot::default();
@@ -129,7 +130,7 @@ fn one_agent_that_runs_shows_that_the_image_is_right() {
     let runs = pod("b", Some("team/np"), &current);
     assert!(view(&json!({}), std::slice::from_ref(&stuck)).members.is_paused("team"));
     assert!(!view(&json!({}), &[stuck.clone(), runs]).members.is_paused("team"));
-    // One of an earlier spec proves nothing of this one.
+    // An agent of an earlier spec proves nothing about this one.
     assert!(
         view(&json!({}), &[stuck.clone(), pod("c", Some("team/np"), &json!({}))])
             .members

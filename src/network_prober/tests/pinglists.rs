@@ -42,9 +42,8 @@ fn the_file_has_the_shape_of_the_original() {
 }
 
 proptest! {
-    /// Everybody is probed by as many as the spec says, nobody by itself, and the lists are as many
-    /// as there are agents, whatever the order in which pods are seen; by fewer only where a list
-    /// is cut.
+    /// Every pod is probed by as many as the spec requires, none by itself, and there are as many
+    /// lists as agents, in whatever order pods are seen; by fewer only where a list is cut.
     #[test]
     fn lists_follow_the_neighbors(count in 1_usize..60, in_zone in 0_u32..6, other in 0_u32..4, turn in 0_usize..60) {
         let settings = settings(&json!({"neighbors": {"inZone": in_zone, "perOtherZone": other}}));
@@ -104,7 +103,7 @@ fn a_refused_mesh_has_no_edges_and_keeps_its_webhook() {
         (Some(false), "InvalidSpec")
     );
     let kinds: Vec<_> = decided.desired.apply.iter().map(|child| child.key.kind).collect();
-    assert_eq!(kinds, [ChildKind::ConfigMap, ChildKind::Webhook], "certificates go on");
+    assert_eq!(kinds, [ChildKind::ConfigMap, ChildKind::Webhook], "certificates are still renewed");
 }
 
 /// The file of many pods is not written at each of their changes.
@@ -126,9 +125,9 @@ fn a_large_file_is_written_less_often() {
         let written = decided.desired.apply.iter().any(|child| child.key == key);
         (written, decided.period)
     };
-    assert!(maps(None).0, "the first at once");
+    assert!(maps(None).0, "the first is written at once");
     let (written, again) = maps(Some(0));
-    assert!(!written && again.as_secs() < 10, "looked at again soon: {again:?}");
+    assert!(!written && again.as_secs() < 10, "checked again soon: {again:?}");
     assert!(maps(Some(30)).0);
 }
 
@@ -184,11 +183,11 @@ fn n05_a_changed_delivery_stops_nobody() {
         (map["data"].get("ca.crt").is_some(), map["binaryData"].get("config.json").is_some())
     };
     let (pull, file) = (json!({"delivery": "Pull"}), json!({"delivery": "ConfigMap"}));
-    // From the file to asking, and back; the original's image taken out of the spec.
+    // A change from the file to requests, and back; the spec no longer has the original's image.
     assert_eq!(keys(&pull, &[asks.clone(), reads]), (true, true));
     assert_eq!(keys(&pull, &[original]), (true, true));
     assert_eq!(keys(&file, std::slice::from_ref(&asks)), (true, true));
-    // Once the last of them was restarted, its file goes.
+    // Once the last of them was restarted, its file is removed.
     assert_eq!(keys(&pull, &[asks]), (true, false));
     assert_eq!(keys(&pull, &[]), (true, false));
 }

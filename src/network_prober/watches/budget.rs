@@ -18,17 +18,18 @@ pub struct Limit {
     pub pods: usize,
 }
 
-/// Of the `NetworkProber`s of one namespace: as many namespaces as its `ConfigMap`s are made for in
-/// advance, and the 5,000 pods up to which the ring of probers is tested.
+/// The budget of the `NetworkProber`s of one namespace: as many namespaces as its `ConfigMap`s are
+/// made for in advance, and the 5,000 pods up to which the ring of probers is tested.
 pub const OF_NAMESPACE: Limit = Limit { watches: 100, pods: 5_000 };
 
-/// Of all namespaces but the operator's: three that use all of theirs, or the 100 that may have a
-/// webhook with three watches each. 15 requests a second; 12 MB and 40 MB of memory.
+/// The budget of all namespaces except the operator's: three that use all of theirs, or the 100
+/// that may have a webhook with three watches each. 15 requests a second; 12 MB and 40 MB of
+/// memory.
 pub const OF_AUTHORS: Limit = Limit { watches: 300, pods: 10_000 };
 
-/// Of the operator's namespace, so that no author is in an administrator's way: as many as may have
-/// a webhook, and more pods than two replicas can serve with lists. 80 MB, which leave room for
-/// 5,000 waiting agents within the memory limit of the Deployment.
+/// The budget of the operator's namespace, so that authors cannot block administrators: as many as
+/// may have a webhook, and more pods than two replicas can serve with lists. 80 MB, which leave
+/// room for 5,000 waiting agents within the memory limit of the Deployment.
 pub const OF_ADMINISTRATORS: Limit = Limit { watches: 100, pods: 20_000 };
 
 /// The group of `NetworkProber`s that share a budget.
@@ -59,7 +60,7 @@ impl Payer {
         self == other || matches!((self, other), (Self::Authors, Self::Namespace(_)))
     }
 
-    /// Those whose budgets hold.
+    /// Returns the payers with budgets that must all have room.
     #[must_use]
     pub fn with_others(&self) -> Vec<Self> {
         match self {
@@ -145,7 +146,7 @@ pub struct Known {
 pub struct Grants {
     /// The watches that may be open, each with its payer.
     pub queries: HashMap<Arc<PodQuery>, Payer>,
-    /// Of each demand, in their order, why it gets nothing.
+    /// For each demand, in their order, the reason why it gets nothing.
     pub over: Vec<Option<Over>>,
 }
 
@@ -165,7 +166,7 @@ pub fn grant(demands: &[Demand], known: impl Fn(&PodQuery) -> Known) -> Grants {
         let queries = demand.queries.iter();
         let new: Vec<_> = queries.filter(|query| !grants.queries.contains_key(*query)).collect();
         let known: Vec<_> = new.iter().map(|query| known(query)).collect();
-        // One that has all its watches in common with others costs the work for its pods.
+        // A demand that shares all its watches with others costs only the work for its pods.
         let watches = new.len().max(1);
         let pods = known.iter().map(|known| known.pods).sum::<usize>();
         let payers = demand.payer.with_others();

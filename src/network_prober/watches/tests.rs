@@ -47,7 +47,7 @@ fn s02_what_is_watched_is_what_consents_and_the_own_namespace() {
     assert_eq!(wanted("team", &everywhere, 1), names(&["silent-000", "team"]));
     assert_eq!(wanted("team", &json!({}), 500), names(&["team"]));
     assert_eq!(wanted("team", &everywhere, 500).len(), 501);
-    // Of its own pods an author learns why they have no agent, and of no others.
+    // An author learns only about his own pods why they have no agent.
     assert_eq!(wanted("kube-system", &everywhere, 0), names(&["kube-system"]));
     let none = json!({"namespaceSelector": {"matchLabels": {"a": "b"}}});
     assert_eq!(wanted("team", &none, 500), names(&[]));
@@ -132,13 +132,13 @@ fn s02_a_pod_is_kept_once_however_many_probers_select_it() {
     let all = of(&bench, 0);
     assert!((0..51).all(|place| same(&all, &of(&bench, place))));
     drop(all);
-    // News come by one watch, then by the other; and what is no news changes nothing.
+    // A new version arrives by one watch, then by the other; and an old version changes nothing.
     bench.watches.take(&one, Event::Apply(pod(7, 3)), now);
     bench.watches.take(&other, Event::Apply(pod(7, 2)), now);
     bench.watches.take(&other, Event::Apply(pod(7, 3)), now);
     assert!(same(&of(&bench, 0), &of(&bench, 50)));
     assert_eq!(bench.watches.kept(), 100);
-    // One that is gone, or that nobody needs any more, is not kept.
+    // A pod that is gone, or that no prober needs any more, is not kept.
     bench.watches.take(&one, Event::Delete(pod(7, 4)), now);
     bench.watches.take(&other, Event::Delete(pod(7, 4)), now);
     assert_eq!(bench.watches.kept(), 99);
@@ -166,7 +166,7 @@ fn s02_watches_have_a_budget_and_the_older_keep_theirs() {
     assert!(said.contains("the namespace team may have 100 watches"), "{said}");
     assert!(said.contains("needs 100 and older ones have 1"), "{said}");
     assert_eq!(bench.watches.open(), most + 1);
-    // One that has its watches in common with others costs one, for its share of the work.
+    // A prober that shares its watches with others costs one, for its share of the work.
     let more = [oldest.clone(), small, oldest];
     bench.settle(&more, now);
     assert!(over(&bench, 2).unwrap().contains("100 watches"));
@@ -200,13 +200,13 @@ fn s02_pods_have_a_budget_and_who_is_over_it_loses_only_itself() {
     bench.lists(&queries[2], &[], now);
     bench.lists(&neighbors, &pods(most..most + 1), now);
     assert!((0..4).all(|place| bench.watches.over(place).is_none()));
-    assert!(bench.watches.take(older, Event::Apply(pod(most + 2, 1)), now), "somebody lost all");
+    assert!(bench.watches.take(older, Event::Apply(pod(most + 2, 1)), now), "one lost all pods");
     let said = bench.watches.over(1).unwrap().to_string();
     assert!(said.contains("5000 pods") && said.contains("the namespace team"), "{said}");
     assert!([0, 2, 3].into_iter().all(|place| bench.watches.over(place).is_none()));
     assert!(!bench.is_open(younger) && bench.is_open(older) && bench.is_open(&neighbors));
     assert_eq!(bench.watches.kept(), 2);
-    // What a watch that was closed still brings is not kept.
+    // Events that a closed watch still delivers are ignored.
     assert!(!bench.watches.take(younger, Event::Apply(pod(5, 9)), now));
     assert_eq!(bench.watches.kept(), 2);
     // It is not read again at once, and then it is.
@@ -216,7 +216,7 @@ fn s02_pods_have_a_budget_and_who_is_over_it_loses_only_itself() {
     assert!(bench.is_open(younger) && bench.watches.over(1).is_none());
     bench.lists(younger, &pods(0..most - 1), now + RETRY);
     assert!(bench.is_open(younger) && bench.watches.over(1).is_none());
-    // With another selector it is at once another matter.
+    // With another selector, it is a new watch at once.
     bench.watches.take(older, Event::Apply(pod(most + 3, 1)), now + RETRY);
     assert!(bench.watches.over(1).is_some());
     demands[1] = demand_of("team", &[query("team", "narrow")]);
@@ -265,7 +265,7 @@ async fn s02_lists_are_read_some_at_a_time() {
     sent(&tell_other, Ok(Event::InitDone));
     assert!(other.next().await.is_some());
     assert!(matches!(one.next().await, Some(Ok(Event::Init))));
-    // One that is closed leaves it too.
+    // A closed watch leaves it too.
     drop(one);
     sent(&tell_other, Ok(Event::Init));
     assert!(matches!(other.next().await, Some(Ok(Event::Init))));

@@ -1,4 +1,4 @@
-//! The client against servers that misbehave in every way that was seen.
+//! The client against servers that misbehave in all observed ways.
 use std::sync::atomic::Ordering;
 
 use axum::{
@@ -73,7 +73,7 @@ async fn a_token_is_never_sent_over_a_redirect() {
         assert_eq!(error.message, words);
         assert_eq!(count.load(Ordering::SeqCst), 1);
     }
-    assert!(seen.lock().unwrap().is_empty(), "nobody was there");
+    assert!(seen.lock().unwrap().is_empty(), "no server received the request");
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn credentials_of_a_url_are_never_shown() {
     assert!(!ask(&client).await.unwrap_err().message.contains("secret"));
 }
 
-/// An answer without end.
+/// Sends an answer without end.
 async fn endless(_: Request) -> Response {
     let chunk = "x".repeat(1 << 20);
     let bytes = stream::repeat_with(move || Ok::<_, std::io::Error>(chunk.clone()));

@@ -1,4 +1,4 @@
-//! The shape of the file of endpoints.
+//! The format of the file of endpoints.
 use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, ensure};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de::Visitor};
 
 use super::EndpointConfig;
 
-/// A `ConfigMap` holds one mebibyte.
+/// Maximum size of the file in bytes: a `ConfigMap` holds one mebibyte.
 const MAX_FILE: usize = 1 << 20;
 
 #[derive(Deserialize)]
@@ -59,8 +59,8 @@ pub(super) struct Tls {
     pub insecure_skip_verify: bool,
 }
 
-/// Text; `5` and `false` are refused with the way out, because what is sent would not always be
-/// what was written.
+/// A text; `5` and `false` are refused with a hint to quote them, because the sent value might
+/// differ from the written one.
 pub(super) struct Text(pub String);
 
 impl<'de> Deserialize<'de> for Text {
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Text {
                 Ok(Text(text.to_owned()))
             }
         }
-        // Not `deserialize_string`, for which the parser takes every scalar as text.
+        // Not `deserialize_string`, with which the parser accepts every scalar as text.
         deserializer.deserialize_any(Quoted)
     }
 }
@@ -96,7 +96,8 @@ pub(super) fn parse(
     text: &str,
     timeout: Duration,
 ) -> anyhow::Result<BTreeMap<String, EndpointConfig>> {
-    // First as anything: of two entries with one key a map would silently keep the last.
+    // First as a generic value: if two entries have the same key, a map would silently keep the
+    // last.
     let _: serde_yaml::Value = serde_yaml::from_str(text).map_err(without_values)?;
     let file: File = serde_yaml::from_str(text).map_err(without_values)?;
     file.endpoints
@@ -110,7 +111,7 @@ pub(super) fn parse(
         .collect()
 }
 
-/// The parser's words without the value that it did not expect: it may be a password in the wrong
+/// Returns the parser's message without the unexpected value, which may be a password in the wrong
 /// place.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 fn without_values(error: serde_yaml::Error) -> anyhow::Error {

@@ -1,4 +1,6 @@
 //! Valid and invalid files of endpoints.
+use proptest::prelude::*;
+
 use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -7,7 +9,7 @@ fn parse(text: &str) -> anyhow::Result<BTreeMap<String, EndpointConfig>> {
     file::parse(text, TIMEOUT)
 }
 
-/// An endpoint `default` with these fields beside its URL.
+/// Returns an endpoint `default` with these fields in addition to its URL.
 fn with(fields: &str) -> String {
     format!("endpoints:\n  default:\n    url: https://prometheus:9090\n    {fields}\n")
 }
@@ -213,5 +215,27 @@ fn every_example_of_the_documentation_is_accepted() {
         ["bearerTokenFile", "passwordFile", "insecureSkipVerify", "serverName", "headerFiles"]
     {
         assert!(page.contains(field), "{field}");
+    }
+}
+
+proptest! {
+    /// An edited file has endpoints that can be used, or it is refused with a reason.
+    #[test]
+    fn an_edited_file_is_read_or_refused_with_a_reason(
+        at: prop::sample::Index, gone in 0..4_usize, other in ".{0,60}",
+        written in "([-: '\"\n#&*{},/0-9]|\\[|\\]|null|\\PC){0,3}",
+    ) {
+        let text = with("timeout: 7s\n    headers: {X-A: b}\n    allowedNamespaces: [a, '*']");
+        let at = at.index(text.len());
+        let end = (at + gone).min(text.len());
+        for text in [format!("{}{written}{}", &text[..at], &text[end..]), with(&other), other] {
+            match parse(&text) {
+                Ok(endpoints) => {
+                    prop_assert!(endpoints.values().all(|one| !one.timeout.is_zero()), "{text}");
+                    prop_assert!(endpoints.keys().all(|name| !name.is_empty()), "{text}");
+                }
+                Err(error) => prop_assert!(!format!("{error:#}").trim().is_empty(), "{text}"),
+            }
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! An instant vector, read piece by piece as it arrives.
 //!
-//! An answer about 5,000 nodes is three megabytes: read like this none of it is kept, and hardly
-//! anything is left to do when its last byte is there. An answer that does not begin as Prometheus,
-//! Thanos, Mimir and `VictoriaMetrics` begin it is kept and read as a whole.
+//! An answer about 5,000 nodes has three megabytes: read in this way, none of it is kept, and
+//! hardly any work is left when its last byte arrives. An answer that does not begin like those of
+//! Prometheus, Thanos, Mimir and `VictoriaMetrics` is kept and read as a whole.
 use traffic_operator_core::series::{Elements, Stop};
 
 use super::{Element, Series, vector};
@@ -21,9 +21,9 @@ pub struct Pieces<F> {
     take: F,
     place: Place,
     elements: Elements,
-    /// The answer without its elements; all of it where it is read as a whole.
+    /// The answer without its elements; all of it if it is read as a whole.
     envelope: Vec<u8>,
-    /// The beginning of an element that continues in the next piece, and where it stands.
+    /// The beginning of an element that continues in the next piece.
     begun: Vec<u8>,
     nesting: Nesting,
 }
@@ -35,7 +35,7 @@ enum Place {
     List(Next),
     Tail,
     Whole,
-    /// Nothing that is read any more.
+    /// The answer is refused, and nothing more is read.
     Refused(QueryError),
 }
 
@@ -58,7 +58,7 @@ enum Found {
 }
 
 impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
-    /// Begins to read an answer; its elements go to `take`.
+    /// Starts to read an answer; its elements go to `take`.
     #[must_use]
     pub fn new(status: u16, content_type: String, take: F) -> Self {
         let json = super::is_json(&content_type);
@@ -74,7 +74,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         self.envelope.len() + self.begun.len()
     }
 
-    /// Takes the next piece. What is wrong with it says [`Self::end`].
+    /// Takes the next piece. [`Self::end`] returns its errors.
     pub fn feed(&mut self, mut piece: &[u8]) {
         if let Place::Head = self.place {
             piece = self.head(piece);
@@ -102,7 +102,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         vector(self.status, &self.content_type, &self.envelope, &mut self.take)
     }
 
-    /// Reads to the beginning of the list, and returns what follows it.
+    /// Reads to the beginning of the list, and returns the rest.
     fn head<'p>(&mut self, piece: &'p [u8]) -> &'p [u8] {
         let before = self.envelope.len();
         self.envelope.extend_from_slice(piece);
@@ -118,7 +118,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         &piece[head.len() - before..]
     }
 
-    /// Reads some of the list, and returns what follows it.
+    /// Reads some of the list, and returns the rest.
     fn list<'p>(&mut self, next: Next, piece: &'p [u8]) -> &'p [u8] {
         if self.begun.is_empty() {
             let (end, rest) = self.elements(next, piece);
@@ -145,7 +145,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         &piece[end..]
     }
 
-    /// Reads what is complete. Returns where that ends, and what is left to be read now.
+    /// Reads the complete elements. Returns the state after them, and the bytes that are left.
     fn elements<'p>(&mut self, mut next: Next, piece: &'p [u8]) -> (usize, &'p [u8]) {
         let (mut at, text) = (0, valid(piece));
         loop {
@@ -170,7 +170,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         rest
     }
 
-    /// Reads what the list continues with: these bytes, which begin with this text.
+    /// Reads the next part of the list: these bytes, which begin with this text.
     fn one(&mut self, next: Next, bytes: &[u8], text: &str) -> Result<Found, QueryError> {
         match (next, bytes.first()) {
             (_, None) => Ok(Found::Incomplete),
@@ -197,7 +197,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
         }
     }
 
-    /// Reads an element that is in memory as a whole, in any form.
+    /// Reads an element that is completely in memory, in any form.
     fn element(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
         if let Ok((series, len)) = self.elements.read(valid(bytes))
             && len == bytes.len()
@@ -211,7 +211,7 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
     }
 }
 
-/// The text that some bytes begin with.
+/// Returns the valid text at the beginning of some bytes.
 fn valid(bytes: &[u8]) -> &str {
     let text = std::str::from_utf8(bytes);
     text.or_else(|error| std::str::from_utf8(&bytes[..error.valid_up_to()])).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Answers of real servers, proxies and gateways, and of none.
+//! Answers of real servers, proxies and gateways, and invented ones.
 use proptest::prelude::*;
 
 use super::*;
@@ -7,7 +7,7 @@ const JSON: &str = "application/json";
 
 type Elements = Vec<(String, Option<f64>)>;
 
-/// The elements and the warnings.
+/// Returns the elements and the warnings.
 fn read(
     status: u16,
     content_type: &str,

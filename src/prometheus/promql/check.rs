@@ -1,8 +1,9 @@
 //! Finds errors in a user's query before it is sent to Prometheus.
 //!
-//! The parser is that of `GreptimeDB`. Three things are kept from it, because they end the process:
-//! nesting that overflows its stack, numbers of seconds that its durations cannot hold, and texts
-//! that take it minutes. Regular expressions are not judged here: Prometheus' dialect is another.
+//! The parser is that of `GreptimeDB`. Three kinds of input never reach it, because they would end
+//! or block the process: nesting that overflows its stack, numbers of seconds that its durations
+//! cannot hold, and texts that take it minutes. Regular expressions are not checked here:
+//! Prometheus' dialect differs.
 use std::fmt;
 
 use lrpar::{Lexeme, Lexer};
@@ -25,10 +26,11 @@ const MAX_LEXEMES: usize = 5_000;
 /// Parentheses within parentheses; 2,000 function calls overflow two mebibytes of stack.
 const MAX_DEPTH: usize = 100;
 
-/// Finding the place parses once for each word: for texts that a person wrote.
+/// Maximum length of a text in which errors are located, which parses once for each word: enough
+/// for texts written by people.
 const MAX_LOCATED: usize = 2 << 10;
 
-/// 10⁹ years; the parser panics beyond 5·10¹¹.
+/// Maximum number of seconds: 10⁹ years; the parser panics beyond 5·10¹¹.
 const MAX_SECONDS: f64 = 3.2e16;
 
 /// The message of the parser without a specific reason.
@@ -89,12 +91,12 @@ struct Word {
 /// Maximum length of a text that is parsed as a selector, in bytes: a name and some labels.
 const LONGEST_SELECTOR: usize = 1000;
 
-/// Reports whether a query is nothing but the selector of one metric, and at no fixed time: its
-/// elements are stored samples. By one name only: `timestamp` drops it, and two names may have the
-/// same labels.
+/// Reports whether a query is only the selector of one metric, without a fixed time, so that its
+/// elements are stored samples. With one name only, because `timestamp` drops it, and two names may
+/// have the same labels.
 #[must_use]
 pub fn is_selector(text: &str) -> bool {
-    // Asked at each request, and the time a parser takes grows with the text; a selector is short.
+    // Called for each request, and the parser's time grows with the text; a selector is short.
     if text.len() > LONGEST_SELECTOR {
         return false;
     }
@@ -114,7 +116,7 @@ pub fn is_selector(text: &str) -> bool {
 /// Checks that a query can be parsed and gives an instant vector.
 ///
 /// # Errors
-/// Its error, with the position as far as known.
+/// The error in the query, with its position if known.
 pub fn check_vector(text: &str) -> Result<(), PromqlError> {
     let nowhere = |message: String| PromqlError { message, position: None };
     if text.len() > MAX_BYTES {
@@ -156,7 +158,7 @@ pub fn check_vector(text: &str) -> Result<(), PromqlError> {
     Err(nowhere(format!("gives {found}, where one value per node (an instant vector) is needed")))
 }
 
-/// The words by the parser's own lexer: a second one would disagree with it some day.
+/// Splits the text with the parser's own lexer: a second one could disagree with it.
 fn words(text: &str) -> Result<Vec<Word>, String> {
     let lexer = parser::lexer(text)?;
     let words = lexer.iter().filter_map(Result::ok).map(|lexeme| {
@@ -176,11 +178,11 @@ fn limits(text: &str, words: &[Word]) -> Result<(), (Word, String)> {
         match word.kind {
             T_LEFT_PAREN => depth += 1,
             T_RIGHT_PAREN => depth = depth.saturating_sub(1),
-            // The parser takes a number for a duration here.
+            // The parser reads a number as a duration here.
             T_OFFSET | T_LEFT_BRACKET | T_COLON => seconds = true,
             T_NUMBER if seconds => {
                 let number = &text[word.start..word.end];
-                // What is no decimal number here is an integer of another base, which fits.
+                // Any other number here is an integer in another base, which fits.
                 if number.parse().is_ok_and(|n: f64| !(0.0..MAX_SECONDS).contains(&n)) {
                     return Err((*word, format!("{number} is no duration")));
                 }
@@ -196,8 +198,8 @@ fn limits(text: &str, words: &[Word]) -> Result<(), (Word, String)> {
     Ok(())
 }
 
-/// The same text, as long, with regular expressions that are valid in every dialect. They count as
-/// matchers that do not match the empty text.
+/// Returns a text of the same length with regular expressions that are valid in every dialect. They
+/// count as matchers that do not match the empty text.
 fn without_regexes(text: &str, words: &[Word]) -> String {
     let mut plain = text.to_owned();
     for pair in words.windows(2) {
@@ -222,8 +224,8 @@ fn locate_word(text: &str, message: &str) -> Option<usize> {
         .flatten()
 }
 
-/// Locates an error of the parser. It does not tell; but texts that end earlier, with their
-/// brackets closed, do.
+/// Locates an error of the parser, which does not report positions: by parsing shorter texts with
+/// their brackets closed.
 fn locate(text: &str, words: &[Word], message: &str) -> Option<usize> {
     if text.len() > MAX_LOCATED {
         return None;
@@ -236,7 +238,7 @@ fn locate(text: &str, words: &[Word], message: &str) -> Option<usize> {
             Err(other) if other == message && message != NO_REASON => place = Some(word.start),
             // It may only be unfinished here.
             Err(other) if other == NO_REASON => {}
-            // Up to here it is PromQL, or wrong in another way.
+            // Up to here it is valid PromQL, or has a different error.
             _ if message == NO_REASON => return Some(next()),
             _ => return place,
         }

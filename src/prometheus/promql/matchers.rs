@@ -1,4 +1,4 @@
-//! Label matchers that every selector of a built-in query gets.
+//! Label matchers that are added to every selector of a built-in query.
 use std::{fmt, str::FromStr};
 
 use promql_parser::{
@@ -11,12 +11,12 @@ use super::{check_vector, string};
 /// The longest text, in bytes: some labels.
 const LONGEST: usize = 1000;
 
-/// Label matchers, such as `job="node-exporter"`; none is every series.
+/// Label matchers, such as `job="node-exporter"`; without any, every series matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Matchers(String);
 
 impl Matchers {
-    /// The selector of a metric, by matchers of our own and these.
+    /// Returns the selector of a metric with our own matchers and these.
     #[must_use]
     pub fn select(&self, metric: &str, own: &str) -> String {
         match (own, self.0.as_str()) {
@@ -90,6 +90,8 @@ impl FromStr for Matchers {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection, prelude::*};
+
     use super::*;
 
     fn read(text: &str) -> Result<String, String> {
@@ -146,5 +148,35 @@ mod tests {
         assert_eq!(some.select("m", ""), r#"m{job="a"}"#);
         assert_eq!(none.select("m", "b=\"c\""), r#"m{b="c"}"#);
         assert_eq!(none.select("m", ""), "m");
+    }
+
+    proptest! {
+        /// Written matchers were checked, and mean the same when they are read again.
+        #[test]
+        fn s04_whatever_is_taken_is_written_as_it_is_read(
+            some in "([a-z_]{1,4}(=|!=|=~|!~)[\"'`]?([a-z.*|(){}\\\\]|\\PC){0,4}[\"'`]?,? ?){0,3}",
+            other in ".{0,60}",
+        ) {
+            for text in [some, other] {
+                let Ok(matchers) = text.parse::<Matchers>() else { continue };
+                let again = matchers.to_string().parse::<Matchers>();
+                prop_assert_eq!(again, Ok(matchers.clone()), "{}", text);
+                let query = matchers.select("up", "own=\"x\"");
+                prop_assert!(check_vector(&query).is_ok(), "{text} is {query}");
+            }
+        }
+
+        #[test]
+        fn s04_every_value_stays_within_its_quotes(
+            values in collection::vec(
+                ("[a-z]{1,6}", any::<bool>(), "(\\PC|[\"'`{},=~#]|\\\\){0,8}"), 0..4,
+            ),
+        ) {
+            let each = values.iter().enumerate().map(|(i, (name, equal, value))| {
+                format!("{name}_{i}{}{}", if *equal { "=" } else { "!=" }, string(value))
+            });
+            let text = each.collect::<Vec<_>>().join(",");
+            prop_assert_eq!(read(&text), Ok(text));
+        }
     }
 }

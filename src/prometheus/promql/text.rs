@@ -1,4 +1,4 @@
-//! Literals. Nothing of a user's ever enters a query unquoted.
+//! Literals of PromQL. User input never enters a query unquoted.
 
 /// A string literal of PromQL, quoted.
 #[must_use]

@@ -7,7 +7,7 @@ const PATIENT: Duration = Duration::from_mins(1);
 
 type Counted = Shared<&'static str, usize>;
 
-/// A request that takes this long, and says how many there have been.
+/// Returns a request that takes this long, and answers with the number of requests so far.
 fn slow(requests: &Arc<AtomicUsize>, takes: Duration) -> impl Future<Output = usize> + use<> {
     let requests = Arc::clone(requests);
     async move {
@@ -33,7 +33,7 @@ async fn a_hundred_askers_of_one_tick_send_one_request() {
         assert_eq!(answer.unwrap(), Ok(0));
     }
     assert_eq!(requests.load(Ordering::SeqCst), 1);
-    // The next tick asks again; another query has an answer of its own.
+    // The next tick sends a new request; another query has its own answer.
     let next = Instant::now();
     let ask = |()| slow(&requests, Duration::ZERO);
     assert_eq!(shared.get(&"query", next, PATIENT, || async {}, ask).await, Ok(1));
@@ -53,7 +53,7 @@ async fn t13_a_request_has_not_the_patience_of_its_first_asker() {
             shared.get(&"query", tick, Duration::from_millis(patience), || async {}, ask).await
         }
     };
-    // The hasty one is first.
+    // The least patient caller is first.
     let answers = tokio::join!(asker(20), asker(60_000), asker(30));
     assert_eq!(answers, (Err(Late::Answer), Ok(0), Err(Late::Answer)));
     assert_eq!(requests.load(Ordering::SeqCst), 1);
@@ -79,7 +79,7 @@ async fn t13_a_request_that_nobody_waits_for_ends() {
     let answer = shared.get(&"query", Instant::now(), patience, || async {}, ask).await;
     assert_eq!(answer, Err(Late::Answer));
     assert_eq!(ended.load(Ordering::SeqCst), 1);
-    // And is not in the way of the next.
+    // And it does not block the next one.
     let again = shared.get(&"query", Instant::now(), patience, || async {}, |()| async { 7 }).await;
     assert_eq!(again, Ok(7));
 }
@@ -97,7 +97,7 @@ async fn s02_who_has_no_seat_is_in_nobodys_way() {
         shared.get(&"query", tick, PATIENT, || async {}, |()| async { 2 }).await
     };
     assert_eq!(tokio::join!(starved, seated), (Err(Late::Seat), Ok(2)));
-    // If another caller has asked in the meantime, a late seat is given back unused.
+    // If another caller has sent the request in the meantime, a late seat is released unused.
     let late = || tokio::time::sleep(Duration::from_millis(50));
     let tick = Instant::now();
     let first = shared.get(&"other", tick, PATIENT, late, |()| async { 3 });

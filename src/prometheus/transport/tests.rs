@@ -1,4 +1,4 @@
-//! TLS and credentials against real servers, and what changes under a running process.
+//! TLS and credentials against real servers, and files that change while the process runs.
 use super::{
     super::{
         Client,
@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-/// An endpoint over TLS at `address`, trusting `ca`.
+/// Returns the client of an endpoint over TLS at `address` that trusts `ca`.
 fn secured(directory: &Directory, address: SocketAddr, ca: &str, more: &str) -> Client {
     let ca = directory.write("ca.pem", ca);
     let tls = format!("tls: {{caFile: {}{more}}}", ca.display());
@@ -151,7 +151,7 @@ async fn the_certificate_may_have_another_name_than_the_url() {
     assert_refused(ask(&client).await, Class::Unreachable, &words);
     let client = secured(&directory, address, &own.pem(), ", serverName: thanos.example.com");
     assert_eq!(ask(&client).await, Ok(0));
-    // The proxy in front still finds its virtual host.
+    // A proxy in front of it still finds its virtual host.
     let host = format!("localhost:{}", address.port());
     assert_eq!(seen.lock().unwrap()[0].0["host"], host.as_str());
 }

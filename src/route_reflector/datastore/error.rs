@@ -5,7 +5,7 @@ use crate::controller::error::is_refusal;
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No Calico in the Kubernetes API.
+    /// The Kubernetes API has no Calico objects.
     #[error(
         "Calico is not installed: the API server has BGPPeers neither in projectcalico.org/v3 nor in crd.projectcalico.org/v1"
     )]

@@ -142,7 +142,7 @@ impl Kubernetes {
 
     pub(super) async fn read(&self) -> Result<Snapshot, Error> {
         match self.read_group().await {
-            // Once more, after looking where the objects are now.
+            // Once more, after a check of the current location of the objects.
             Err(Error::Changed(_)) => self.read_group().await,
             result => result,
         }
@@ -152,7 +152,7 @@ impl Kubernetes {
     /// restart the objects in its API server's storage.
     ///
     /// # Errors
-    /// What reading failed with, if there is neither, or Calico's API did answer.
+    /// The error of reading, if there is neither, or if Calico's API did answer.
     pub(super) async fn instead(&self, error: Error) -> Result<Snapshot, Error> {
         if !is_unreachable(&error) {
             return Err(error);
@@ -253,7 +253,7 @@ impl Kubernetes {
         let group = self.writable().await?;
         let resource = group.configurations();
         let Some(found) = self.configuration(group).await? else {
-            // Without one there is a mesh.
+            // Without a configuration, the mesh is on.
             if on {
                 return Ok(Written::Unchanged);
             }

@@ -45,7 +45,7 @@ pub use node_status::{MAX_NODES, Report};
 pub use peer::{CalicoPeer, MANAGED_BY_LABEL, SET_LABEL, WantedPeer};
 pub use session::Session;
 
-/// The autonomous system of a cluster whose BGPConfiguration names none.
+/// The autonomous system of a cluster if its BGPConfiguration names none.
 pub const DEFAULT_AS_NUMBER: u32 = 64_512;
 
 /// The name of the BGPConfiguration and ClusterInformation that hold for the whole cluster.
@@ -55,15 +55,15 @@ const DEFAULT: &str = "default";
 /// broken, and 15,000 peers a minute are no load.
 const MAX_AGE: Duration = Duration::from_mins(1);
 
-/// Addresses and AS numbers of their own, by node.
+/// Individual addresses and AS numbers, by node.
 pub type Speakers = BTreeMap<Arc<str>, (Addresses, Option<u32>)>;
 
 /// The ports of BIRDs that do not listen on port 179: confd puts them into the names of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenPorts {
-    /// Of all nodes: `listenPort` of the BGPConfiguration `default`.
+    /// The port of all nodes: `listenPort` of the BGPConfiguration `default`.
     pub all: Option<u16>,
-    /// Of single nodes, by configurations `node.<name>`.
+    /// The ports of single nodes, from configurations `node.<name>`.
     pub nodes: BTreeMap<Arc<str>, u16>,
 }
 
@@ -141,7 +141,7 @@ impl std::fmt::Display for Stale {
 pub enum IdChange {
     /// It stays.
     Keep,
-    /// It goes.
+    /// It is removed.
     Remove,
     /// It is this one.
     Set(Ipv4Addr),
@@ -150,7 +150,7 @@ pub enum IdChange {
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// Nothing: it was so already.
+    /// No write: the state was already as wanted.
     Unchanged,
     /// One write.
     Changed,
@@ -260,7 +260,7 @@ impl Datastore {
     /// Switches Calico's node-to-node mesh. No other field of the BGPConfiguration is touched.
     ///
     /// # Errors
-    /// As any write.
+    /// The same as for any write.
     pub async fn set_mesh(&self, on: bool) -> Result<Written, Error> {
         either!(self, store => store.news.after(store.set_mesh(on).await))
     }

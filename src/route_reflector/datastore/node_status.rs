@@ -137,7 +137,7 @@ impl Kubernetes {
     /// Returns Calico's reports so far, by node. A node that is not in it has no report yet.
     ///
     /// # Errors
-    /// As any read.
+    /// The same as for any read.
     pub async fn read_reports(&self) -> Result<BTreeMap<String, Report>, Error> {
         let group = self.group().await?;
         let api = self.api::<Object<Spec, Status>>(&group.node_statuses());
@@ -158,7 +158,7 @@ impl Kubernetes {
     /// Deletes our requests, whichever replica made them.
     ///
     /// # Errors
-    /// As any write.
+    /// The same as for any write.
     pub async fn stop_reports(&self) -> Result<Written, Error> {
         let group = self.group().await?;
         let api = self.api::<DynamicObject>(&group.node_statuses());

@@ -48,7 +48,7 @@ pub struct CalicoPeer {
     pub version: String,
 }
 
-/// The fields of a BGPPeer that determine who peers with whom.
+/// The fields of a BGPPeer that determine the peerings.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PeerSpec {
@@ -372,7 +372,7 @@ mod tests {
         let object = json!({"metadata": {"name": "p"}, "spec": {"peerIP": "10.0.0.9"}});
         assert!(matches!(WANTED.patch(&object), Err(Error::Taken { .. })));
         let same = json!({"spec": {"nodeSelector": "!has(rr)", "peerSelector": "has(rr)"}});
-        assert!(WANTED.patch(&same).is_err(), "not even if it is what we want");
+        assert!(WANTED.patch(&same).is_err(), "even if it equals the wanted one");
     }
 
     #[test]

@@ -12,7 +12,7 @@ fn what_was_read_holds_only_while_somebody_watches_and_nothing_changed() {
     assert_eq!(news.after(Ok(Written::Unchanged)).unwrap(), Written::Unchanged);
     assert!(news.cached().is_some());
     assert!(news.after(Err(Error::Locked)).is_err());
-    assert!(news.cached().is_none(), "a write may have been carried out");
+    assert!(news.cached().is_none(), "a write may have succeeded");
 
     // A change while it was being read.
     let generation = news.generation();

@@ -83,7 +83,7 @@ impl Measured {
     /// Reads an answer.
     ///
     /// # Errors
-    /// When it is no vector.
+    /// When it is not a vector.
     pub fn read(
         (status, content_type, body): (u16, &str, &[u8]),
         identity: &Identity,
@@ -151,7 +151,7 @@ impl Measured {
         let counted = self.nodes.entry(Arc::clone(node)).or_default();
         let again = match said {
             Said::Age(age) => {
-                // Of two exporters the older counts.
+                // If there are two exporters, the older one counts.
                 let sampled = at - age;
                 counted.sampled = Some(counted.sampled.map_or(sampled, |known| known.min(sampled)));
                 false

@@ -16,7 +16,7 @@ fn name(kind: &str, node: &str) -> String {
     format!("{kind}_10_0_0_{place}")
 }
 
-/// `reflectors` have sessions with everybody, by BGPPeers.
+/// `reflectors` have sessions with all nodes, by BGPPeers.
 fn wanted(nodes: &[&str], reflectors: &[&str]) -> Wanted {
     let mut wanted = Wanted::default();
     let all: Vec<Arc<str>> = nodes.iter().map(|node| (*node).into()).collect();
@@ -90,7 +90,7 @@ fn measured(wanted: &Wanted, age: f64, network: &[(String, Vec<String>)]) -> Mea
     read(wanted, &established(wanted, age, &nodes))
 }
 
-/// Without this node's sessions, as all others see it too.
+/// Removes this node's sessions, also from the reports of all others.
 fn without(node: &str, network: &mut Vec<(String, Vec<String>)>) {
     network.retain(|(name, _)| name != node);
     for (_, names) in network {
@@ -164,7 +164,7 @@ fn only_what_is_one_number_of_one_node_is_evidence() {
     let a = Counted { established: Some(5), sampled: None };
     assert_eq!(measured.nodes.into_iter().collect::<Vec<_>>(), [("a".into(), a)]);
 
-    // Two exporters for one node tell two stories.
+    // Two exporters for one node contradict each other.
     let wanted = wanted(&["a", "b", "c"], &["a"]);
     let set = format!(r#""measure":"set_{}""#, wanted.sets()[0].tag);
     let twice: Vec<_> = ["10.0.0.1:9324", "10.0.0.1:9325"]
@@ -262,7 +262,7 @@ fn r06_a_client_without_any_session_is_not_waited_for() {
     // Its BIRD runs, and has no session.
     network.push(("f".into(), vec![]));
     assert_eq!(judge(&wanted, &measured(&wanted, 1.0, &network), None), Ok(()));
-    // Everybody else is waited for as ever.
+    // All other nodes are still waited for.
     network[0].1.retain(|session| *session != name("Node", "c"));
     let missing = Shut::Missing(vec![("a".into(), 3, 4)]);
     assert_eq!(judge(&wanted, &measured(&wanted, 1.0, &network), None), Err(missing));
@@ -277,7 +277,7 @@ fn r06_who_has_any_session_or_reflects_is_waited_for_and_an_empty_measurement_is
     };
     let missing = Shut::Missing(vec![("a".into(), 4, 5), ("b".into(), 4, 5)]);
     let healthy = healthy(nodes, reflectors);
-    // Its own word: a session that nobody else reports.
+    // Its own report: a session that no other node reports.
     let mut network = healthy.clone();
     without("f", &mut network);
     network.push(("f".into(), vec![name("Node", "a")]));
@@ -286,17 +286,17 @@ fn r06_who_has_any_session_or_reflects_is_waited_for_and_an_empty_measurement_is
     network.pop();
     network[2].1.push(name("Mesh", "f"));
     assert_eq!(shut(&network), missing);
-    // A reflector that was just promoted: nobody has a session with it.
+    // A reflector that was just promoted: no node has a session with it.
     let mut network = healthy.clone();
     without("b", &mut network);
     assert!(matches!(shut(&network), Shut::Missing(nodes) if *nodes[0].0 == *"a"));
-    // More than half of the clients at once: it is the measurement that is broken.
+    // More than half of the clients at once: the measurement is broken.
     let mut network = healthy.clone();
     for node in ["d", "e", "f"] {
         without(node, &mut network);
     }
     assert!(matches!(shut(&network), Shut::Missing(nodes) if nodes[0].1 == 2));
-    // With the mesh on, and no exporters on clients, nobody knows who has sessions of the mesh.
+    // With the mesh on, and no exporters on clients, the sessions of the mesh are unknown.
     let mut meshed = wanted.clone();
     meshed.mesh = true;
     let mut network = healthy.clone();
@@ -322,7 +322,7 @@ fn r17_a_clock_that_is_an_hour_off_changes_nothing() {
     let wanted = wanted(&["a", "b", "c"], &["a"]);
     let network = healthy(&["a", "b", "c"], &["a"]);
     let nodes: Vec<_> = network.iter().map(|(node, all)| (node.as_str(), all.as_slice())).collect();
-    // Prometheus gives ages by its own clock, whatever ours says.
+    // Prometheus computes ages by its own clock, regardless of ours.
     for ours in [1_000_000.0, 1_003_600.0, 996_400.0] {
         let asked = Asked { wanted: Some(Arc::new(wanted.clone())), at: ours };
         for (age, open) in [(10.0, true), (40.0, false)] {
@@ -330,7 +330,7 @@ fn r17_a_clock_that_is_an_hour_off_changes_nothing() {
             assert_eq!(judge(&wanted, &measured, Some(ours - 30.0)).is_ok(), open, "{ours} {age}");
         }
     }
-    // A node's clock tells its reports apart, and no more.
+    // A node's clock only distinguishes its reports.
     for skew in [-3600, 0, 3600] {
         let report = |second: i64| {
             let established = [name("Node", "b"), name("Node", "c")].into();
@@ -340,7 +340,7 @@ fn r17_a_clock_that_is_an_hour_off_changes_nothing() {
         let mut measured = Measured::default();
         let open = |measured: &Measured| judge(&wanted, measured, Some(1_000_000.0)).is_ok();
         measured.hear(report(-3), 1_000_004.0);
-        assert!(!open(&measured), "{skew}: it was there before");
+        assert!(!open(&measured), "{skew}: the report is from before");
         measured.hear(report(-3), 1_000_006.0);
         assert!(!open(&measured), "{skew}: the same");
         measured.hear(report(7), 1_000_008.0);

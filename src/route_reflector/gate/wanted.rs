@@ -103,7 +103,7 @@ impl Wanted {
         self.of(node).map(count).sum()
     }
 
-    /// The nodes on whose sessions the gate depends.
+    /// The nodes with sessions on which the gate depends.
     pub fn gated(&self) -> impl Iterator<Item = &Arc<str>> {
         self.nodes.iter().filter(|(_, entry)| entry.part.gated).map(|(name, _)| name)
     }

@@ -90,7 +90,10 @@ pub fn restore(set: &RouteReflectorSet, observed: &Observed) -> Result<Restore, 
     let left = steps::pending(bgp, &goal);
     let expected = expected(bgp, &discounted(bgp, &BTreeSet::new()), true);
     let last = last_step(set, &observed.memory);
-    let gate = |_: &Step| opens(&settings, &expected, observed, last);
+    let gate = |step: &Step| {
+        observed.undisturbed(step)?;
+        opens(&settings, &expected, observed, last)
+    };
     let next = next::choose(bgp, &goal, &left, None, gate);
     let mut memory = observed.memory.clone();
     memory.shut_since = match &next {

@@ -22,12 +22,11 @@ use crate::{
 /// installations.
 const UNDATED: Duration = Duration::from_mins(1);
 
-/// Number of clients whose own report is requested at a time: half of the maximum number of
-/// reports.
+/// Number of clients with a requested report at a time: half of the maximum number of reports.
 const SUSPECTS: usize = datastore::MAX_NODES / 2;
 
-/// Nodes whose sessions are not counted: those that are down, and surplus reflectors, which may be
-/// broken.
+/// Nodes with sessions that are not counted: those that are down, and surplus reflectors, which may
+/// be broken.
 #[must_use]
 pub fn discounted(bgp: &BgpTopology, leaving: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
     let down = bgp.fabric.nodes().iter().filter(|node| !node.up).map(|node| &node.name);

@@ -31,7 +31,7 @@ pub struct Decision {
     pub unsound: Option<steps::Refused>,
     /// Why another topology than the one in use is not gone for.
     pub refused: Option<String>,
-    /// Since when reflectors have been unfit.
+    /// The time since which reflectors have been unfit.
     pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
 }
 
@@ -39,7 +39,7 @@ pub struct Decision {
 /// then kept up.
 ///
 /// # Errors
-/// What rules and nodes do not allow, where nothing is in use yet.
+/// The refusal of the rules and nodes, if nothing is in use yet.
 pub fn decide(
     set: &RouteReflectorSet,
     observed: &Observed,
@@ -97,8 +97,8 @@ fn not_multi(rules: &Rules, wanted: &Result<Decision, Refusal>) -> Option<String
     }
 }
 
-/// Since when nodes have been unfit: as the status has it, and from now on for others. While there
-/// is no evidence no clock runs.
+/// Returns the time since which nodes have been unfit: as the status has it, and from now on for
+/// others. While there is no evidence no clock runs.
 fn unfit_since(set: &RouteReflectorSet, observed: &Observed) -> BTreeMap<Arc<str>, Timestamp> {
     let Some(fitness) = observed.fitness.as_ref().filter(|fitness| fitness.frozen.is_none()) else {
         return BTreeMap::new();

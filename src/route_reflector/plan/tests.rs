@@ -61,6 +61,7 @@ fn observed(set: &RouteReflectorSet, stage: &Stage) -> Observed {
         bgp: Ok((Arc::new(stage.snapshot.clone()), bgp)),
         fitness: None,
         measured: None,
+        busy: BTreeMap::new(),
         memory: Memory { last_step: Some(ago(60)), ..Memory::default() },
     }
 }
@@ -102,6 +103,7 @@ fn condition<'a>(
     (found.reason, &found.message)
 }
 
+mod busy;
 mod repair;
 
 #[test]
@@ -130,7 +132,7 @@ fn a_step_waits_for_the_sessions_of_the_one_before() {
         stage.take(&step, (KEY, ""), "main");
     }
     let mut seen = observed(&set, &stage);
-    // R14: nobody can say.
+    // R14: the state is unknown.
     seen.measured = Some(Err("connection refused".into()));
     let blind = plan(&set, &seen).unwrap();
     assert_eq!(word(&blind.desired), None);
@@ -157,18 +159,18 @@ fn a_step_waits_for_the_sessions_of_the_one_before() {
     let late = plan(&set, &seen).unwrap();
     assert_eq!(condition(&late, "Converged").0, "GateTimeout");
     assert_eq!(late.notices[0].reason, "GateTimeout");
-    assert_eq!(word(&late.desired), None, "and nothing is done");
+    assert_eq!(word(&late.desired), None, "no step is taken");
     // All there.
     seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
     let next = plan(&set, &seen).unwrap();
     assert_eq!(word(&next.desired), Some("Promote"));
     let (reason, message) = condition(&next, "Converged");
-    assert_eq!(reason, "Promoting", "the activity is the reason");
+    assert_eq!(reason, "Promoting", "the reason is the activity");
     assert!(message.starts_with("promoting n1; ") && message.ends_with(" steps are left"));
     assert_eq!(next.desired.memory.unwrap().shut_since, None);
 }
 
-/// R3: nobody who could be one is no wish for none.
+/// R3: no eligible node does not mean that no reflector is wanted.
 #[test]
 fn no_candidate_freezes_everything() {
     let (set, mut stage) = converged(&json!({}));
@@ -213,7 +215,7 @@ fn observe_pause_and_a_datastore_that_moves_write_nothing() {
     let seen = plan(&observe, &observed(&observe, &stage)).unwrap();
     assert_eq!((word(&seen.desired), seen.period), (None, PERIOD));
     assert!(condition(&seen, "Ready").1.contains("mode Observe"));
-    assert!(!seen.status.plan.is_empty(), "but the plan is told");
+    assert!(!seen.status.plan.is_empty(), "but the status has the plan");
     let paused = set(&json!({"paused": true}));
     let seen = plan(&paused, &observed(&paused, &stage)).unwrap();
     assert_eq!((word(&seen.desired), condition(&seen, "Converged").0), (None, "Paused"));
@@ -267,7 +269,7 @@ fn reflectors_of_the_original_are_adopted_without_a_change_of_sessions() {
     assert_eq!(ids, [("n3", "224.0.0.0"), ("n4", "224.0.0.0")]);
 }
 
-/// There Calico's BGP is not BIRD's.
+/// In that mode, Calico's BGP is not BIRD's.
 #[test]
 fn r07_a_windows_node_reflects_nothing() {
     let set = set(&json!({}));

@@ -226,7 +226,7 @@ pub fn judge(layout: &Layout, play: &Play, way: &Way) -> Vec<String> {
 /// Goes from the mesh to a layout; the sentence if there is no such layout.
 ///
 /// # Errors
-/// What went wrong.
+/// The violation.
 pub fn build(layout: &Layout) -> Result<Result<(Play, Way), String>, Vec<String>> {
     let mut play = Play::new(layout.set(), layout.stage());
     let mut way = play.go(usize::MAX);

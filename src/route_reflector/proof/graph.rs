@@ -20,9 +20,9 @@ pub struct Graph {
     pub living: Nodes,
     /// For each node its neighbors.
     to: Vec<Nodes>,
-    /// Those of them that are its clients.
+    /// The peers that are its clients.
     clients: Vec<Nodes>,
-    /// Those of whom it is a client.
+    /// The nodes of which it is a client.
     reflectors: Vec<Nodes>,
     /// The number of the cluster id with which it reflects.
     own: Vec<Option<u32>>,
@@ -130,7 +130,7 @@ impl Graph {
         learned
     }
 
-    /// For each node who gets its routes.
+    /// For each node, the nodes that get its routes.
     pub fn all(&self) -> Vec<Nodes> {
         (0..self.to.len()).map(|origin| self.learns(origin)).collect()
     }

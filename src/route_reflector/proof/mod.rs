@@ -12,14 +12,14 @@
 //! checks
 //!
 //! - **harm**: the sessions that the step leaves as they are, on both ends, still bring every route
-//!   between living nodes that it does not change; afterwards nobody misses a route that it had;
+//!   between living nodes that it does not change; afterwards no node misses a route that it had;
 //!   and no prefix has more paths than is known to be quiet, unless it had as many before;
 //!
 //! and in the end
 //!
 //! - **progress**: nothing is left to do, no dead or cordoned node reflects, there are as many
 //!   reflectors as desired, no pair misses a route, nor with any one reflector down;
-//! - **bounds**: a replacement interrupts nobody but the two nodes that it is about.
+//! - **bounds**: a replacement interrupts only the two nodes that it is about.
 //!
 //! A refusal must come at once, with the size or the topology that works, and that is tried too.
 //! `make prove-reflectors` simulates all layouts and prints the counts ([`tally`]); the tests

@@ -26,17 +26,17 @@ pub struct Network {
     pub names: Vec<String>,
     sessions: Sessions,
     graph: Graph,
-    /// For each node who gets its routes.
+    /// For each node, the nodes that get its routes.
     learned: Vec<Nodes>,
     /// The most paths to one prefix at a reflector, and at another node.
     paths: (u64, u64),
 }
 
-/// The same of a step: what it takes.
+/// The same for a step: the routes that it costs.
 pub struct Harm {
-    /// Of what nature, in words.
+    /// The kind of loss, in words.
     pub what: String,
-    /// The first pair: the node, and the one whose routes it loses.
+    /// The first pair: a node, and the node to which it loses the route.
     pub pair: Option<(String, String)>,
     /// Number of such pairs.
     pub pairs: u32,
@@ -121,7 +121,8 @@ impl Network {
         missing_in(&self.graph, &self.learned)
     }
 
-    /// Returns the reflector whose loss costs the most pairs of others a route, with their number.
+    /// Returns the reflector with the most costly loss, by the number of pairs of other nodes that
+    /// lose a route, and that number.
     pub fn worst_without_one(&self) -> Option<(String, u32)> {
         let each = self.graph.reflecting().map(|reflector| {
             let rest = self.graph.without(reflector);

@@ -17,8 +17,8 @@ use crate::{
     },
 };
 
-/// More steps than any way of a layout has: each reflector is promoted, renumbered, joined to a
-/// bridge and demoted, each group has a peer that is written twice.
+/// More steps than any change of a layout needs: each reflector is promoted, renumbered, joined to
+/// a bridge and demoted, each group has a peer that is written twice.
 const MOST_STEPS: usize = 400;
 
 /// The end of a sequence of steps.
@@ -30,7 +30,7 @@ pub enum End {
     Kept(String),
     /// There is no such layout: the sentence.
     Refused(String),
-    /// It goes no further.
+    /// No further step is possible.
     Stuck(String),
     /// It was asked to stop.
     Paused,
@@ -104,7 +104,8 @@ impl Play {
             bgp: Err(Calico { reason: "Unknown", text: String::new() }),
             fitness: None,
             measured: None,
-            // Nothing: the process may have been killed before each step.
+            busy: BTreeMap::new(),
+            // No memory: the process may have been killed before each step.
             memory: Memory::default(),
         }
     }

@@ -230,7 +230,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever happens in whatever cluster, no step costs a route, and the operator settles.
+    /// For any events in any cluster, no step costs a route, and the operator settles.
     #[test]
     fn no_step_takes_a_route_in_any_cluster(cluster in cluster()) {
         prop_assert_eq!(failures(&cluster), Vec::<String>::new());

@@ -13,7 +13,7 @@ use crate::api::route_reflector_set::Topology;
 /// unoptimized.
 const SAMPLE: (usize, usize) = (97, 13);
 
-/// All, or those whose names contain `PROVE`.
+/// All layouts, or those with `PROVE` in their names.
 fn asked() -> Vec<Layout> {
     let wanted = std::env::var("PROVE").unwrap_or_default();
     all().into_iter().filter(|layout| layout.to_string().contains(&wanted)).collect()
@@ -36,7 +36,7 @@ fn a_sample_of_layouts() {
     assert_eq!(sum(&tallies).failed(), 0);
 }
 
-/// The quick count of paths, and who learns what, are the lab's.
+/// The quick count of paths, and the learned routes, equal those of the lab.
 #[test]
 fn the_judge_is_the_lab() {
     for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {
@@ -45,7 +45,7 @@ fn the_judge_is_the_lab() {
         let network = Network::of(&play.stage);
         assert_eq!(network.disagreement(), None);
         let theirs = network.tables_of_the_lab();
-        // The lab counts what the node has of its own too.
+        // The lab also counts the node's own networks.
         let ours = network
             .tables()
             .into_iter()

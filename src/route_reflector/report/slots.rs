@@ -26,8 +26,7 @@ pub(in super::super) fn remember(
     status.slots = slots;
 }
 
-/// The reflectors that there are, and since when; what another node is about to take is there
-/// twice.
+/// The existing reflectors, and their times; what another node is about to take is there twice.
 fn slots(
     before: &[SlotStatus],
     target: &Target,
@@ -56,7 +55,7 @@ fn slots(
             leaving: leaving.map(|leaving| leaving.reason).or(trouble).map(|r| r.as_str().into()),
         }
     });
-    // A reflector whose labels were removed by hand is known only from here, until it has them
+    // A reflector with labels that were removed by hand is known only from here, until it has them
     // again.
     let returning = target.slots.iter().filter_map(|slot| {
         let known = before.get(&*slot.node).filter(|known| known.id == i64::from(slot.id))?;

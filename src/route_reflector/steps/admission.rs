@@ -14,25 +14,25 @@ pub enum Refused {
     Lost {
         /// Number of ordered pairs of nodes.
         pairs: u64,
-        /// A pair: the node, and the one whose routes it would miss.
+        /// A pair: a node, and the node to which it would have no route.
         example: (String, String),
     },
     /// Afterwards one reflector's loss would cost routes that it does not cost now.
     Fragile {
-        /// The reflector whose loss would cost the routes.
+        /// The reflector, the loss of which would cost the routes.
         reflector: String,
         /// Number of ordered pairs of nodes.
         pairs: u64,
-        /// A pair: the node, and the one whose routes it would miss.
+        /// A pair: a node, and the node to which it would have no route.
         example: (String, String),
     },
     /// One reflector alone would carry every route.
     Alone,
     /// Tables would hold too many paths.
     Paths {
-        /// Of one prefix at one node.
+        /// The number of paths of one prefix at one node.
         per_prefix: u64,
-        /// Of the largest table.
+        /// The number of paths in the largest table.
         table: u64,
     },
 }
@@ -153,7 +153,7 @@ pub fn sound(bgp: &BgpTopology, goal: &Goal) -> Result<(), Refused> {
 }
 
 /// # Errors
-/// More paths than can be borne, and more than before: what is there already is not made better by
+/// More paths than a node can handle, and more than before: the existing ones are not reduced by
 /// standing still.
 fn too_many(after: &Paths, before: impl FnOnce() -> Paths) -> Result<(), Refused> {
     if after.bearable() {

@@ -127,7 +127,7 @@ fn wider_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
         None if needs_bridge(bgp, goal) => wanted.push(bridge(bgp, goal)),
         _ => {}
     }
-    // Those that everybody's sessions come from are there before those of a group.
+    // Peers for the sessions of all clients come before those of a group.
     wanted.sort_by_key(|peer| (peer.name != BETWEEN, peer.name != WIDE));
     let wider = wanted.into_iter().filter_map(|peer| {
         let Some(there) = bgp.ours.get(&peer.name) else { return Some(peer) };
@@ -208,7 +208,8 @@ fn as_spec(name: &str, peer: &OurPeer) -> PeerSpec {
     }
 }
 
-/// The same clients with the reflectors of both; `None` if that cannot be said by one peer.
+/// Returns a peer of the same clients with the reflectors of both; `None` if one peer cannot
+/// express that.
 fn union(there: &OurPeer, wanted: &PeerSpec) -> Option<PeerSpec> {
     if there.peer_selector == wanted.peer_selector && there.node_selector == wanted.node_selector {
         return None;
@@ -263,8 +264,8 @@ fn strange_peers(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     (!write.is_empty()).then_some(Step::Peers { write, delete: vec![], widens: false })
 }
 
-/// Clients whose group is another: all at once if that is possible, else those that have joined by
-/// tens, and others one by one.
+/// Moves clients with a different group: all at once if that is possible, else those that have
+/// joined by tens, and others one by one.
 fn labels(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     let Some(groups) = &goal.groups else { return vec![] };
     let (mut joined, mut moved) = (BTreeMap::new(), BTreeMap::new());

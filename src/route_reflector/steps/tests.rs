@@ -1,4 +1,5 @@
-//! Whole ways from one network to another, step by step, judged by what the sessions carry at each.
+//! Complete changes from one network to another, step by step, judged by the routes that the
+//! sessions carry at each step.
 use std::net::Ipv4Addr;
 
 use super::*;
@@ -338,7 +339,7 @@ fn labels_that_are_removed_by_hand_in_mid_transition_are_written_again() {
 
 #[test]
 fn what_would_cut_somebody_off_is_refused_and_named() {
-    // One reflector is no redundancy: nobody sets out to where it would be alone.
+    // One reflector is no redundancy: no change starts towards a single one.
     let mut world = World::mesh(6, 1);
     let spec = "{topology: Simple, count: {min: 1, max: 1}}";
     let why = world.converge(spec, Some(false)).unwrap_err();
@@ -346,7 +347,7 @@ fn what_would_cut_somebody_off_is_refused_and_named() {
     assert!(world.stage.snapshot.mesh && world.log.is_empty());
     // Beside the mesh it may be.
     world.converge(spec, None).unwrap();
-    // The mesh goes off while nobody reflects.
+    // The mesh is switched off while no node reflects.
     let step = Step::Mesh(false);
     let world = World::mesh(4, 1);
     let before = world.bgp().fabric;

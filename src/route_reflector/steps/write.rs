@@ -1,4 +1,4 @@
-//! The writes of a step: what the oracle, the dry run and the API server all take.
+//! The writes of a step, which the oracle, the dry run and the API server all use.
 use std::{net::Ipv4Addr, sync::Arc};
 
 use super::{Goal, Step, parsed};
@@ -18,7 +18,7 @@ pub enum Write {
     Node(NodeWrite),
     /// A BGPPeer of ours as it becomes.
     Peer(PeerSpec),
-    /// A BGPPeer of ours goes, if it still has this version.
+    /// Delete a BGPPeer of ours, if it still has this version.
     DeletePeer {
         /// Name of the object to delete.
         name: String,

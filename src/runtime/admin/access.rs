@@ -1,7 +1,7 @@
 //! Access to `/metrics`: the API server identifies the token's account (TokenReview) and decides
 //! whether it may `get` the URL (SubjectAccessReview), as in controller-runtime.
 //!
-//! An answer stands for a short time. Tokens are remembered by their digest, and appear nowhere.
+//! An answer is valid for a short time. Tokens are remembered only by their digest.
 use std::{
     collections::HashMap,
     net::IpAddr,
@@ -19,8 +19,8 @@ use kube::{Api, Client, api::PostParams};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use tokio::{sync::Semaphore, time::timeout};
 
-/// For how long a token is let in without asking again: a right that was taken away ends within
-/// this.
+/// The time for which a token is admitted without a new review: a revoked right ends within this
+/// time.
 const ALLOWED: Duration = Duration::from_mins(1);
 
 /// The time for which a confirmed token stays valid while the API server does not answer: these
@@ -31,22 +31,22 @@ const ALLOWED_IN_OUTAGE: Duration = Duration::from_mins(10);
 /// just be granting the right.
 const REFUSED: Duration = Duration::from_secs(10);
 
-/// The most tokens remembered that were let in, and that were refused: apart, so that refused ones
-/// displace nobody. A cluster has a handful of Prometheus servers, each with a new token every
-/// hour.
+/// Maximum number of remembered tokens, separately for admitted and refused ones, so that refused
+/// ones do not displace the others. A cluster has a handful of Prometheus servers, each with a new
+/// token every hour.
 const REMEMBERED: usize = 256;
 
-/// The number of tokens that are reviewed at once.
+/// Maximum number of tokens that are reviewed at once.
 const REVIEWS: usize = 4;
 
 /// The time for which a request waits for its turn.
 const TURN: Duration = Duration::from_secs(2);
 
-/// The time that both reviews of a token may take: within the 10 s after which Prometheus gives a
-/// scrape up.
+/// The time that both reviews of a token may take: within the 10 s after which Prometheus abandons
+/// a scrape.
 const DEADLINE: Duration = Duration::from_secs(6);
 
-/// The time for which a source of a refused token brings no other one to the API server.
+/// The time after a refused token for which other tokens of the same source are not reviewed.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Time between two log lines about failing reviews.
@@ -57,13 +57,13 @@ type Digest = [u8; SHA256_OUTPUT_LEN];
 /// The reason for which a client may not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no token.
+    /// The request has no token.
     NoToken,
-    /// It is no token of this cluster.
+    /// The token does not belong to this cluster.
     Unauthenticated,
     /// Its account, by name, lacks the right.
     Forbidden(String),
-    /// The source brought a refused token just now, or too many are reviewed.
+    /// The source just sent a refused token, or too many reviews are running.
     TooMany,
     /// The API server does not answer.
     Unavailable,
@@ -95,7 +95,7 @@ impl Access {
     /// Succeeds if the bearer of the token in these headers may read.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub async fn check(&self, source: IpAddr, headers: &HeaderMap) -> Result<(), Refusal> {
         let token = bearer(headers).ok_or(Refusal::NoToken)?;
         let key = print(token);
@@ -149,7 +149,7 @@ impl Access {
         }
     }
 
-    /// Says in the log why nobody new gets in, but not for every request.
+    /// Logs why new clients are refused, but not for every request.
     fn unavailable(&self, error: &kube::Error) -> Refusal {
         let mut known = self.known();
         if known.said.is_none_or(|said| said.elapsed() >= SAID) {
@@ -174,13 +174,13 @@ impl Known {
         if let Some((_, refusal)) = self.refused.get(key).filter(|(at, _)| age(at) < REFUSED) {
             return Some(Err(refusal.clone()));
         }
-        // A confirmed client is no stranger behind the same address.
+        // A confirmed client does not count as a stranger at the same address.
         let stranger = !self.allowed.contains_key(key);
         let paused = self.paused.get(&source).is_some_and(|since| age(since) < PAUSE);
         (paused && stranger).then_some(Err(Refusal::TooMany))
     }
 
-    /// Remembers what a review said.
+    /// Remembers the result of a review.
     fn learn(
         &mut self,
         key: Digest,
@@ -289,10 +289,10 @@ mod tests {
         assert_eq!(known.answer(&key, HERE, at(59)), Some(Ok(())));
         assert_eq!(known.answer(&key, HERE, at(60)), None, "asked again");
         let outage = || Err(Refusal::Unavailable);
-        assert_eq!(known.learn(key, HERE, outage(), at(60)), Ok(()), "believed in an outage");
-        assert_eq!(known.answer(&key, HERE, at(61)), None, "but asked about each time");
-        assert_eq!(known.learn(key, HERE, outage(), at(600)), outage(), "and not for ever");
-        // A right that is gone is gone, outage or not.
+        assert_eq!(known.learn(key, HERE, outage(), at(60)), Ok(()), "valid in an outage");
+        assert_eq!(known.answer(&key, HERE, at(61)), None, "but reviewed each time");
+        assert_eq!(known.learn(key, HERE, outage(), at(600)), outage(), "but not for ever");
+        // A revoked right stays revoked, even in an outage.
         assert_eq!(known.learn(key, HERE, Ok(()), at(700)), Ok(()));
         let gone = || Err(Refusal::Forbidden("x".into()));
         assert_eq!(known.learn(key, HERE, gone(), at(761)), gone());
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(known.answer(&print("good"), HERE, now), Some(Ok(())));
         assert_eq!(known.answer(&print("other"), THERE, now), None);
         assert_eq!(known.answer(&print("other"), HERE, now + PAUSE), None);
-        // Behind the same address, a token that is due for its review gets it.
+        // At the same address, a token that is due for a review gets it.
         let later = now + ALLOWED;
         assert_eq!(known.learn(print("bad"), HERE, refused(), later), refused());
         assert_eq!(known.answer(&print("good"), HERE, later), None);

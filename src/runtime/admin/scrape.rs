@@ -1,4 +1,4 @@
-//! `/metrics`: encoded while it is read, for some readers at a time.
+//! `/metrics`: encoded while it is read, for a limited number of concurrent readers.
 use std::{convert::Infallible, fmt, net::SocketAddr, sync::Arc};
 
 use axum::{
@@ -19,19 +19,19 @@ pub const PATH: &str = "/metrics";
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Pages that are read at a time, in all and by one source: two replicas of Prometheus, and people
-/// who look, perhaps all behind one address. A slow reader has a thread and two pieces of 32 KiB.
+/// Maximum number of concurrent readers, in total and of one source: two replicas of Prometheus,
+/// and people, perhaps all behind one address. A slow reader has a thread and two pieces of 32 KiB.
 const READERS: (usize, usize) = (16, 4);
 
 #[derive(Clone)]
 struct Scrapes {
     metrics: Metrics,
-    /// The access check; everybody may read without one.
+    /// The access check; without one, every client may read.
     access: Option<Arc<Access>>,
     readers: Places,
 }
 
-/// The route. Without `access` every client that reaches it may read.
+/// Returns the route. Without `access`, every client that reaches it may read.
 pub fn router(metrics: Metrics, access: Option<Access>) -> Router {
     let readers = Places::new(READERS.0, READERS.1);
     let scrapes = Scrapes { metrics, access: access.map(Arc::new), readers };
@@ -63,7 +63,8 @@ impl Scrapes {
         };
         let (give, take) = mpsc::channel::<Bytes>(1);
         let metrics = self.metrics.clone();
-        // It waits for the reader, and ends with the connection: then nobody takes any more.
+        // It waits for the reader, and ends with the connection, because then the channel is
+        // closed.
         tokio::task::spawn_blocking(move || {
             let _place = place;
             let piece = |piece| give.blocking_send(Bytes::from(piece)).map_err(|_| fmt::Error);

@@ -98,8 +98,8 @@ async fn t11_slow_readers_hold_a_few_pages_and_nobody_elses() {
     let mut page = Vec::new();
     other.read_to_end(&mut page).await.unwrap();
     assert!(page.len() > 64 << 20, "{}", page.len());
-    assert!(String::from_utf8_lossy(&page).contains("# EOF\n"), "to its end");
-    // A client that disconnects gives the page back, and no counter waited for a slow reader.
+    assert!(String::from_utf8_lossy(&page).contains("# EOF\n"), "the page is complete");
+    // A client that disconnects releases the page, and no counter waited for a slow reader.
     metrics.reconciled("x", Duration::ZERO, Some("a new label"));
     drop(slow);
     let free = async {
@@ -110,7 +110,7 @@ async fn t11_slow_readers_hold_a_few_pages_and_nobody_elses() {
     tokio::time::timeout(Duration::from_secs(20), free).await.unwrap();
 }
 
-/// An API server that answers reviews with this status, and how often it was asked.
+/// Returns an API server that answers reviews with this status, and its number of requests.
 fn api_server(code: u16) -> (Client, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
@@ -143,7 +143,7 @@ async fn s14_without_an_api_server_nobody_new_reads_and_nothing_breaks() {
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     let (status, _) = ask(&router, "/metrics", None).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED);
-    assert_eq!(asked.load(Ordering::SeqCst), 1, "no token is no reason to ask");
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "a request without a token needs no review");
 }
 
 #[tokio::test]

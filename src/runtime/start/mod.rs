@@ -1,5 +1,5 @@
-//! Starts each kind on the leader: one file per kind builds its reconciler from what the process
-//! has.
+//! Starts each kind on the leader: one file per kind builds its reconciler from the parts of the
+//! process.
 use futures::{Stream, future::BoxFuture, stream};
 use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
 
@@ -36,18 +36,18 @@ impl Needs for () {
 
 /// A kind that the leader can start.
 pub(super) trait Start: Reconciler + Sized {
-    /// Facts that have to be there first; `()` if the definition is enough.
+    /// Facts that must exist first; `()` if the definition is enough.
     type Needs: Needs;
     /// The name of the controller's task, for the error with which the process ends if the task
     /// does.
     const TASK: &'static str;
 
-    /// Registers what the process waits for before it is ready, if the kind starts at once.
+    /// Registers conditions for the process's readiness, if the kind starts at once.
     fn expect(_: &Readiness) {}
-    /// Builds the reconciler, registers its metrics, and starts what it follows.
+    /// Builds the reconciler, registers its metrics, and starts the watches that it follows.
     fn build(leader: &Leader, needs: Self::Needs, tasks: &mut Tasks) -> Controller<Self>;
-    /// Objects to look at though they did not change: none where everything comes with the kind's
-    /// own ticks.
+    /// Returns objects to reconcile although they did not change: none if the kind's own ticks are
+    /// enough.
     fn changes(
         &self,
     ) -> impl Stream<Item = ObjectRef<DeserializeGuard<Self::Kind>>> + Send + 'static {
@@ -59,7 +59,7 @@ pub(super) trait Start: Reconciler + Sized {
 pub(super) struct Controller<R> {
     pub(super) reconciler: R,
     pub(super) schedule: Schedule,
-    /// Resolves when everything that passes rest on has been listed.
+    /// Resolves when everything that passes need has been listed.
     pub(super) listed: BoxFuture<'static, ()>,
     /// Called when the objects have been listed.
     pub(super) synced: Box<dyn FnOnce() + Send>,

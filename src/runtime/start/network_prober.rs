@@ -55,7 +55,7 @@ impl Start for NetworkProberReconciler {
         let sweep = entries.clone().sweep(client.clone(), state.clone());
         let (known, listed) = (state.clone(), entries.clone());
         follow(tasks, "sweep of webhooks", async move {
-            // Without them every entry would look as if nobody had it.
+            // Without them, every entry would seem to have no owner.
             known.synced().await;
             listed.synced().await;
             sweep.await;
@@ -73,7 +73,7 @@ impl Start for NetworkProberReconciler {
             refusals: Refusals::default(),
         };
         let listed = async move {
-            // Without them everything would look as if it had to be made, or was gone.
+            // Without them, every object would seem to be missing.
             state.synced().await;
             owned.synced().await;
             entries.synced().await;

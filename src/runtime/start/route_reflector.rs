@@ -37,10 +37,11 @@ impl Start for RouteReflectorReconciler {
             memories,
             schedule,
             metrics: leader.metrics.clone(),
+            disruptions: leader.disruptions.clone(),
             measurements: Shared::default(),
         };
         let nodes = leader.nodes.clone();
-        // Without the nodes every reflector would look gone.
+        // Without the nodes, every reflector would seem to be gone.
         let listed = async move { nodes.synced().await }.boxed();
         Controller { reconciler, schedule, listed, synced: Box::new(|| ()) }
     }

@@ -29,10 +29,11 @@ impl Start for SwarmReconciler {
             memories: leader.swarms.clone(),
             schedule,
             metrics: leader.metrics.clone(),
+            disruptions: leader.disruptions.clone(),
             measurements: Shared::default(),
         };
         let nodes = leader.nodes.clone();
-        // Without the nodes every node would look fit.
+        // Without the nodes, every node would seem fit.
         let listed = async move { nodes.synced().await }.boxed();
         Controller { reconciler, schedule, listed, synced: Box::new(|| ()) }
     }

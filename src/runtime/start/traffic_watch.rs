@@ -5,7 +5,9 @@ use tokio::sync::Semaphore;
 use super::{Controller, Leader, Readiness, Schedule, Start, Tasks, follow};
 use crate::{
     prometheus::Shared,
-    traffic_watch::{Ceiling, DeploymentStore, Gauges, LABEL_CONCURRENCY, TrafficWatchReconciler},
+    traffic_watch::{
+        Ceiling, DeploymentStore, Gauges, LABEL_CONCURRENCY, RequestStore, TrafficWatchReconciler,
+    },
 };
 
 impl Start for TrafficWatchReconciler {
@@ -25,24 +27,29 @@ impl Start for TrafficWatchReconciler {
         leader.metrics.register(ceiling.gauges(&leader.watches));
         let watch = deployments.clone().follow(leader.client.clone(), leader.metrics.clone());
         follow(tasks, "watch of deployments", watch);
+        let requests = RequestStore::default();
+        let watch = requests.clone().follow(leader.client.clone(), leader.metrics.clone());
+        follow(tasks, "watch of requesting pods", watch);
         let schedule = Schedule::default();
         let reconciler = Self {
             client: leader.client.clone(),
             nodes: leader.nodes.clone(),
             deployments: deployments.clone(),
+            requests,
             prometheus: leader.endpoints.clone(),
             own_queries: leader.own_queries,
             exporters: leader.exporters.clone(),
             schedule,
             memories: leader.watches.clone(),
             metrics: leader.metrics.clone(),
+            disruptions: leader.disruptions.clone(),
             label_writes: Semaphore::new(LABEL_CONCURRENCY),
             ceiling,
             readings: Shared::default(),
         };
         let (nodes, readiness) = (leader.nodes.clone(), leader.readiness.clone());
         let listed = async move {
-            // Without the nodes every node would look deleted.
+            // Without the nodes, every node would seem deleted.
             nodes.synced().await;
             readiness.reached("nodes");
             deployments.synced().await;

@@ -36,7 +36,7 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 const SHARED: &str = include_str!("shared.js");
 
-/// Nothing but our own files; nobody else may frame the page.
+/// Allows only our own files; no other site may frame the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
@@ -57,14 +57,14 @@ pub struct Live {
 }
 
 impl Live {
-    /// A replica that starts now, and asks these exporters.
+    /// Creates the state of a replica that starts now, with these exporters.
     #[must_use]
     pub fn new(identity: String, exporters: Exporters, memories: Memories) -> Self {
         let leads = AtomicBool::new(false);
         Self { identity, started: Timestamp::now(), exporters, memories, leads }
     }
 
-    /// Says that this replica leads, until the process ends.
+    /// Marks this replica as the leader, until the process ends.
     pub fn lead(&self) {
         self.leads.store(true, Ordering::Relaxed);
     }
@@ -122,7 +122,7 @@ fn answer(status: StatusCode, kind: &'static str, body: impl IntoResponse) -> Re
     (status, safety(), kind, body).into_response()
 }
 
-/// `no-store`: after an update of the operator the files must fit each other.
+/// Returns the headers; `no-store`, because after an update of the operator the files must match.
 fn safety() -> [(HeaderName, HeaderValue); 4] {
     [
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),

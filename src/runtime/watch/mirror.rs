@@ -1,7 +1,7 @@
-//! The objects of one kind, as its watch brings them and as our own writes leave them.
+//! The objects of one kind, from its watch and from the answers to our own writes.
 //!
-//! After a write, the next pass must see its result, though the watch may be behind: the answer of
-//! the API server goes into the mirror ([`Mirror::wrote`]), which then ignores older events.
+//! After a write, the next pass must see its result, although the watch may be behind: the answer
+//! of the API server goes into the mirror ([`Mirror::wrote`]), which then ignores older events.
 use std::{borrow::Borrow, collections::BTreeMap, mem};
 
 use kube::{core::ObjectMeta, runtime::watcher::Event};
@@ -13,7 +13,7 @@ pub fn version(metadata: &ObjectMeta) -> u64 {
     metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or_default()
 }
 
-/// An object of a watch, reduced to what is kept of it.
+/// An object of a watch, reduced to the stored facts.
 #[derive(Clone, Debug)]
 pub struct Reduced<K, V> {
     /// Identifies the object within its mirror.
@@ -25,7 +25,7 @@ pub struct Reduced<K, V> {
 }
 
 impl<K, V> Reduced<K, V> {
-    /// An object with this metadata.
+    /// Creates an object with this metadata.
     #[must_use]
     pub fn new(key: K, metadata: &ObjectMeta, facts: Option<V>) -> Self {
         Self { key, version: version(metadata), facts }
@@ -34,7 +34,7 @@ impl<K, V> Reduced<K, V> {
 
 struct Known<V> {
     version: u64,
-    /// True for the answer to a write of ours that the watch has not brought yet.
+    /// True for the answer to a write of ours that the watch has not delivered yet.
     ours: bool,
     facts: V,
 }
@@ -42,10 +42,9 @@ struct Known<V> {
 /// The known objects, by key.
 pub struct Mirror<K, V> {
     known: BTreeMap<K, Known<V>>,
-    /// Those of a list that is not complete yet.
+    /// The objects of a list that is not complete yet.
     listing: BTreeMap<K, Known<V>>,
-    /// The version of the last deletion: about an object that is not known, anything older is
-    /// outdated.
+    /// The version of the last deletion: an older event about an unknown object is outdated.
     deleted: u64,
     synced: bool,
 }
@@ -106,7 +105,7 @@ impl<K: Ord, V> Mirror<K, V> {
         self.known.iter().map(|(key, known)| (key, &known.facts))
     }
 
-    /// Reports whether a list was complete.
+    /// Reports whether a list has been completed.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.synced
@@ -122,8 +121,8 @@ impl<K: Ord, V> Mirror<K, V> {
         version < self.known.get(key).map_or(self.deleted, |known| known.version)
     }
 
-    /// Replaces what was known by what was listed, whatever the versions: those of an etcd that was
-    /// restored are older. Only a write of ours may be newer than the list.
+    /// Replaces the known objects by the listed ones, regardless of their versions: those of a
+    /// restored etcd are older. Only a write of ours may be newer than the list.
     fn listed(&mut self) -> Vec<V> {
         let mut listed = mem::take(&mut self.listing);
         let mut gone = Vec::new();
@@ -175,7 +174,7 @@ mod tests {
         mirror.wrote(2, 14, 14);
         assert_eq!(lists(&mut mirror, &[(2, 12), (3, 13)]), [11]);
         assert_eq!(known(&mirror), [(2, 14), (3, 13)]);
-        // An etcd that was restored counts from an earlier number.
+        // A restored etcd counts from an earlier number.
         mirror.apply(Event::Apply(object(2, 14)));
         assert!(lists(&mut mirror, &[(2, 4), (3, 3)]).is_empty());
         mirror.apply(Event::Apply(object(3, 5)));
@@ -191,7 +190,7 @@ mod tests {
         mirror.wrote(1, 17, 17);
         assert_eq!(known(&mirror), [(1, 20)]);
         assert_eq!(mirror.apply(Event::Delete(object(1, 21))), [20]);
-        // The answer to a write comes after the deletion that followed it.
+        // The answer to a write arrives after the deletion that followed it.
         mirror.wrote(1, 20, 20);
         mirror.apply(Event::Apply(object(1, 20)));
         assert!(known(&mirror).is_empty());
@@ -208,7 +207,7 @@ mod tests {
         assert!(known(&mirror).is_empty());
     }
 
-    /// An API server whose events and answers are under way for a time.
+    /// An API server with delayed events and answers.
     #[derive(Default)]
     struct Cluster {
         version: u64,
@@ -268,7 +267,7 @@ mod tests {
                 Step::Event => {
                     let Some(event) = self.events.pop_front() else { return };
                     if matches!(event, Event::InitDone) {
-                        // No answer takes as long as a list that is asked for later.
+                        // No answer takes longer than a list that is requested later.
                         let listed = self.listed;
                         self.answer(mirror, |version| version <= listed);
                     }

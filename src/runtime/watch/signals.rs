@@ -1,4 +1,4 @@
-//! The signals by which a cache wakes those who depend on it.
+//! The signals by which a cache wakes the tasks that depend on it.
 use std::{
     collections::BTreeSet,
     mem,
@@ -25,7 +25,8 @@ impl Synced {
     }
 }
 
-/// Keys of objects to look at again, each once however often it changed. Clones share them.
+/// Keys of objects to reconcile again, each only once no matter how often it changed. Clones share
+/// them.
 #[derive(Clone)]
 pub struct Changes<K>(Arc<(Mutex<BTreeSet<K>>, Notify)>);
 
@@ -46,7 +47,7 @@ impl<K: Clone + Ord> Changes<K> {
         }
     }
 
-    /// The keys of changed objects, for ever. For one reader: each key is given once.
+    /// Returns the keys of changed objects, for ever. For one reader: each key is delivered once.
     pub fn stream(&self) -> impl Stream<Item = K> + Send + 'static + use<K>
     where
         K: Send + 'static,

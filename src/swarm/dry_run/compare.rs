@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Both ends of the way.
+/// The state before and after.
 pub(super) struct Compared<'a> {
     pub settings: &'a Settings,
     pub around: &'a Surroundings,

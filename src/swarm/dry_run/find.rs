@@ -19,7 +19,7 @@ pub fn is_listed(swarm: &Swarm, stream: &str) -> bool {
 /// the shares, which may contain streams that are no longer in the spec.
 ///
 /// # Errors
-/// What the API server refused.
+/// The error of the API server.
 pub async fn is_written(client: &Client, swarm: &Swarm, stream: &str) -> Result<bool, Error> {
     let view = watches::maps(client, swarm).await?;
     let listed = Settings::of(swarm, view.source.as_ref())

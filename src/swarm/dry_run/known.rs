@@ -23,7 +23,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// By the leader's state.
+    /// From the leader's state.
     #[must_use]
     pub fn of_page(page: &Page) -> Self {
         let voice =

@@ -49,7 +49,7 @@ const MOST_PASSES: usize = 5_000;
 /// The longest that it may take on this machine: a person waits for it.
 const LONGEST: Duration = Duration::from_mins(1);
 
-/// Above this many workers the simulation restarts all at once, whatever `maxUnavailable` is: the
+/// Above this many workers the simulation restarts all at once, regardless of `maxUnavailable`: the
 /// final owners are the same, and it takes seconds.
 const MANY: usize = 200;
 
@@ -102,7 +102,7 @@ pub async fn observe(client: &Client, swarm: &mut Swarm) -> Result<Surroundings,
     let view = watches::read(client, swarm).await?;
     let mut no_namespace = false;
     if view.workload.is_none() {
-        // Without the right to read it, it is unknown.
+        // Without the permission to read it, it is unknown.
         let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
         no_namespace = matches!(namespaces.get_opt(&namespace).await, Ok(None));
     }

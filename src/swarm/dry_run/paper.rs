@@ -23,7 +23,7 @@ use crate::{
         handover::{Epoch, Published},
         live::{file_object, part_object},
         memory::Memory,
-        plan::{Immutable, Part, Publish},
+        plan::{Immutable, Part, Publish, Scale},
         polls,
         watches::{MapFacts, PodFacts, WorkloadFacts, WorkloadView},
     },
@@ -232,7 +232,7 @@ impl State {
         self.serial += 1;
         let uid: Arc<str> = format!("on-paper-{}", self.serial).into();
         let mounts = self.view.workload.iter().flat_map(|workload| &workload.mounts);
-        // Without its file a pod waits.
+        // A pod waits until its file exists.
         let up = self.view.share.is_some();
         let read = if up { self.published.epoch } else { 0 };
         self.processes.insert(Arc::clone(&uid), Process { read, silent });
@@ -363,11 +363,11 @@ impl Cluster for Paper<'_> {
         Ok(true)
     }
 
-    async fn scale(&self, replicas: u32) -> Result<(), Error> {
+    async fn scale(&self, scale: Scale) -> Result<(), Error> {
         let mut state = self.state();
-        state.scaled = Some(replicas);
+        state.scaled = Some(scale.to);
         if let Some(workload) = &mut state.view.workload {
-            workload.replicas = replicas;
+            workload.replicas = scale.to;
         }
         Ok(())
     }

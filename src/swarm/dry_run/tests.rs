@@ -1,4 +1,4 @@
-//! Tables of what is printed, and of what is decided on paper.
+//! Tables of the printed texts, and of the simulated decisions.
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -175,7 +175,7 @@ async fn every_move_says_why() {
         let found = moves(&run);
         for one in expected {
             let same = found.iter().any(|(stream, way, reason, why)| {
-                // Which of the others it goes to is the assignment's affair.
+                // The assignment decides which of the others gets it.
                 let ends = |way: &str| way.split(" → ").map(str::to_owned).collect::<Vec<_>>();
                 (*stream, *reason, *why) == (one.0, one.2, one.3) && ends(way)[0] == ends(one.1)[0]
             });

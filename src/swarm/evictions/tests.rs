@@ -42,7 +42,7 @@ fn w08_the_pause_doubles_from_5_s_to_5_min_while_the_version_does_not_rise() {
         evictions.evicted(&name(0), &"uid".into(), 9, now);
         pauses.push(pause(&evictions, now));
         now += Duration::from_hours(1);
-        // It is back, answers nothing at first, and then says the same.
+        // It is back, does not answer at first, and then reports the same.
         learn(&mut evictions, None, 9);
         learn(&mut evictions, Some(3), 9);
     }
@@ -54,7 +54,7 @@ fn w08_the_pause_doubles_from_5_s_to_5_min_while_the_version_does_not_rise() {
     learn(&mut evictions, Some(4), 9);
     assert_eq!(evictions.in_vain("w-0"), 0, "progress ends the pauses");
     evictions.learn(&BTreeMap::new(), 9);
-    assert!(evictions.proved.is_empty(), "a worker that is no more is forgotten");
+    assert!(evictions.proved.is_empty(), "a worker that is gone is forgotten");
 }
 
 /// Such a worker proves nothing, ever; but each of its lists is worth an eviction.

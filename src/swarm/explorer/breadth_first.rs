@@ -22,7 +22,7 @@ pub(in crate::swarm) trait Explored {
 /// The results of a search.
 pub(in crate::swarm) struct Found<S, M> {
     pub states: usize,
-    /// True if these are all that there are.
+    /// True if these are all states.
     pub all: bool,
     pub moves: usize,
     pub violation: Option<Violation<S, M>>,
@@ -44,7 +44,7 @@ pub(in crate::swarm) fn search<E: Explored>(
 ) -> Found<E::State, E::Move> {
     let possible = explored.moves();
     let mut known = HashSet::from([E::fingerprint(&beginning)]);
-    // How each state was reached: from which one, and by what.
+    // The origin of each state: the previous state, and the event.
     let mut reached: Vec<(usize, Option<E::Move>)> = vec![(0, None)];
     let mut queue = VecDeque::from([(beginning, 0)]);
     let (mut moves, mut all, mut violation) = (0, true, None);

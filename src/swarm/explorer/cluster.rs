@@ -18,7 +18,7 @@ use crate::{
         acknowledge::Answer,
         cluster::{Cluster, Eviction},
         live::file_object,
-        plan::{Immutable, Part, Publish},
+        plan::{Immutable, Part, Publish, Scale},
         watches::{MapFacts, PodFacts, WorkloadFacts},
         workers::epoch_of,
     },
@@ -217,7 +217,7 @@ impl Cluster for Small<'_> {
         Ok(place.map(|w| self.does(Effect::Nudged(w, epoch))).is_some())
     }
 
-    async fn scale(&self, _: u32) -> Result<(), Error> {
+    async fn scale(&self, _: Scale) -> Result<(), Error> {
         unreachable!("these worlds scale by wishes")
     }
 }

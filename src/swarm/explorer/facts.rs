@@ -26,9 +26,9 @@ pub(super) struct File {
     pub epoch: u64,
     /// The list of each worker, by the number of its name.
     lists: Vec<(u8, Set)>,
-    /// Not by the operator.
+    /// True if someone other than the operator wrote it.
     pub foreign: bool,
-    /// Of all of it, and of what workers read.
+    /// The fingerprints of the whole file, and of the part that workers read.
     pub hash: u64,
     pub lists_hash: u64,
 }

@@ -10,11 +10,11 @@
 //! of them:
 //!
 //! - **one owner**: no pod starts a stream by a file of the operator while another pod runs it;
-//! - **rest**: if from here on nothing more goes wrong, everything settles in a bounded number of
-//!   rounds, and then nothing is written, status included;
-//! - **owned**: at rest one wanted worker runs each stream, and Ready is True. Only where a plot
-//!   says that streams may wait it may be False, with a **text** that names who is in the way and
-//!   what to do.
+//! - **rest**: without further faults, everything settles in a bounded number of rounds, and then
+//!   nothing is written, not even the status;
+//! - **owned**: at rest one wanted worker runs each stream, and Ready is True. It may be False only
+//!   if the plot allows streams to wait, with a **text** that names the blocking worker and the
+//!   remedy.
 //!
 //! The operator ([`operator`]) is the product's own: its reads, questions and writes reach the
 //! small world through the trait that the real cluster also implements ([`cluster`]), and the
@@ -22,16 +22,16 @@
 //! search needs the same pass for thousands of states, which differ only in what the operator
 //! cannot see: it is computed once, so that a state takes microseconds.
 //!
-//! Three simplifications, none of which hides an overlap. Workers start what a file lists as soon
-//! as they have read it, and stop what it does not list only just before they answer: in between
-//! they may have run less, never more. Time passes only with passes: an hour between two of them,
+//! There are three simplifications, none of which hides an overlap. Workers start the streams of a
+//! file as soon as they have read it, and stop the others only just before they answer: in between
+//! they may have run fewer, never more. Time passes only with passes: an hour between two of them,
 //! so that every timeout has expired (or, in a hurried plot, no time at all). And kubelets deliver
 //! the newest file to a new pod: it is known that a pod with a file from an older cache runs a
 //! stream twice, which is the reason for `configMap.immutable`.
 //!
-//! Beside the plots without violations ([`plots`]) there are some with a former rule
-//! ([`weakened`]), whose fault the search finds. The tests of `handover` explore the protocol
-//! alone, with rules that only the protocol can have.
+//! In addition to the plots without violations ([`plots`]), some have a former rule ([`weakened`]),
+//! and the search finds its fault. The tests of `handover` explore the protocol alone, with rules
+//! that only the protocol can have.
 pub(super) mod breadth_first;
 mod cluster;
 mod facts;

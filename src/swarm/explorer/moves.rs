@@ -29,11 +29,12 @@ pub(super) enum Move {
     Deliver(usize),
     Start(usize),
     Report(usize),
-    /// A worker that nobody hears from stops what its file does not list.
+    /// A worker that never answers stops the streams that its file does not list.
     Stop(usize),
-    /// A container ends, and its kubelet has to start it again.
+    /// A container ends, and its kubelet must restart it.
     Crash(usize),
-    /// The workload, or a user, deletes a pod; its kubelet ends its containers; its object goes.
+    /// The workload, or a user, deletes a pod; its kubelet ends its containers; its object is
+    /// removed.
     Delete(usize),
     End(usize),
     Vanish(usize),
@@ -232,7 +233,7 @@ impl<'a> Explorer<'a> {
         Some(())
     }
 
-    /// Reports whether the workload has to delete this pod.
+    /// Reports whether the workload must delete this pod.
     fn is_too_much(&self, world: &World, w: usize) -> bool {
         let replicas = self.plot.wishes[world.wish].replicas;
         if self.plot.deployment { world.staying() > replicas } else { w >= replicas }
@@ -276,7 +277,7 @@ impl<'a> Explorer<'a> {
         happens(Move::Finish(None));
         happens(Move::Late);
         happens(Move::Observe);
-        // Of a Deployment's pods the last goes first.
+        // Of a Deployment's pods, the last is deleted first.
         for w in (0..self.plot.workers).rev() {
             if !self.plot.lasting {
                 happens(Move::Heal(w));

@@ -26,7 +26,7 @@ pub(super) struct Plot {
     pub crashes: u8,
     /// Workers that answer nothing.
     pub silent: Set,
-    /// Workers whose pods get a node late, or never.
+    /// Workers with pods that get a node late, or never.
     pub pending: Set,
     /// Workers that never get a pod, for example because of a quota.
     pub absent: Set,
@@ -39,7 +39,7 @@ pub(super) struct Plot {
     pub hurried: bool,
     /// Nodes that are cut off stay so.
     pub lasting: bool,
-    /// In the end streams may wait, with Ready=False and a text that names who is in the way.
+    /// In the end streams may wait, with Ready=False and a text that names the blocking worker.
     pub may_wait: bool,
     /// The possible changes and faults.
     pub hazards: &'static [Hazard],
@@ -66,7 +66,7 @@ pub(super) enum Hazard {
     Backups,
     /// A user deletes the file.
     Losses,
-    /// The `Swarm` is deleted, its file goes with it, and it is applied again.
+    /// The `Swarm` is deleted with its file, and is applied again.
     Reapplied,
     /// Another process becomes the leader while this one still executes its decision.
     Deposed,

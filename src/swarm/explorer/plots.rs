@@ -1,4 +1,4 @@
-//! Plots in which nothing goes wrong.
+//! Plots without violations.
 use super::{
     explore,
     plot::{Hazard, Plot, plot, wish},

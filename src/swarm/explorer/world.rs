@@ -60,7 +60,7 @@ pub(super) struct Pod {
     /// The version by which the immutable file that it mounts is called; 0: it mounts the mutable
     /// one.
     pub mounts: u8,
-    /// Nothing reaches its node or leaves it.
+    /// True if nothing can reach its node or leave it.
     pub cut: bool,
 }
 
@@ -75,7 +75,7 @@ impl Pod {
         !self.terminating && !self.ended
     }
 
-    /// All of it in one number.
+    /// Returns the whole state in one number.
     pub(super) fn packed(&self) -> u64 {
         let flags = [
             self.scheduled,
@@ -187,7 +187,7 @@ impl World {
         u8::try_from(self.history.iter().rposition(wanted)?).ok()
     }
 
-    /// A worker runs what a version lists, beside its former streams.
+    /// A worker runs the streams of a version, in addition to its former ones.
     pub(super) fn start(&mut self, w: usize, version: u8) {
         let others = self.pods.iter().enumerate().filter(|(other, _)| *other != w);
         let others = others.fold(0, |set, (_, pod)| set | pod.map_or(0, |pod| pod.run));
@@ -212,7 +212,7 @@ impl World {
     }
 
     /// Returns the same number for two states that are equivalent for all future events: not the
-    /// clock, nor what was counted, nor versions of the file that nobody can read any more.
+    /// clock, nor what was counted, nor versions of the file that no pod can read any more.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut all = u64::from_le_bytes([
             self.serials[0],

@@ -51,7 +51,7 @@ impl Head {
     /// Parses the text.
     ///
     /// # Errors
-    /// When it has another shape, with the line.
+    /// When it has an invalid format, with the line.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let read: Read = serde_yaml::from_str(text).map_err(Malformed::State)?;
         Ok(Self {

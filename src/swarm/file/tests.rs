@@ -2,6 +2,8 @@ use proptest::{collection, prelude::*};
 
 use super::*;
 
+mod properties;
+
 fn published(shares: &[(&str, &[&str], Epoch)], epoch: Epoch) -> Published {
     let share = |(worker, streams, version): &(&str, &[&str], Epoch)| {
         let streams = streams.iter().map(|stream| (*stream).into()).collect();
@@ -248,7 +250,7 @@ fn w14_what_yaml_1_1_takes_for_something_else_is_quoted() {
     }
     // A quote in it is doubled.
     assert_eq!(written(":it's"), ("':it''s'".to_owned(), "':it''s'".to_owned()));
-    // Nothing else is another text than before.
+    // No other text differs from before.
     for name in [
         "stream:xxrtve1",
         "camera-1",
@@ -267,7 +269,7 @@ fn w14_what_yaml_1_1_takes_for_something_else_is_quoted() {
 fn w14_another_text_of_the_same_content_is_nobodys_edit() {
     let file = published(&[("w-0", &["on", "a"], 1)], 1);
     let files = render(&file);
-    // As it was written before there were quotes.
+    // As earlier versions wrote it, without quotes.
     let config = files.config.replace("'on'", "on");
     assert_ne!(config, files.config);
     let state = files.state.replace(&fingerprint(&files.config), &fingerprint(&config));
@@ -317,9 +319,9 @@ fn name() -> impl Strategy<Value = Name> {
         "[a-c]{1,2}",
         "w-[0-9]{1,2}",
         proptest::sample::select(OTHERS.to_vec()).prop_map(str::to_owned),
-        // What looks like another entry of the file.
+        // Text that could be read as another entry of the file.
         "(a\n)?( {0,6}(- )?(on|1:2|=|w:)\n?){1,3}",
-        // What YAML could take for something else.
+        // Text that YAML could read as another type.
         "(true|null|~|1e3|0x1f|-7|1_000|12:30|- a|a: b|#a|'|\"|&a|\\*a|!a|%a|@a| a |\\{|\\[)",
         "\\PC{0,12}",
         any::<String>(),

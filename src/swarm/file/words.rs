@@ -8,7 +8,7 @@ const WORDS: [&str; 12] =
 
 /// Quotes such names of streams and workers. Quoted names stay as they are.
 pub(super) fn quoted(config: String) -> String {
-    // A name of several lines could look like an entry. No pod has such a name.
+    // A name of several lines could be read as an entry. No pod has such a name.
     let odd = config.split('\n').any(|line| line.starts_with("  ?"));
     let mistaken = |line| parts(line).filter(|(_, name, _)| is_other(name));
     if odd || !config.split('\n').any(|line| mistaken(line).is_some()) {

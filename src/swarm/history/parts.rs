@@ -58,7 +58,7 @@ impl Record {
         behind.collect()
     }
 
-    /// Whatever of it can be read.
+    /// The readable parts.
     fn readable(&self) -> Published {
         let read = self.parts.iter().flatten().filter_map(|part| part.published.as_deref());
         unite(self.head.as_ref().unwrap_or(&Head::default()), read)

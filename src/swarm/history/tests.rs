@@ -48,13 +48,13 @@ fn the_first_file_needs_no_barrier_if_nobody_can_have_read_another() {
     // Pods that run are another matter: a file may have been there before.
     let unknown = read(None, &Memory::default(), 0, true);
     assert_eq!(unknown.repair, Some(Repair::Barrier));
-    assert_eq!(unknown.repaired(57).barrier, Some(58), "newer than whatever they run");
+    assert_eq!(unknown.repaired(57).barrier, Some(58), "newer than any version that they run");
 }
 
 /// Bug 4 of the original: its version began again with every start.
 #[test]
 fn bug_04_a_version_never_goes_backwards() {
-    // The ConfigMap was deleted while nobody looked: the status remembers.
+    // The ConfigMap was deleted while no leader was running: the status remembers.
     let lost = read(None, &Memory::default(), 41, true);
     assert_eq!(lost.repaired(0).epoch, 42);
     // An old one was restored from a backup.
@@ -86,7 +86,7 @@ fn an_edit_is_undone_under_a_newer_version() {
     assert_eq!(known.repair, Some(Repair::Undo));
     let next = known.repaired(0);
     assert_eq!((next.epoch, next.barrier), (21, None));
-    // Who may have read another list reads again; who may not, need not.
+    // A worker that may have read a different list must read again; others need not.
     assert_eq!(next.shares["w-1"], share(&["c"], 21));
     // A version of the edit acknowledges nothing.
     assert_eq!(next.releasing[&("d".into(), "w-0".into())], 21);
@@ -95,7 +95,7 @@ fn an_edit_is_undone_under_a_newer_version() {
     for worker in ["w-0", "w-1"] {
         assert_eq!(next.releasing[&("a".into(), worker.into())], 21);
     }
-    // One that cannot be read may have made anything of it.
+    // An unreadable edit may have contained anything.
     map.data = Arc::new([("config.yml".to_owned(), "workloads: [".to_owned())].into());
     let next = read(Some(&map), &knows(&published(7)), 7, true).repaired(0);
     assert!(next.shares.values().all(|share| share.version == 8));
@@ -111,7 +111,8 @@ fn w06_a_version_close_to_the_largest_is_believed_of_no_file_either() {
     assert_eq!((known.repair, known.repaired(0).epoch), (Some(Repair::Undo), 8));
     let unseen = read(Some(&map), &Memory::default(), 7, true);
     assert_eq!((unseen.repair, unseen.repaired(0).epoch), (Some(Repair::Barrier), 8));
-    // One that is handed over with it has workers that run it: there is no number above it.
+    // A file that is handed over with this version has workers that run it: no higher number
+    // exists.
     map.content = None;
     let evidence =
         Evidence { memory: &Memory::default(), told: 0, made: 0, unknown_pods: true, running: &[] };
@@ -127,7 +128,7 @@ fn an_edit_that_nobody_saw_is_a_barrier() {
     assert_eq!(known.repair, Some(Repair::Barrier));
     let next = known.repaired(0);
     assert_eq!((next.epoch, next.barrier), (8, Some(8)));
-    // The lists stay: nothing is taken from anybody.
+    // The lists stay: no worker loses a stream.
     assert_eq!(next.shares["w-0"], share(&["a", "b"], 8));
 }
 
@@ -151,12 +152,12 @@ fn w16_what_a_worker_says_it_runs_is_no_other_ones_because_of_an_edit() {
     };
     let next = after(&[("w-0".into(), says(&["a", "b"])), ("w-1".into(), says(&["c"]))]);
     assert_eq!((next.epoch, next.barrier), (8, Some(8)));
-    assert_eq!(next.shares["w-0"], share(&["b"], 8), "it goes on with what it has");
+    assert_eq!(next.shares["w-0"], share(&["b"], 8), "it keeps its streams");
     assert_eq!(next.shares["w-1"], share(&[], 8));
     let contested = [("a", "w-0"), ("a", "w-1"), ("c", "w-0"), ("c", "w-1")];
     let contested = contested.map(|(stream, worker)| ((stream.into(), worker.into()), 8));
     assert_eq!(next.releasing, contested.into());
-    // Who has read the edit keeps what it runs, and so does who tells nothing.
+    // A worker that has read the edit keeps its streams, and so does one that does not answer.
     assert_eq!(after(&[("w-1".into(), says(&["a"]))]).shares["w-1"], share(&["a"], 8));
     assert_eq!(after(&[]).shares["w-0"], share(&["c", "b"], 8));
 }
@@ -209,7 +210,7 @@ fn w12_a_swarm_that_is_made_anew_begins_above_the_versions_of_the_old_one() {
     // Eleven files in a minute, and then another Swarm of the same name.
     let last = first.epoch + 11;
     assert!(aged(1_790_000_060, None, &none, 0).epoch > last);
-    // A file that was lost while nobody looked, too.
+    // The same applies to a file that was lost while no leader was running.
     assert_eq!(aged(1_790_000_000, None, &none, last).epoch, last + 1);
     // The files that this process has written continue unchanged.
     let known = Memory { published: Some(Arc::new(published(7))), ..Memory::default() };
@@ -226,7 +227,7 @@ fn w12_a_file_that_is_handed_over_keeps_a_higher_number() {
     assert_eq!(aged(1_790_000_000, Some(&given(14)), &none, 0).epoch, 1_790_000_001);
     let ahead = aged(1_790_000_000, Some(&given(1_800_000_000)), &none, 0);
     assert_eq!(ahead.epoch, 1_800_000_001);
-    // Our own, kept by --cascade=orphan, is what it was.
+    // Our own file, kept by --cascade=orphan, is still valid.
     let evidence =
         Evidence { memory: &none, told: 0, made: 1_790_000_000, unknown_pods: false, running: &[] };
     let kept = of(Some(&map(&published(7))), "config.yml", evidence).unwrap();

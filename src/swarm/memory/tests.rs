@@ -52,7 +52,7 @@ fn w15_a_worker_that_came_back_from_a_file_nobody_knows_is_not_ahead_for_ever() 
         memory.reports["uid"].loaded
     };
     assert_eq!(says(Some(3)), Some(3));
-    assert_eq!(says(None), Some(3), "it starts anew, and has read nothing else");
+    assert_eq!(says(None), Some(3), "it restarts, and has read nothing else");
     assert_eq!(says(Some(2)), Some(2));
 }
 
@@ -64,7 +64,7 @@ fn a_restart_of_the_operator_restarts_no_worker() {
 }
 
 /// It came between the last look and the file that was written then: it has read the one before,
-/// and has to be refreshed, or nobody ever runs what that file gives it.
+/// and must be refreshed, otherwise no worker ever runs the streams that the file gives it.
 #[test]
 fn w17_a_pod_that_came_just_before_a_file_has_not_read_it() {
     let mut memory = Memory::default();

@@ -49,7 +49,7 @@ impl Decision<'_> {
             },
             max_per_worker: self.settings.max_per_worker,
             max_moves: self.settings.max_moves.map(|most| {
-                // Those on their way already are part of what may move at once.
+                // Streams that are already moving count towards the limit.
                 let on_their_way = self.history.published.releasing.len() + self.memory.free.len();
                 most.saturating_sub(on_their_way)
             }),

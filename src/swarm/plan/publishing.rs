@@ -1,7 +1,7 @@
 //! The writes: files, and actions on pods and on the workload.
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Decision, Immutable, Publish, REFUSED};
+use super::{Decision, Immutable, Publish, REFUSED, Scale};
 use crate::{
     acknowledgement::KEY_FILE,
     controller::Error,
@@ -27,7 +27,7 @@ impl Decision<'_> {
         files.into_iter().chain(self.key()).collect()
     }
 
-    /// The key for answers, as it stands beside the file.
+    /// The key for answers, as stored next to the file.
     pub(super) fn key(&self) -> Option<(String, String)> {
         self.memory.secret.text().map(|key| (KEY_FILE.to_owned(), key.to_string()))
     }
@@ -177,8 +177,8 @@ impl Decision<'_> {
         due.cloned().collect()
     }
 
-    /// Returns the desired number of workers, if autoscaling is on and the number differs.
-    pub(super) fn scale(&mut self) -> Option<u32> {
+    /// Returns the change of the number of workers, if autoscaling is on and the number differs.
+    pub(super) fn scale(&mut self) -> Option<Scale> {
         let now = self.observed.now;
         let replicas = self.view.workload.as_ref()?.replicas;
         let changed = self.memory.replicas.is_none_or(|(known, _)| known != replicas);
@@ -204,7 +204,7 @@ impl Decision<'_> {
         // Weights that could not be measured are no reason.
         let blind = self.settings.weights.is_some()
             && (self.memory.weights.is_empty() || self.observed.measuring.is_some());
-        (wanted != replicas && !rests && !blind).then_some(wanted)
+        (wanted != replicas && !rests && !blind).then_some(Scale { from: replicas, to: wanted })
     }
 }
 

@@ -179,7 +179,7 @@ impl Decision<'_> {
             let read = answer.version.is_some_and(|version| {
                 version >= share.version && version <= self.history.published.epoch
             });
-            // One that lists nothing may have no such list.
+            // A worker without streams may have no such list.
             let told: BTreeSet<_> = answer.jobs.iter().map(String::as_str).collect();
             let list: BTreeSet<_> = share.streams.iter().map(|stream| &**stream).collect();
             read && !told.is_empty() && told != list

@@ -1,4 +1,4 @@
-//! Whole decisions, from what was observed to what is written and reported.
+//! Complete decisions, from the observation to the writes and the report.
 use serde_json::{Value, json};
 
 use super::*;
@@ -127,7 +127,7 @@ fn with_one_away(ago: Duration, more: &Value) -> Plan<Desired, SwarmStatus> {
 #[test]
 fn w13_new_streams_go_to_workers_that_run_and_the_others_are_complained_of() {
     let plan = with_one_away(LONG, &json!({}));
-    assert_eq!(counts(&plan), [3, 1], "what w-1 has stays its own");
+    assert_eq!(counts(&plan), [3, 1], "w-1 keeps its streams");
     let (status, reason, message) = ready(&plan);
     assert_eq!((status, reason), (Some(false), "WorkerAbsent"));
     assert!(message.starts_with("no worker runs 1 streams: they are in the list of"), "{message}");
@@ -154,7 +154,7 @@ fn w13_where_nobody_else_has_room_streams_are_owned_all_the_same() {
         "jobs": null, "streams": [{"id": "a"}, {"id": "b"}, {"id": "c", "pin": "w-1"}],
     });
     assert_eq!(counts(&with_one_away(LONG, &pinned)), [1, 2]);
-    // Nobody else is there at all.
+    // There is no other worker.
     let memory = Memory { absent: absent(&[0, 1], LONG), ..Memory::default() };
     let pods = vec![pod(0, None)];
     let away = view(&published(5, &[&["a"], &["b"]]), pods, 2);
@@ -168,7 +168,7 @@ fn w13_where_nobody_else_has_room_streams_are_owned_all_the_same() {
     );
 }
 
-/// One without streams harms nobody.
+/// One without streams is harmless.
 #[test]
 fn w13_an_absent_worker_with_an_empty_list_is_no_complaint() {
     let file = published(5, &[&["a", "b"], &[]]);
@@ -241,7 +241,7 @@ fn w06_a_version_that_nobody_can_have_read_costs_no_version_and_no_write() {
         let plan = decide(&more, view(&file, pods(), 2), memory());
         let next = plan.desired.publish.expect("a file").published;
         assert_eq!((next.epoch, next.barrier), (6, None), "{absurd}");
-        // The same in the status, which anybody may edit who may write it.
+        // The same in the status, which any user with write access may edit.
         let mut edited = still.clone();
         edited.status = Some(SwarmStatus {
             epoch: i64::try_from(absurd).unwrap_or(i64::MAX),
@@ -251,7 +251,7 @@ fn w06_a_version_that_nobody_can_have_read_costs_no_version_and_no_write() {
         let plan = decide(&edited, view(&file, pods(), 2), good);
         assert!(plan.desired.publish.is_none(), "{absurd}");
     }
-    // One that can be believed is: files are missing.
+    // A credible version is accepted: files are missing.
     let file = published(5, &[&["a"], &["b"]]);
     let memory = Memory { reports: answers(&[(0, 9), (1, 5)]), ..Memory::default() };
     let lost = view(&file, vec![pod(0, Some("n")), pod(1, Some("n"))], 2);

@@ -47,7 +47,7 @@ impl Decision<'_> {
         if unread { share.streams.iter().filter(|stream| !runs(stream)).count() } else { 0 }
     }
 
-    /// Streams that nobody runs because their worker has not read its list for too long.
+    /// Streams that no worker runs because theirs has not read its list for too long.
     pub(super) fn unread_for_long(&self) -> Option<String> {
         let now = self.observed.now;
         let old = |since: &Instant| now.saturating_duration_since(*since) >= self.settings.timeout;

@@ -34,6 +34,15 @@ pub struct Part {
     pub on: Option<String>,
 }
 
+/// A change of the number of workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// The number that was read.
+    pub from: u32,
+    /// The desired number.
+    pub to: u32,
+}
+
 /// An immutable file.
 #[derive(Clone, Debug)]
 pub struct Immutable {

@@ -95,7 +95,7 @@ fn s02_a_list_that_is_too_large_names_field_value_and_limit() {
     assert_eq!(error, format!("{place}: has 1048577 bytes, and at most 1048576 are read"));
 }
 
-/// A short text that says gigabytes.
+/// A short text that expands to gigabytes.
 #[test]
 fn s02_aliases_do_not_make_a_list_longer_than_its_text() {
     let aliases = |anchored: &str, times: usize| {

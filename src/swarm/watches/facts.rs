@@ -93,7 +93,7 @@ pub struct PodFacts {
     pub created: Option<Timestamp>,
     /// Kind and name of its controller.
     pub controller: Option<(Box<str>, Box<str>)>,
-    /// Of which revision of a `Deployment` it is.
+    /// The revision of the `Deployment` that it belongs to.
     pub template: Option<Box<str>>,
     /// Node of the pod; none before it is scheduled.
     pub node: Option<Box<str>>,
@@ -211,7 +211,7 @@ pub struct MapFacts {
     pub owner: Option<String>,
     /// The name of the `Swarm` that it is given to, by its annotation [`GIVEN`].
     pub given: Option<String>,
-    /// The fingerprint of what we wrote, by its annotation [`CONTENT`].
+    /// The fingerprint of the written content, from its annotation [`CONTENT`].
     pub content: Option<String>,
     /// Its contents.
     pub data: Arc<BTreeMap<String, String>>,
@@ -231,7 +231,7 @@ impl From<&MapObject> for MapFacts {
 }
 
 impl MapFacts {
-    /// From what the API server answered to a write.
+    /// Reads the facts from the API server's answer to a write.
     #[must_use]
     pub fn new(metadata: &ObjectMeta, data: Arc<BTreeMap<String, String>>) -> Self {
         let annotation = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();

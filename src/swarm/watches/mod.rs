@@ -136,7 +136,7 @@ impl WorkloadCache {
         })
     }
 
-    /// To wait for something to be learned.
+    /// Returns a receiver to wait for new facts.
     #[must_use]
     pub fn learned(&self) -> signal::Receiver<u64> {
         self.0.learned.subscribe()
@@ -233,7 +233,7 @@ pub(super) async fn pods(
 
 /// The selector of a workload as a query.
 fn query(facts: &WorkloadFacts) -> Option<String> {
-    // One that cannot be read selects nothing; the API server refuses those of workloads anyway.
+    // An unreadable selector selects nothing; the API server refuses those of workloads anyway.
     Selector::new(&facts.selector).ok().map(|selector| selector.to_string())
 }
 

@@ -39,18 +39,18 @@ fn only_a_pod_that_can_never_run_anything_again_is_stopped() {
     let phase = |phase: &str| ("/status/phase", json!(phase));
     assert!(!pod(&[]).stopped, "running");
     assert!(!pod(&[statuses(ended(), ended())]).stopped, "containers may be started again");
-    assert!(!pod(&[deleted()]).stopped, "nobody reports about its containers");
-    assert!(!pod(&[deleted(), statuses(ended(), running())]).stopped, "one runs on");
+    assert!(!pod(&[deleted()]).stopped, "no kubelet reports its containers");
+    assert!(!pod(&[deleted(), statuses(ended(), running())]).stopped, "one still runs");
     assert!(!pod(&[deleted(), statuses(ended(), json!({"waiting": {}}))]).stopped);
     assert!(pod(&[phase("Failed"), statuses(ended(), ended())]).stopped);
     assert!(pod(&[deleted(), phase("Failed"), statuses(ended(), ended())]).stopped);
     assert!(pod(&[phase("Succeeded"), statuses(ended(), ended())]).stopped);
-    assert!(!pod(&[phase("Failed")]).stopped, "evicted, but nobody saw its containers end");
+    assert!(!pod(&[phase("Failed")]).stopped, "evicted, but its containers may still run");
     assert!(!pod(&[phase("Unknown"), statuses(ended(), ended())]).stopped);
     let sidecar =
         ("/status/initContainerStatuses", json!([{"name": "s", "state": {"running": {}}}]));
     let failed = phase("Failed");
-    assert!(!pod(&[failed, statuses(ended(), ended()), sidecar]).stopped, "a sidecar runs on");
+    assert!(!pod(&[failed, statuses(ended(), ended()), sidecar]).stopped, "a sidecar still runs");
     assert!(pod(&[deleted(), ("/spec/nodeName", Value::Null)]).stopped, "it never had a node");
     assert!(!pod(&[("/spec/nodeName", Value::Null)]).stopped, "it may get one");
 }
@@ -92,7 +92,7 @@ fn a_pod_is_read_as_far_as_it_is_needed() {
     assert_eq!(facts.mounts, ["w-config".into(), "q".into()]);
 }
 
-/// The API server says who has to sign: who answers could say anything.
+/// The API server determines which pods must sign: an answer could claim anything.
 #[test]
 fn s12_workers_of_ours_that_know_their_uid_sign() {
     let uid =
@@ -118,7 +118,7 @@ fn s12_workers_of_ours_that_know_their_uid_sign() {
         let command = || if command.is_null() { json!([]) } else { command.clone() };
         let args = || if args.is_null() { json!([]) } else { args.clone() };
         assert!(container(command(), args(), uid()), "{} {}", command(), args());
-        // One that does not know its UID cannot sign.
+        // A worker that does not know its UID cannot sign.
         assert!(!container(command(), args(), json!([])));
         assert!(!container(command(), args(), json!([{"name": "POD_UID", "value": "u"}])));
     }
@@ -180,7 +180,7 @@ fn object<V>(name: &str, version: u64, facts: V) -> Reduced<String, V> {
     Reduced { key: name.into(), version, facts: Some(facts) }
 }
 
-/// Bug 13 of the original: an object whose deletion the watch missed.
+/// Bug 13 of the original: the watch missed the deletion of an object.
 #[test]
 fn bug_13_what_a_new_list_does_not_hold_is_gone() {
     let mut seen = Seen::<u8>::default();
@@ -245,7 +245,7 @@ fn what_the_watch_brings_of_the_time_before_our_last_write_is_old_news() {
     seen.apply(Event::Apply(event("99")));
     assert_eq!(known(&seen).as_deref(), Some("110"), "versions are numbers");
     seen.apply(Event::Delete(event("105")));
-    assert_eq!(known(&seen).as_deref(), Some("110"), "it was made anew after that");
+    assert_eq!(known(&seen).as_deref(), Some("110"), "it was created again after that");
     for event in [Event::Init, Event::InitApply(event("105")), Event::InitDone] {
         seen.apply(event);
     }

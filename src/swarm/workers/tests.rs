@@ -127,7 +127,7 @@ fn a_surge_pod_gets_nothing_before_it_is_ready_and_the_old_keep_what_they_have()
         names(&workers),
         [("w-b-1", true, Standing::Full, true), ("w-a-1", false, Standing::Keeps, true)]
     );
-    // Another Deployment whose name begins alike.
+    // Another Deployment with the same beginning of its name.
     let alike = pod("w-x-c-1", ("ReplicaSet", "w-x-c"));
     assert_eq!(find(&settings, workload(0, 1), vec![new, alike], &[]).all.len(), 1);
 }
@@ -176,7 +176,7 @@ fn w17_the_next_pod_of_a_worker_lets_go_in_silence_only_if_the_worker_never_answ
     };
     let heir = |memory: &Memory| read(memory).pod.unwrap().heir;
     let mut memory = Memory { heirs: [("uid-w-0".into(), 5)].into(), ..Memory::default() };
-    assert_eq!(heir(&memory), None, "nobody has asked it yet");
+    assert_eq!(heir(&memory), None, "it has not been queried yet");
     let report = |failures| Report {
         asked: Instant::now(),
         failures,
@@ -207,7 +207,7 @@ fn the_template_says_what_successors_read_once_its_controller_has_seen_it() {
     let successor = |facts| find(&settings, facts, vec![], &[]).all[0].handover.successor;
     assert_eq!(successor(template(5)), Some(12));
     assert_eq!(successor(template(4)), Some(0));
-    assert_eq!(successor(workload(0, 1)), Some(0), "it names the map that changes");
+    assert_eq!(successor(workload(0, 1)), Some(0), "it names the map that changes in place");
     assert_eq!(epoch_of("w-config", "w-config-12"), Some(12));
     assert_eq!(epoch_of("w-config", "w-config-12-x"), None);
     assert_eq!(immutable_name("w-config", 12), "w-config-12");
@@ -262,7 +262,7 @@ fn w05_a_rejected_pod_is_neither_a_worker_nor_a_rollout() {
         PodFacts { ready: false, started: false, ended: true, ..replica("w-a-3", "a", 3) };
     let pods = [good(), vec![rejected.clone()]].concat();
     let workers = find(&settings, workload(0, 2), pods, &[]);
-    assert!(!workers.rolling, "balancing goes on");
+    assert!(!workers.rolling, "balancing continues");
     assert_eq!(
         names(&workers),
         [

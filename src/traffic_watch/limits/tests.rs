@@ -61,7 +61,7 @@ fn half_of_the_nodes_at_most_and_one_stays() {
 fn ceiling_and_floor_hold_together() {
     use Share::{Nodes, Percent};
     for (max_unfit, min_fit, nodes, expected) in [
-        // A single node is never marked, unless the author says that none needs to stay.
+        // A single node is never marked, unless the author allows that none stays.
         (Percent(50), Nodes(0), 1, 1),
         (Percent(100), Nodes(1), 1, 0),
         (Percent(100), Nodes(0), 7, 7),
@@ -120,7 +120,7 @@ fn t02_nodes_that_can_take_no_pod_are_no_room() {
 fn t02_a_node_that_can_take_no_pod_is_marked_within_the_share_of_all() {
     let nodes = [away(candidate("cp", None, 9.0)), candidate("w1", None, 2.0), calm("w2")];
     assert_eq!(marked(&nodes, &DEFAULT), ["cp", "w1"]);
-    // When none is Ready, half of them at most is marked all the same.
+    // When none is Ready, still at most half of them is marked.
     let nodes = ["a", "b", "c", "d"].map(|name| away(candidate(name, None, 2.0)));
     assert_eq!(marked(&nodes, &DEFAULT), ["a", "b"]);
 }
@@ -138,7 +138,7 @@ fn t03_the_least_severe_marks_go_while_the_floor_is_violated() {
     assert_eq!(marked(&nodes, &DEFAULT), ["a", "c"]);
     assert_eq!(marked(&nodes, &limits(DEFAULT.max_unfit, Share::Nodes(2))), ["c"]);
     assert!(marked(&nodes, &limits(DEFAULT.max_unfit, Share::Percent(100))).is_empty());
-    // A mark without evidence goes last.
+    // A mark without evidence is removed last.
     let nodes = [blind("a", true), candidate("b", Some(true), 9.0)];
     assert_eq!(marked(&nodes, &DEFAULT), ["a"]);
     assert!(marked(&[blind("a", true)], &DEFAULT).is_empty());

@@ -7,7 +7,7 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{children::Applied, findings::Evaluation, judgment::Transition};
+use super::{children::Applied, findings::Evaluation, judgment::Transition, retries::FailedWrites};
 use crate::{
     api::traffic_watch::{Consecutive, Mode, NodeState},
     controller::{self, Error},
@@ -34,6 +34,9 @@ pub struct Entry {
     pub(super) counters: Arc<Counters>,
     /// The youngest last.
     pub(super) history: VecDeque<Transition>,
+    /// Nodes whose offer could not be written. Not in the memory of judgments, which a pause drops:
+    /// a paused object still takes its resource away.
+    pub(super) failed_offers: Arc<FailedWrites>,
 }
 
 /// The counters of an object since this process started to lead. Shared with a scrape that is under
@@ -43,6 +46,7 @@ pub(super) struct Counters {
     pub(super) transitions: BTreeMap<(NodeState, Arc<str>), u64>,
     pub(super) evaluations: BTreeMap<&'static str, u64>,
     pub(super) evictions: BTreeMap<&'static str, u64>,
+    pub(super) offers: BTreeMap<&'static str, u64>,
 }
 
 /// The known facts about an object besides its judgment.
@@ -107,6 +111,31 @@ impl Entry {
         let nodes = &memory.nodes;
         let tried = |node: &str| results.iter().any(|(written, _)| **written == *node);
         failed.retain(|node| nodes.get(node).is_some() || tried(node));
+    }
+
+    /// Counts writes of what nodes offer, and remembers which of them failed.
+    pub(super) fn offered(
+        &mut self,
+        results: &[(Arc<str>, std::result::Result<(), Error>)],
+        now: Timestamp,
+    ) {
+        for (_, result) in results {
+            let result = if result.is_ok() { "written" } else { "failed" };
+            *Arc::make_mut(&mut self.counters).offers.entry(result).or_default() += 1;
+        }
+        if self.failed_offers.is_empty() && results.iter().all(|(_, result)| result.is_ok()) {
+            return;
+        }
+        let failed = Arc::make_mut(&mut self.failed_offers);
+        for (node, result) in results {
+            failed.take(node, result.as_ref().err().map(Error::verdict), now);
+        }
+        // A node that left is not written any more. A pause drops the nodes, and not their pauses.
+        let nodes = &self.memory.nodes;
+        let tried = |node: &str| results.iter().any(|(written, _)| **written == *node);
+        if self.memory.tick.is_some() {
+            failed.retain(|node| nodes.get(node).is_some() || tried(node));
+        }
     }
 
     /// Remembers the result for the Deployment; returns whether that is new.

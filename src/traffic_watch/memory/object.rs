@@ -1,7 +1,7 @@
 //! The memory between two judgments of one `TrafficWatch`.
 //!
-//! None of it decides anything that the API server does not know too: after a restart the labels
-//! say which nodes are unfit, the status says since when, and streaks begin at zero.
+//! The API server also has everything in it that decides: after a restart, the labels show which
+//! nodes are unfit, the status shows since when, and streaks begin at zero.
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::{
     children::Applied,
     evidence::{NoEvidence, Unit},
+    reservation,
     retries::FailedWrites,
     settings::Criterion,
 };
@@ -54,6 +55,8 @@ pub struct Memory {
     pub reworded: Option<Timestamp>,
     /// The time at which an eviction was last refused.
     pub refused: Option<Timestamp>,
+    /// The offer of each node to pods.
+    pub reservation: Option<Arc<reservation::Memory>>,
 }
 
 /// Nodes by name: a sorted list, because a hash table of 5,000 nodes for each of 100 objects is
@@ -124,9 +127,9 @@ pub struct NodeMemory {
     pub state: NodeState,
     /// Why it is Unknown or Suppressed.
     pub reason: Option<&'static str>,
-    /// Since when.
+    /// The time since which it has this state.
     pub since: Timestamp,
-    /// For how many milliseconds evidence about this node has stayed away while others had it.
+    /// Milliseconds for which evidence about this node has been missing while others had it.
     pub unknown_ms: u32,
     /// The hash of the node's UID: another node of the same name starts from scratch.
     pub uid: u64,
@@ -150,7 +153,7 @@ pub struct MeasureState {
 }
 
 impl NodeMemory {
-    /// A node as its status and label tell, for the first pass after a restart.
+    /// Restores a node from its status and label, for the first pass after a restart.
     #[must_use]
     pub fn from_status(
         criteria: &[Criterion],
@@ -174,14 +177,14 @@ impl NodeMemory {
             unknown_ms: told.map_or(0, |t| t.unknown_seconds.saturating_mul(1000)),
             uid,
         };
-        // The label is the durable record: who it calls unfit is so by some measure.
+        // The label is the durable record: a node that it marks is unfit by some measure.
         if label == Some(true) && node.judged() == Some(false) {
             node.sides_mut().for_each(|side| side.judged = Some(true));
         }
         node
     }
 
-    /// The same node after the measures changed: those that stayed keep what they said.
+    /// Returns the same node after the measures changed: those that stayed keep their results.
     #[must_use]
     pub fn with_criteria(self, old: &[Criterion], new: &[Criterion]) -> Self {
         let side = |criterion: &Criterion| {
@@ -198,7 +201,7 @@ impl NodeMemory {
         std::iter::once(&self.first).chain(&*self.more)
     }
 
-    /// The same, to be changed.
+    /// Returns the same by mutable reference.
     pub fn sides_mut(&mut self) -> impl Iterator<Item = &mut MeasureState> {
         std::iter::once(&mut self.first).chain(&mut *self.more)
     }
@@ -222,8 +225,8 @@ impl NodeMemory {
 
 /// Restores the state of a measure from before the restart.
 ///
-/// The label knows only what they said together; the status tells them apart, as long as it speaks
-/// of the same label. If it does not contain the node, each measure is assumed to agree with the
+/// The label only has their combined result; the status has each of them, as long as it speaks of
+/// the same label. If it does not contain the node, each measure is assumed to agree with the
 /// label, so that an unfit node stays unfit until all of them found it fit. A measure that the
 /// status of the node does not name was never judged.
 fn told_of(criterion: &Criterion, told: Option<&NodeStatus>, label: Option<bool>) -> Option<bool> {
@@ -271,7 +274,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The last sample of a measure as the status tells it.
+    /// Returns the last sample of a measure from the status.
     fn told(criterion: &Criterion, told: &NodeStatus) -> Option<Self> {
         let finite = |text: &str| text.parse().ok().filter(|value: &f64| value.is_finite());
         let percent = finite(&told.current_bandwidth_percent);

@@ -6,7 +6,7 @@ use super::super::{
 use super::labels::joined;
 use crate::api::traffic_watch::NodeState;
 
-/// The reason of a node whose state is that of a measurement, as in
+/// The reason of a node in the state of a measurement, as in
 /// `traffic_operator_trafficwatch_transitions_total`.
 const MEASURED: &str = "Measured";
 

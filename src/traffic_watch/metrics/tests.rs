@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// An object whose nodes are in these states, by number.
+/// An object with this number of nodes in each state.
 fn decided(nodes: usize, state: impl Fn(usize) -> NodeState) -> Decided {
     let watch: TrafficWatch = serde_json::from_value(json!({
         "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
@@ -175,7 +175,8 @@ fn t11_no_lock_is_held_and_no_piece_is_large_while_100_000_pairs_are_encoded() {
     let (mut pieces, mut total) = (0_usize, 0);
     metrics
         .stream(|piece| {
-            // What passes and new collectors need meanwhile. A lock that is held would never come.
+            // Passes and new collectors need the lock meanwhile. If it were held, this would wait
+            // for ever.
             memories.change(&("ns".into(), "watch-0".into()), |_| ());
             if pieces == 0 {
                 metrics.register(Box::new(Gauges(Memories::default())));
@@ -194,7 +195,7 @@ fn t11_no_lock_is_held_and_no_piece_is_large_while_100_000_pairs_are_encoded() {
 #[test]
 fn t11_above_the_limit_every_object_keeps_a_share_and_the_nodes_that_need_attention() {
     let memories = Memories::default();
-    // The last ones by name are the ones to look at.
+    // The last ones by name need attention.
     let states = |n: usize| match n {
         97 => NodeState::Unknown,
         98 => NodeState::Suppressed,
@@ -208,7 +209,7 @@ fn t11_above_the_limit_every_object_keeps_a_share_and_the_nodes_that_need_attent
         let all = series(&page, family).into_iter();
         all.filter(|line| line.contains(&format!("name=\"{name}\""))).collect::<Vec<_>>()
     };
-    assert_eq!(of("node_state", "small").len(), 3, "its share is not the large one's to take");
+    assert_eq!(of("node_state", "small").len(), 3, "the large one does not take its share");
     let large = of("node_state", "large");
     assert_eq!(large.len(), 7);
     for node in ["worker-00097", "worker-00098", "worker-00099", "worker-00000", "worker-00003"] {

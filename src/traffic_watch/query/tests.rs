@@ -33,6 +33,7 @@ fn a_regex_cannot_leave_its_literal() {
         devices: r#"eth0"} or vector(1) #"#.into(),
         direction: Direction::Transmit,
         window: Duration::from_mins(2),
+        speed: false,
     };
     let text = question.promql(&Exporters::any(&["node"]));
     assert!(!text.contains(r#"eth0"}"#), "{text}");
@@ -45,6 +46,7 @@ fn t04_a_label_that_names_the_node_is_never_summed_away() {
         devices: "eth0".into(),
         direction: Direction::Transmit,
         window: Duration::from_mins(2),
+        speed: false,
     };
     assert!(question.promql(&Exporters::any(&["node"])).contains("without (pod, "));
     let text = question.promql(&Exporters::any(&["pod"]));
@@ -55,7 +57,8 @@ fn t04_a_label_that_names_the_node_is_never_summed_away() {
 fn s04_every_selector_of_the_built_in_query_names_what_is_believed() {
     for direction in [Direction::Transmit, Direction::Receive, Direction::Busiest] {
         let window = Duration::from_mins(2);
-        let question = Question::BuiltIn { devices: DEFAULT_DEVICES.into(), direction, window };
+        let (devices, speed) = (DEFAULT_DEVICES.into(), true);
+        let question = Question::BuiltIn { devices, direction, window, speed };
         let believed = r#"job="node-exporter",namespace="monitoring""#;
         let exporters =
             Exporters { node_exporter: believed.parse().unwrap(), ..Exporters::any(&["node"]) };
@@ -87,6 +90,7 @@ fn the_busiest_direction_is_never_a_sum_of_both() {
         devices: "eth0".into(),
         direction,
         window: Duration::from_secs(20),
+        speed: false,
     };
     let text = question(Direction::Busiest).promql(&Exporters::default());
     for name in ["transmit_percent", "receive_percent", "transmit_bytes", "receive_bytes"] {
@@ -95,4 +99,16 @@ fn the_busiest_direction_is_never_a_sum_of_both() {
     assert!(!text.contains(" + "), "{text}");
     let receive = question(Direction::Receive).promql(&Exporters::default());
     assert!(!receive.contains("transmit_percent"), "{receive}");
+}
+
+#[test]
+fn the_speed_itself_is_asked_for_only_where_something_depends_on_it() {
+    let ask = |speed| {
+        let (devices, direction) = ("eth0".into(), Direction::Transmit);
+        let window = Duration::from_mins(2);
+        let question = Question::BuiltIn { devices, direction, window, speed };
+        question.promql(&Exporters::default())
+    };
+    assert_eq!(ask(false).matches("\"speed\"").count(), 0);
+    assert_eq!(ask(true).matches("\"speed\"").count(), 1);
 }

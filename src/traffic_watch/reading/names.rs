@@ -39,7 +39,7 @@ impl Devices {
 
 /// The name of a series that belongs to no node.
 pub(super) fn unmapped(measure: Measure, name: &str) -> Subject {
-    // By the measure that every exporter has.
+    // Counted by the measure that every exporter has.
     if matches!(measure, Measure::Age | Measure::Own) {
         Subject::Unmapped(name.to_owned())
     } else {
@@ -58,7 +58,7 @@ pub enum Subject {
     Scrapes,
     /// A job that is not trusted.
     OtherJob(Box<str>),
-    /// No node that is known; what the series calls it.
+    /// No known node; the name in the series.
     Unmapped(String),
     /// The same, but the exporter was counted by another series.
     Counted,
@@ -73,7 +73,7 @@ pub struct Names<'a> {
     pub labels: &'a [String],
 }
 
-/// Returns the label by which [`measure`] tells the measure.
+/// Returns the label by which [`measure`] identifies the measure.
 pub(super) fn measuring(question: &Question) -> &'static str {
     match question {
         Question::Own(_) => OWN_AGE.0,

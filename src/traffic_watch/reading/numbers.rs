@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::super::query::Measure;
 
 /// The numbers of all nodes, by measure and then by node: an answer brings them in this order, and
-/// only existing measures take memory. The built-in query returns four of its eight, and a custom
+/// only existing measures take memory. The built-in query returns four of its nine, and a custom
 /// one returns one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Numbers {
@@ -92,7 +92,7 @@ impl OneNode {
         self.0.put(0, measure, value);
     }
 
-    /// Returns what is read of it.
+    /// Returns the facts that are read from it.
     pub fn reading(&self) -> NodeMeasurement<'_> {
         NodeMeasurement { numbers: &self.0, node: 0 }
     }

@@ -74,6 +74,14 @@ pub(in super::super) fn conditions(
     vec![ready, metrics_available(j), limited]
 }
 
+/// Replaces a condition that is true by what keeps it from being true; one that is false stays.
+pub(in super::super) fn lower(conditions: &mut Vec<Verdict>, why: Verdict) {
+    conditions.retain(|condition| condition.type_ != why.type_ || condition.status != Some(true));
+    if conditions.iter().all(|condition| condition.type_ != why.type_) {
+        conditions.insert(0, why);
+    }
+}
+
 fn metrics_available(j: &Judgment<'_>) -> Verdict {
     let verdict =
         |status, reason, message| Verdict { type_: "MetricsAvailable", status, reason, message };
@@ -166,7 +174,7 @@ fn low_coverage(j: &Judgment<'_>, place: usize, reading: &Measurement) -> (&'sta
     (reason, format!("{figures}, at least half are needed: {hint}"))
 }
 
-/// No series is accepted, and these jobs have some.
+/// No series is accepted, although these jobs have some.
 fn untrusted(jobs: &[String], all: usize) -> String {
     let why = untrusted_nodes(jobs);
     format!("0 of {all} nodes have data, at least half are needed: {why}")

@@ -20,8 +20,8 @@ use crate::{
     controller::{Notice, Verdict},
 };
 
-/// The number of nodes that get an event of their own when many change in one judgment: nobody
-/// would read more, and each is a write.
+/// Maximum number of nodes that get a separate event when many change in one judgment: more would
+/// not be read, and each is a write.
 const EVENTS_OF_A_KIND: usize = 10;
 
 /// The events of the nodes that changed: one per node, and for those beyond the first few of a kind
@@ -29,7 +29,7 @@ const EVENTS_OF_A_KIND: usize = 10;
 pub(in super::super) fn changes(j: &Judgment<'_>) -> Vec<Notice> {
     let of = |change: &Change| {
         let expired = change.expired.then(|| expired(j, change.node));
-        // What a flip that was not measured means is said by the event above.
+        // The event above explains a flip without a measurement.
         let measured = !change.expired && j.nodes[change.node].state != NodeState::Unknown;
         let flipped =
             change.flip.filter(|_| measured).and_then(|unfit| flip(j, change.node, unfit));
@@ -43,7 +43,8 @@ pub(in super::super) fn changes(j: &Judgment<'_>) -> Vec<Notice> {
     by_reason.into_values().flat_map(shortened).collect()
 }
 
-fn shortened(mut notices: Vec<Notice>) -> Vec<Notice> {
+/// The events of one reason: of those beyond the first few, one for all.
+pub(in super::super) fn shortened(mut notices: Vec<Notice>) -> Vec<Notice> {
     let more = notices.len().saturating_sub(EVENTS_OF_A_KIND);
     if more > 0 {
         notices.truncate(EVENTS_OF_A_KIND);

@@ -4,6 +4,8 @@ mod events;
 mod numbers;
 mod status;
 
-pub(super) use conditions::{SCRAPES_NEEDED, conditions, problems, refused, scrapes, settled};
-pub(super) use events::{changes, news, window_too_short};
+pub(super) use conditions::{
+    SCRAPES_NEEDED, conditions, lower, problems, refused, scrapes, settled,
+};
+pub(super) use events::{changes, news, shortened, window_too_short};
 pub(super) use status::{is_due, status};

@@ -40,6 +40,7 @@ pub(in super::super) fn status(j: &Judgment<'_>, ready: bool, refresh: bool) -> 
             Mode::Enforce if !j.seen.nodes.is_empty() => Some(j.watch.label_key()),
             _ => old.label,
         },
+        reservation: old.reservation,
         observed_generation: old.observed_generation,
         conditions: old.conditions,
     }

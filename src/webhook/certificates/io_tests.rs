@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 
 const NAMESPACE: &str = "traffic-operator-system";
 
-/// The one object, and how often it was written.
+/// The only object, and its number of writes.
 #[derive(Clone)]
 struct Server {
     object: watch::Sender<Option<Value>>,
@@ -167,7 +167,7 @@ async fn who_writes_second_is_refused_and_reads_again() {
     let (one, two) = (keeper(&server, &certificates), keeper(&server, &certificates));
     let now = now();
     let results = tokio::join!(one.pass(now), two.pass(now));
-    // Whether both looked before one wrote is not ours to say; there never are two states.
+    // Both may have read before one wrote; but there are never two states.
     assert_eq!(server.writes(), 1);
     assert!(results.0.is_ok() || results.1.is_ok());
     let due = one.pass(now).await.unwrap();

@@ -11,19 +11,20 @@ use super::{Authority, BACKDATED, Leaf, UnixSeconds, seconds};
 /// The reason why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
-    /// A key or certificate could not be made.
+    /// A key or certificate could not be created.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// This is no time at which a certificate can be valid.
+    /// No certificate can be valid at this time.
     #[error("the clock says {0} s since 1970: no certificate is valid then")]
     Clock(UnixSeconds),
 }
 
 impl Authority {
-    /// A new one, with a key of its own.
+    /// Issues a new one, with its own key.
     pub(super) fn issue(now: UnixSeconds, life: Duration) -> Result<Self, IssueError> {
         let key = KeyPair::generate()?;
-        // A part of the key's own digest: two made in one second still have different names.
+        // A part of the key's own digest, so that two issued in the same second still have
+        // different names.
         let id = CertificateParams::default().key_identifier(&key);
         let id = id.iter().take(4).fold(0_u32, |id, byte| id << 8 | u32::from(*byte));
         let name = format!("traffic-operator webhook CA {id:08x}");
@@ -36,7 +37,7 @@ impl Authority {
 }
 
 impl Leaf {
-    /// A new one, with a key of its own.
+    /// Issues a new one, with its own key.
     pub(super) fn issue(
         authority: &Authority,
         now: UnixSeconds,

@@ -12,11 +12,11 @@ use super::{
     Certificates, Defect, IssueError, Lifetimes, NAME, PINGLISTS, State, UnixSeconds, next,
 };
 
-/// The longest sleep. The system clock may be set while the sleep timer continues; a look costs one
-/// request.
+/// The longest sleep. The system clock may be set while the sleep timer continues; a check costs
+/// one request.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// The shortest sleep: that of lives of a minute, as in tests, has steps of some seconds.
+/// The shortest sleep: with lifetimes of a minute, as in tests, steps take some seconds.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The pause after a failure. The certificate has a third of its life left: there is no hurry.
@@ -28,7 +28,7 @@ pub enum KeepError {
     /// The API server refused, or did not answer.
     #[error("secret {NAME}: {0}")]
     Api(#[from] kube::Error),
-    /// No certificate could be made.
+    /// No certificate could be created.
     #[error(transparent)]
     Issue(#[from] IssueError),
     /// The state could not be written.
@@ -47,7 +47,7 @@ pub struct CertificateKeeper {
 impl CertificateKeeper {
     /// Keeps the Secret in the operator's namespace.
     ///
-    /// `names` are what the server is called: see [`service_names`](Self::service_names).
+    /// `names` are the server's names: see [`service_names`](Self::service_names).
     #[must_use]
     pub fn new(
         client: Client,
@@ -71,7 +71,7 @@ impl CertificateKeeper {
         names.collect()
     }
 
-    /// Maintains it for ever: looks when something is due, and when anyone has changed it.
+    /// Maintains it for ever: checks when an action is due, and after any change of the Secret.
     pub async fn keep(mut self) -> Infallible {
         loop {
             self.touched.mark_unchanged();
@@ -105,7 +105,7 @@ impl CertificateKeeper {
         }
     }
 
-    /// One look, and a write if something is due; says when the next thing is.
+    /// Checks once, writes if an action is due, and returns the time of the next action.
     ///
     /// # Errors
     /// When the Secret could not be read or written.
@@ -127,7 +127,8 @@ impl CertificateKeeper {
         let labels = secret.metadata.labels.get_or_insert_default();
         labels.insert("app.kubernetes.io/managed-by".into(), "traffic-operator".into());
         let post = PostParams::default();
-        // The resourceVersion in it makes the server refuse if anybody wrote since we read.
+        // With its resourceVersion, the server refuses the write if the object changed since we
+        // read it.
         if secret.metadata.resource_version.is_some() {
             self.api.replace(NAME, &post, &secret).await?;
         } else {
@@ -143,7 +144,7 @@ impl CertificateKeeper {
     }
 }
 
-/// A Secret of the type that tools know certificates by.
+/// Returns an empty Secret of the type that tools expect for certificates.
 fn blank() -> Secret {
     Secret {
         metadata: ObjectMeta { name: Some(NAME.into()), ..ObjectMeta::default() },

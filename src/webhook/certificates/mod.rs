@@ -1,8 +1,9 @@
 //! The webhook's own certificate authority and certificate.
 //!
 //! Everything is in one Secret: the leader writes it ([`CertificateKeeper`]), every replica reads
-//! it ([`Certificates`]). A CA is in the published bundle for some time before it signs: clients
-//! know it before they must trust a certificate of it. [`next`] decides what is due.
+//! it ([`Certificates`]). A CA is in the published bundle for some time before it signs, so that
+//! clients have it before they must trust one of its certificates. [`next`] decides the next
+//! action.
 use std::time::Duration;
 
 #[cfg(test)]
@@ -28,8 +29,8 @@ pub const PINGLISTS: &str = "traffic-operator-pinglists";
 /// A time: seconds since the Unix epoch.
 pub type UnixSeconds = i64;
 
-/// Backdating of certificates, in seconds: clock differences of an hour are more than Kubernetes
-/// itself survives.
+/// Backdating of certificates, in seconds: Kubernetes itself does not survive clock differences of
+/// an hour.
 const BACKDATED: i64 = 3600;
 
 /// The time for which certificates live.
@@ -42,8 +43,8 @@ pub struct Lifetimes {
 }
 
 impl Default for Lifetimes {
-    /// A year and 90 days: what public authorities issue, and a rotation four times a year is one
-    /// that is known to work.
+    /// A year and 90 days: as for public authorities; a rotation four times a year is known to
+    /// work.
     fn default() -> Self {
         let day = Duration::from_hours(24);
         Self { authority: 365 * day, leaf: 90 * day }
@@ -82,7 +83,7 @@ pub struct Leaf {
     pub not_after: UnixSeconds,
 }
 
-/// All that the Secret holds.
+/// The contents of the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// The bundle, the oldest first.
@@ -91,8 +92,8 @@ pub struct State {
     pub leaf: Leaf,
 }
 
-/// Two thirds of a life: as long again as a third of it remains for whatever keeps the rotation
-/// from happening to be seen and mended.
+/// Returns the time after two thirds of a lifetime: the last third remains to notice and fix a
+/// failed rotation.
 fn due_at(begin: UnixSeconds, end: UnixSeconds) -> UnixSeconds {
     begin.saturating_add(end.saturating_sub(begin) / 3 * 2)
 }
@@ -104,10 +105,10 @@ impl Authority {
         due_at(self.created, self.not_after)
     }
 
-    /// From when on it signs: a hundredth of its life after it entered the bundle (3.65 days of a
-    /// year). At least 10 s, which is how long a watch may be silent before it is begun again; at
-    /// most a sixth of its life, so that of an authority's last third half remains for its last
-    /// certificate.
+    /// Returns the time from which it signs: a hundredth of its lifetime after it entered the
+    /// bundle (3.65 days of a year). At least 10 s, because a watch may be silent for this long
+    /// before it restarts; at most a sixth of its lifetime, so that half of an authority's last
+    /// third remains for its last certificate.
     #[must_use]
     pub fn signs_from(&self) -> UnixSeconds {
         let life = self.not_after.saturating_sub(self.created);
@@ -126,7 +127,7 @@ impl State {
         self.authorities.iter().map(|authority| authority.certificate.as_str()).collect()
     }
 
-    /// The time at which [`next`] next has something to do, if the state does not change before.
+    /// Returns the time of the next action of [`next`], if the state does not change before.
     #[must_use]
     pub fn due_at(&self) -> UnixSeconds {
         let signer = self.authorities.iter().find(|a| a.name == self.leaf.authority);
@@ -143,13 +144,13 @@ impl State {
         .into_iter()
         .flatten()
         .min()
-        // Without authorities: at once.
+        // Immediately without authorities.
         .unwrap_or(UnixSeconds::MIN)
     }
 }
 
-/// The authority that signs now, of those that are valid: the newest one that has been in the
-/// bundle for long enough, else the oldest.
+/// Returns the valid authority that signs now: the newest one that has been in the bundle for long
+/// enough, else the oldest.
 fn signer(authorities: &[Authority], now: UnixSeconds) -> Option<&Authority> {
     let valid = || authorities.iter().filter(|authority| authority.is_valid(now));
     let known = valid().filter(|authority| authority.signs_from() <= now);
@@ -158,8 +159,8 @@ fn signer(authorities: &[Authority], now: UnixSeconds) -> Option<&Authority> {
 
 /// Returns the next state; `None` if nothing changes.
 ///
-/// Only the keys are random: what is due is a function of the arguments. The first authority, and
-/// one whose predecessors all ended while nobody looked, signs at once.
+/// Only the keys are random: the action is a function of the arguments. The first authority, and
+/// one with only expired predecessors, signs at once.
 ///
 /// # Errors
 /// When keys or certificates cannot be made.
@@ -195,6 +196,6 @@ pub fn next(
 }
 
 fn seconds(duration: Duration) -> i64 {
-    // Some 10,000 years: further than the format of certificates goes.
+    // Some 10,000 years: more than the format of certificates allows.
     i64::try_from(duration.as_secs()).unwrap_or(i64::MAX).min(300_000_000_000)
 }

@@ -30,9 +30,9 @@ pub struct Bundle {
     /// The certificates of the authorities, PEM: `caBundle` of the webhook configurations and
     /// `ca.crt` of the agents.
     pub pem: Arc<str>,
-    /// The time when the authority ends that signs now.
+    /// The time when the current signing authority expires.
     pub authority_not_after: UnixSeconds,
-    /// The time when the server's certificate ends.
+    /// The time when the server's certificate expires.
     pub leaf_not_after: UnixSeconds,
 }
 
@@ -53,7 +53,7 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// The installed value, with another one before.
+/// The installed certificate, with another one as its fallback.
 #[derive(Debug)]
 struct CurrentOr {
     current: Arc<Current>,
@@ -80,7 +80,8 @@ impl Certificates {
         self.bundle.subscribe()
     }
 
-    /// Told whenever the Secret changed in any way, so that the leader looks at it.
+    /// Returns a receiver that is notified of any change of the Secret, so that the leader checks
+    /// it.
     #[must_use]
     pub fn touched(&self) -> watch::Receiver<()> {
         self.touched.subscribe()
@@ -89,7 +90,7 @@ impl Certificates {
     /// Serves with this state from the next connection on, and publishes its bundle.
     ///
     /// # Errors
-    /// When the certificate and its key are not a pair; what was served before still is.
+    /// When the certificate and its key are not a pair; the previous one is still served.
     pub fn install(&self, state: &State) -> Result<(), Defect> {
         let key = Arc::new(state.certified_key()?);
         let signer = state.authorities.iter().find(|a| a.name == state.leaf.authority);
@@ -98,7 +99,7 @@ impl Certificates {
             authority_not_after: signer.map_or(0, |authority| authority.not_after),
             leaf_not_after: state.leaf.not_after,
         };
-        // The bundle first: clients may learn of it a little before they must trust it.
+        // The bundle first: clients may receive it a little before they must trust it.
         self.bundle.send_if_modified(|current| {
             let changed = current.as_ref() != Some(&bundle);
             *current = Some(bundle);
@@ -108,11 +109,11 @@ impl Certificates {
         Ok(())
     }
 
-    /// The configuration of a TLS server of these protocols that presents whatever is installed;
-    /// until then it refuses every handshake.
+    /// Returns the configuration of a TLS server for these protocols that presents the installed
+    /// certificate; until there is one, it refuses every handshake.
     ///
     /// # Errors
-    /// When the versions of TLS and the cryptography do not fit together.
+    /// When the versions of TLS do not match the cryptography.
     pub fn server_config(&self, protocols: &[&[u8]]) -> Result<ServerConfig, rustls::Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
@@ -122,11 +123,11 @@ impl Certificates {
         Ok(config)
     }
 
-    /// The same for a server of HTTP/1 that serves from the start: until something is installed it
-    /// presents `first`.
+    /// Returns the same for an HTTP/1 server that serves from the start: until a certificate is
+    /// installed, it presents `first`.
     ///
     /// # Errors
-    /// When the versions of TLS and the cryptography do not fit together.
+    /// When the versions of TLS do not match the cryptography.
     pub fn server_config_from(&self, first: CertifiedKey) -> Result<ServerConfig, rustls::Error> {
         let current = Arc::clone(&self.current);
         let resolver = CurrentOr { current, first: Arc::new(first) };
@@ -138,8 +139,8 @@ impl Certificates {
         Ok(config)
     }
 
-    /// Follows the Secret for ever. What cannot be read is said in the log, and the last good
-    /// certificate stays.
+    /// Follows the Secret for ever. Unreadable contents are logged, and the last good certificate
+    /// stays.
     pub async fn follow(
         &self,
         client: kube::Client,
@@ -160,11 +161,11 @@ impl Certificates {
                     );
                     self.touched.send_replace(());
                 }
-                // A first list without the Secret: the leader is about to create it, or to learn of
+                // A first list without the Secret: the leader is about to create it, or to receive
                 // it.
                 Some(Event::InitDone) => self.touched.send_replace(()),
                 Some(Event::Init) => {}
-                // The stream is without end; were it to end, the certificate in use would stay.
+                // The stream never ends; if it did, the certificate in use would stay.
                 None => std::future::pending().await,
             }
         }

@@ -1,4 +1,4 @@
-//! The state as a Secret: PEM that every tool reads, and the times beside it.
+//! The state as a Secret: PEM that every tool can read, and the times next to it.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
@@ -22,16 +22,16 @@ const KEY: &str = "tls.key";
 /// Names and times of the certificates, which PEM hides.
 const TIMES: &str = "times.json";
 
-/// The reason why a Secret is no state of ours.
+/// The reason why a Secret is not a valid state.
 #[derive(Debug, thiserror::Error)]
 pub enum Defect {
-    /// Something is not there.
+    /// A key is missing.
     #[error("{0} is missing or is no text")]
     Missing(&'static str),
-    /// The times are no times.
+    /// The times are invalid.
     #[error("times.json: {0}")]
     Times(#[from] serde_json::Error),
-    /// Something was added or taken away.
+    /// An entry was added or removed.
     #[error("{authorities} authorities in times.json, {certificates} in ca.crt, {keys} in ca.key")]
     Count {
         /// In the times.
@@ -74,7 +74,7 @@ struct LeafTimes {
 }
 
 impl State {
-    /// The content of the Secret.
+    /// Returns the content of the Secret.
     ///
     /// # Errors
     /// When the times cannot be written.
@@ -99,10 +99,10 @@ impl State {
     }
 
     /// Reads and checks a Secret: keys belong to certificates, and the certificate to its
-    /// authority. Whether anything has ended is not asked here.
+    /// authority. This does not check expiry.
     ///
     /// # Errors
-    /// Why this is not what we wrote.
+    /// The reason why these contents are not ours.
     pub fn from_secret(secret: &Secret) -> Result<Self, Defect> {
         let text = |key| {
             let bytes = secret.data.as_ref().and_then(|data| data.get(key));
@@ -139,7 +139,7 @@ impl State {
         for authority in &self.authorities {
             let certificate = certificate(&authority.certificate).map_err(|e| chain(&e))?;
             let anchor = anchor_of(&certificate).map_err(|e| chain(&e))?;
-            // What it signs next names it as it stands here.
+            // Its next certificates name it as written here.
             if !contains(&anchor.subject, authority.name.as_bytes()) {
                 return Err(Defect::Chain(format!("{} has another subject", authority.name)));
             }
@@ -151,7 +151,7 @@ impl State {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = verifier.build().map_err(|e| chain(&e))?;
         let leaf = certificate(&self.leaf.certificate).map_err(|e| chain(&e))?;
-        // Both ends: the times beside it are what the rotation goes by.
+        // Both ends, because the rotation uses the separate times.
         for time in [self.leaf.issued, self.leaf.not_after.saturating_sub(1)] {
             let time = UnixTime::since_unix_epoch(Duration::from_secs(
                 u64::try_from(time).map_err(|e| chain(&e))?,
@@ -181,7 +181,7 @@ fn pair(what: &str, certificate_pem: &str, key: &str) -> Result<CertifiedKey, De
     CertifiedKey::from_der(vec![certificate], key, &ring::default_provider()).map_err(|e| wrong(&e))
 }
 
-/// An authority as the verifier sees it.
+/// Returns the trust anchor of an authority.
 fn anchor_of(
     certificate: &CertificateDer<'_>,
 ) -> Result<rustls::pki_types::TrustAnchor<'static>, rustls::Error> {
@@ -198,7 +198,7 @@ fn certificate(pem: &str) -> Result<CertificateDer<'static>, rustls::pki_types::
     CertificateDer::from_pem_slice(pem.as_bytes())
 }
 
-/// The parts of a PEM file, each with its two lines around it.
+/// Returns the sections of a PEM file, each with its first and last line.
 fn sections(pem: &str) -> Vec<String> {
     let mut all = vec![String::new()];
     for line in pem.split_inclusive('\n') {

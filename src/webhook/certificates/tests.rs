@@ -1,4 +1,4 @@
-//! Rotation by any clock, and the Secret that others may have touched.
+//! Rotation with any clock, and Secrets that others may have changed.
 use std::collections::BTreeMap;
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
@@ -113,7 +113,7 @@ fn what_somebody_did_to_the_secret_is_seen() {
         swapped.insert(key.into(), foreign[key].clone());
     }
     assert!(matches!(State::from_secret(&secret(swapped)), Err(Defect::Chain(_))));
-    // Times that promise more than the certificate holds.
+    // Times beyond the validity of the certificate.
     let mut later = data;
     let times = String::from_utf8(later["times.json"].0.clone()).unwrap();
     let times =
@@ -138,7 +138,7 @@ fn check(before: Option<&State>, state: &State, now: UnixSeconds) -> Result<(), 
     prop_assert!(leaf.not_after <= signer.not_after && now < signer.not_after);
     prop_assert!(state.authorities.iter().all(|authority| now < authority.not_after));
     if before.is_none_or(|before| before.leaf != *leaf) && signer.signs_from() > now {
-        // Nobody is known for long enough; then it is who is known the longest.
+        // If none has been published for long enough, the oldest signs.
         let mut valid = state.authorities.iter().filter(|authority| authority.is_valid(now));
         prop_assert!(valid.all(|a| a.signs_from() > now && a.created >= signer.created));
     }
@@ -158,7 +158,8 @@ proptest! {
         let (mut now, mut state) = (START, None::<State>);
         for (kind, step) in steps {
             now += match kind {
-                // Away for long, set back a little, set back by hours; mostly a small step.
+                // A long absence, a clock that is set back a little or by hours; mostly a small
+                // step.
                 0 => step * 100,
                 1 => -step,
                 2 => -step * 30,
@@ -183,7 +184,7 @@ proptest! {
             now = due;
             let next = at(Some(&state), now, lifetimes);
             prop_assert_ne!(&next, &state);
-            // A clock that is set back leaves those of the time after it until they end.
+            // A clock that is set back keeps later authorities until they expire.
             prop_assert!(next.authorities.len() <= 4);
             check(Some(&state), &next, now)?;
             let signer = next.authorities.iter().find(|a| a.name == next.leaf.authority).unwrap();

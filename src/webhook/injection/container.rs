@@ -21,27 +21,27 @@ const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The user `nonroot` of our own image and of the distroless ones.
 const NONROOT: i64 = 65532;
 
-/// The constraints of `OpenShift` that admit any user, or any but root, and assign none. All
-/// others, those that an administrator made among them, may hold a pod to users of their choice.
+/// The constraints of `OpenShift` that admit any user, or any except root, and assign none. All
+/// others, including those that an administrator created, may restrict a pod's users.
 const ANY_USER: [&str; 5] = ["anyuid", "hostmount-anyuid", "nonroot", "nonroot-v2", "privileged"];
 
-/// The time for which the token that shows the pod's identity to the operator is valid, in seconds.
-/// An hour; the kubelet renews it at four fifths, and the server accepts no less than ten minutes.
+/// Lifetime of the token that proves the pod's identity to the operator, in seconds: an hour. The
+/// kubelet renews it after four fifths, and the API server allows no less than ten minutes.
 const TOKEN_SECONDS: u32 = 3600;
 
-/// Audience of the token: nobody else accepts it.
+/// Audience of the token: no other server accepts it.
 const TOKEN_AUDIENCE: &str = "traffic-operator";
 
 /// The processor time an agent of a Guaranteed pod has when the recipe names no limit. Such a pod
-/// cannot be without one, and an agent that is throttled measures its own throttling: 50 ms of each
-/// second are some ten times what 16 peers at a period of 10 s need.
+/// must have one, and an agent that is throttled measures its own throttling: 50 ms of each second
+/// are some ten times the need of 16 peers at a period of 10 s.
 const GUARANTEED_CPU: &str = "50m";
 
 /// The same for memory: the agent is one static program with a small heap.
 const GUARANTEED_MEMORY: &str = "64Mi";
 
 /// The processor time an agent may use where all of the pod's containers have a limit, which a
-/// quota may demand: in each tenth of a second 10 ms, which is a scrape of 2,000 series.
+/// quota may require: 10 ms in each tenth of a second, enough for a scrape of 2,000 series.
 const LIMITED_CPU: &str = "100m";
 
 /// Requests of an agent if all of the pod's containers have requests but the recipe has none: the
@@ -70,8 +70,8 @@ pub(super) fn container(pod: &PodObject, recipe: &Recipe) -> Value {
         ],
         "volumeMounts": [
             {"name": AGENT_VOLUME, "mountPath": MOUNT, "readOnly": true},
-            // Where something is mounted, the API server mounts no token of the pod's account: the
-            // agent has no use for it, and we are not asked a second time because of it.
+            // At a path with a mount, the API server mounts no token of the pod's account: the
+            // agent does not need it, and the webhook is not called a second time because of it.
             {"name": AGENT_VOLUME, "mountPath": ACCOUNT, "readOnly": true},
         ],
         "resources": written(resources(pod, &recipe.resources)),
@@ -86,8 +86,8 @@ pub(super) fn container(pod: &PodObject, recipe: &Recipe) -> Value {
     container
 }
 
-/// The container and its volume for a pod that has nothing else: it may ask for what it likes, and
-/// is no init container.
+/// Returns the container and its volume for a separate pod: with the configured resources, and not
+/// as an init container.
 pub(super) fn standalone(recipe: &Recipe) -> (Value, Value) {
     let mut container = container(&PodObject::default(), recipe);
     let Resources { requests, limits } = &recipe.resources;
@@ -116,18 +116,17 @@ fn security_context(pod: &PodObject, recipe: &Recipe) -> Value {
     context
 }
 
-/// The user to name, if one must be.
+/// Returns the user to set, if one must be set.
 ///
-/// The kubelet does not start a container that must not be root and whose user is root, or is not a
-/// number; a native sidecar that does not start keeps the whole pod from starting. And a process of
-/// the application's user may signal and trace it and shares its limits. So the user is named where
-/// it would be the pod's, and where the image is not ours; our image has a number of its own, which
-/// the kubelet reads from it.
+/// The kubelet does not start a container that must not run as root if its user is root or not a
+/// number; a native sidecar that does not start keeps the whole pod from starting. Also, a process
+/// of the application's user could signal and trace the agent and shares its limits. So the user is
+/// set if it would otherwise be the pod's, or if the image is not ours; our own image has a numeric
+/// user, which the kubelet reads from it.
 ///
-/// Where the cluster assigns users by namespace (`OpenShift`) a fixed one would be refused, and
-/// with it the pod. The constraint that admits the pod is in an annotation before webhooks are
-/// called, and is applied again after them: the agent gets the namespace's user, as every
-/// container.
+/// If the cluster assigns users by namespace (`OpenShift`), a fixed one would be refused, and with
+/// it the pod. The constraint that admits the pod is in an annotation before webhooks are called,
+/// and is applied again after them: the agent gets the namespace's user, like every container.
 fn user(pod: &PodObject, recipe: &Recipe) -> Option<i64> {
     let constraint = pod.annotation(CONSTRAINT_ANNOTATION);
     let assigned = constraint.is_some_and(|name| !ANY_USER.contains(&name));
@@ -175,12 +174,12 @@ pub(super) fn volume(recipe: &Recipe) -> Value {
     json!({"name": AGENT_VOLUME, "projected": {"defaultMode": MODE, "sources": sources}})
 }
 
-/// The agent's resources, such that the pod's class of service stays what it is, and no quota
-/// demands what is not there.
+/// Returns the agent's resources, which keep the pod's quality-of-service class, and meet every
+/// quota that its containers meet.
 pub(super) fn resources(pod: &PodObject, asked: &Resources) -> Resources {
     let mut given = asked.clone();
     match pod.qos() {
-        // Those of the pod are the agent's too; the sum over the containers must not exceed them.
+        // The pod's resources include the agent; the sum of the containers must not exceed them.
         _ if pod.has_pod_resources() => given.drop_computing(),
         Qos::BestEffort => given.drop_computing(),
         Qos::Burstable => given.complete(pod),
@@ -221,9 +220,9 @@ fn size(text: &str) -> f64 {
 }
 
 impl Resources {
-    /// A quota on requests or limits refuses a pod with a container that has none. Where there is
-    /// one all of the pod's containers have them, or else it would be refused without us; so the
-    /// agent has what all of them have.
+    /// Adds the resources that all of the pod's containers have. A quota on requests or limits
+    /// refuses a pod with a container that has none; under such a quota, all of the pod's
+    /// containers have them, because the pod would be refused otherwise.
     fn complete(&mut self, pod: &PodObject) {
         for (what, request, limit) in [
             (Compute::Cpu, REQUESTED_CPU, LIMITED_CPU),
@@ -234,7 +233,7 @@ impl Resources {
                 let request = self.requests.get(name).filter(|text| size(text) > size(limit));
                 self.limits.insert(name.into(), request.map_or(limit, |text| text).to_owned());
             }
-            // What is limited the API server has requested as well.
+            // For a resource with only a limit, the API server adds an equal request.
             let stated = self.requests.contains_key(name) || self.limits.contains_key(name);
             if pod.all_state(what, false) && !stated {
                 self.requests.insert(name.into(), request.into());
@@ -242,7 +241,8 @@ impl Resources {
         }
     }
 
-    /// Without what decides the class, and without huge pages, which nobody may have without it.
+    /// Drops the resources that decide the class, and huge pages, which are not allowed without
+    /// them.
     fn drop_computing(&mut self) {
         let keep =
             |name: &String| !matches!(&**name, "cpu" | "memory") && !name.starts_with("hugepages-");

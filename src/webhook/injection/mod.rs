@@ -1,7 +1,7 @@
 //! Decides whether a pod gets the prober's agent.
 //!
 //! The webhook calls [`skip_reason`] for a pod that is about to be created, and the report of
-//! coverage for existing pods; both use the same words. [`patch()`] says how.
+//! coverage for existing pods; both use the same words. [`patch()`] adds the agent.
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -17,8 +17,8 @@ mod tests;
 
 pub use patch::{Op, patch};
 
-/// Since when API servers and kubelets start init containers that always restart before the others
-/// and end them after.
+/// The version since which API servers and kubelets start init containers that always restart
+/// before the others, and stop them afterwards.
 pub const NATIVE_SIDECARS: (u32, u32) = (1, 29);
 
 /// The recipe by which the agent of one `NetworkProber` is added to a pod.
@@ -28,24 +28,24 @@ pub struct Recipe {
     pub prober: String,
     /// The agent's image.
     pub image: String,
-    /// The image is the operator's own: its arguments make it an agent.
+    /// True if the image is the operator's own: its arguments make it an agent.
     pub own_image: bool,
     /// Port on which the agent answers probes.
     pub http_port: u16,
     /// Port on which the agent serves metrics.
     pub prometheus_port: u16,
-    /// The way in which the agent learns of its peers.
+    /// The way in which the agent gets its list of peers.
     pub delivery: Delivery,
-    /// The `ConfigMap` in the pod's namespace that is mounted (if it is there).
+    /// The `ConfigMap` in the pod's namespace that is mounted (if it exists).
     pub config_map: String,
-    /// Resources of the agent, as far as the pod's quality of service allows.
+    /// Resources of the agent, if the pod's quality of service allows them.
     pub resources: Resources,
-    /// The API server and the kubelets know init containers that always restart
+    /// True if the API server and the kubelets support init containers that always restart
     /// ([`NATIVE_SIDECARS`]).
     pub native_sidecar: bool,
 }
 
-/// The way in which the agent learns of its peers.
+/// The way in which the agent gets its list of peers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Delivery {
     /// From a mounted `ConfigMap`, as the original agent does.
@@ -81,11 +81,11 @@ impl Recipe {
         self.prober.split_once('/').is_some_and(|(home, _)| home == namespace)
     }
 
-    /// Returns a hash of the settings whose change needs a restart of running pods, as 16
-    /// hexadecimal digits.
+    /// Returns a hash of the settings that require a restart of running pods when they change, as
+    /// 16 hexadecimal digits.
     ///
-    /// Image, ports, delivery and resources; neither the version of the server nor the owner of the
-    /// recipe (which is in a separate annotation).
+    /// It includes image, ports, delivery and resources; neither the version of the server nor the
+    /// owner of the recipe (which is in a separate annotation).
     #[must_use]
     pub fn hash(&self) -> String {
         let parts =
@@ -100,28 +100,29 @@ impl Recipe {
 /// The reason why a pod does not get the agent, or has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkipReason {
-    /// It lives in its node's network: two such pods of a node would fight for the agent's ports,
-    /// and what they measure is the node.
+    /// It uses its node's network: two such pods on a node would conflict on the agent's ports, and
+    /// would measure the node.
     HostNetwork,
-    /// Its author, or its namespace's, does not want the agent.
+    /// The author of the pod or of its namespace opted out.
     OptedOut,
-    /// A container of it declares one of the agent's ports.
+    /// One of its containers declares one of the agent's ports.
     PortTaken,
-    /// A container or a volume of it has the name of the agent's and is not the agent's.
+    /// One of its containers or volumes has the name of the agent's but is not the agent's.
     NameTaken,
-    /// Its containers see each other's processes, and the agent is another namespace's.
+    /// Its containers see each other's processes, and the agent belongs to another namespace.
     SharedProcesses,
     /// The agent is a Linux program.
     Windows,
     /// The mirror of a static pod: the kubelet runs it from a file.
     MirrorPod,
-    /// It is meant to end, and on a server without native sidecars the agent would keep it.
+    /// It runs to completion, and on a server without native sidecars the agent would keep it
+    /// running.
     JobOnOldServer,
     /// Another `NetworkProber` has it.
     OtherProber,
     /// It has the agent.
     AlreadyInjected,
-    /// Agents of this recipe do not start: not one more pod is made to wait for one.
+    /// Agents of this recipe do not start: no further pod must wait for one.
     AgentFailing,
     /// A namespace that is never touched: the system's and the operator's.
     NamespaceExcluded,
@@ -129,11 +130,11 @@ pub enum SkipReason {
     NamespaceNotConsenting,
     /// A `LimitRange` or a `ResourceQuota` of its namespace would refuse it with the agent.
     ResourcesRefused,
-    /// More pods are selected than the owner of the `NetworkProber` may have watched.
+    /// The `NetworkProber` selects more pods than its namespace may have watched.
     OverBudget,
-    /// Nothing shows that the webhook was asked: the pod is older, or the webhook was away.
+    /// There is no sign that the webhook was called: the pod is older, or the webhook was down.
     CreatedBefore,
-    /// The webhook's annotations are there, its container is not: another webhook removed it.
+    /// It has the webhook's annotations but not the container: another webhook removed it.
     Stripped,
 }
 
@@ -157,19 +158,19 @@ pub fn resources(pod: &PodObject, recipe: &Recipe) -> Resources {
     container::resources(pod, &recipe.resources)
 }
 
-/// The agent's container and volume for a pod of its own, as in a `DaemonSet`.
+/// Returns the agent's container and volume for a separate pod, as in a `DaemonSet`.
 #[must_use]
 pub fn standalone(recipe: &Recipe) -> (serde_json::Value, serde_json::Value) {
     container::standalone(recipe)
 }
 
-/// The reason why this pod, by itself, does not get the agent. Whether it is selected, and what its
-/// namespace says, is decided before. For a pod that exists and has no agent, no reason here means
-/// that the webhook was not asked ([`SkipReason::CreatedBefore`]), or, if its annotation
+/// Returns the reason in the pod itself why it does not get the agent. Its selection and its
+/// namespace are checked before. For an existing pod without an agent, no reason here means that
+/// the webhook was not called ([`SkipReason::CreatedBefore`]), or, if its annotation
 /// [`INJECTED_BY_ANNOTATION`] is there, that the agent was removed ([`SkipReason::Stripped`]).
 ///
-/// The agent's container decides whether it is there, not an annotation: annotations are copied
-/// with templates, and other webhooks remove containers.
+/// The agent's container counts, not an annotation: annotations are copied with templates, and
+/// other webhooks remove containers.
 #[must_use]
 pub fn skip_reason(pod: &PodObject, recipe: &Recipe) -> Option<SkipReason> {
     if pod.is_mirror() {
@@ -189,14 +190,14 @@ pub fn skip_reason(pod: &PodObject, recipe: &Recipe) -> Option<SkipReason> {
     if pod.is_windows() {
         return Some(SkipReason::Windows);
     }
-    // Any value opts out, as it did with the original operator; unless it was us who wrote it and
-    // another webhook removed the container since.
+    // Any value opts out, as with the original operator, unless the webhook wrote it and another
+    // webhook removed the container since.
     let preset = pod.annotation(DEPLOYED_ANNOTATION).is_some() && injected_by.is_none();
     let refused = pod.annotation(INJECT_ANNOTATION);
     if preset || refused.is_some_and(|value| value.trim().eq_ignore_ascii_case("false")) {
         return Some(SkipReason::OptedOut);
     }
-    // Through /proc the agent would be in the application's file system, its token included.
+    // Through /proc, the agent could read the application's file system, including its token.
     if pod.shares_processes() && !recipe.is_at_home(pod.namespace()) {
         return Some(SkipReason::SharedProcesses);
     }

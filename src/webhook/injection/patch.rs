@@ -1,15 +1,15 @@
 //! The JSON patch (RFC 6902) that adds the agent to a pod.
 //!
-//! Only `add`, and computed from what exists in the JSON as it came: a Pod that is read into types
-//! and written again loses every field that the types do not know.
+//! Only `add` operations, computed from the received JSON: a Pod that is read into types and
+//! written again loses every field that the types do not know.
 //!
-//! Service meshes are left alone. To keep a mesh's proxy out of the measurement its author excludes
-//! the agent's ports (`traffic.sidecar.istio.io/excludeInboundPorts` and `…OutboundPorts`,
-//! `config.linkerd.io/skip-inbound-ports` and `…outbound-ports`) in the pod's template. Adding
-//! these here would not do the same: on a pod they *replace* the exclusions of the namespace and
-//! the mesh, so that other ports of the application change their behavior; excluding an outbound
-//! port removes the encryption from all traffic of the application to that port; and Istio's
-//! webhook has read them before ours is called.
+//! Service meshes are left alone. To keep a mesh's proxy out of the measurement, the author of the
+//! pod excludes the agent's ports (`traffic.sidecar.istio.io/excludeInboundPorts` and
+//! `…OutboundPorts`, `config.linkerd.io/skip-inbound-ports` and `…outbound-ports`) in the pod's
+//! template. Adding these here would not do the same: on a pod they *replace* the exclusions of the
+//! namespace and the mesh, so that other ports of the application change their behavior; excluding
+//! an outbound port removes the encryption from all traffic of the application to that port; and
+//! Istio's webhook has read them before ours is called.
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -34,8 +34,8 @@ impl Op {
     }
 }
 
-/// The operations that add the agent; none when there is a reason not to, or nothing to add it to
-/// (a Pod without containers is no Pod).
+/// Returns the operations that add the agent; none if there is a reason not to, or if the Pod has
+/// no containers.
 #[must_use]
 pub fn patch(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
     let bare = pod.containers().unwrap_or_default().is_empty();
@@ -57,7 +57,8 @@ pub fn patch(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
 fn volumes(pod: &PodObject, recipe: &Recipe) -> Option<Op> {
     let volume = container::volume(recipe);
     match pod.volumes() {
-        // Ours, left behind when the container was removed: two of a name are refused.
+        // Our volume, left behind when the container was removed: two with the same name are
+        // refused.
         Some(names) if names.iter().any(|name| &**name == AGENT_VOLUME) => None,
         Some(_) => Some(Op::new("/spec/volumes/-", volume)),
         None => Some(Op::new("/spec/volumes", json!([volume]))),
@@ -71,8 +72,8 @@ fn annotations(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
         (HASH_ANNOTATION, recipe.hash()),
     ];
     if pod.metadata.annotations.is_some() {
-        // Adding an existing field would replace it: nothing is overwritten but an outdated hash,
-        // which is ours alone.
+        // Adding an existing field would replace it: only an outdated hash, which is always ours,
+        // is overwritten.
         let missing = ours.into_iter().filter(|(key, value)| match pod.annotation(key) {
             Some(present) => *key == HASH_ANNOTATION && present != value,
             None => true,
@@ -90,7 +91,7 @@ fn annotations(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
     }
 }
 
-/// A key as a part of a JSON pointer (RFC 6901).
+/// Escapes a key for a JSON pointer (RFC 6901).
 fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }

@@ -1,4 +1,4 @@
-//! Properties of every Pod, whatever fields it may have in the future.
+//! Properties of every Pod, including fields that it may have in the future.
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,7 @@ fn object(entries: Vec<(String, Value)>) -> Map<String, Value> {
     entries.into_iter().collect()
 }
 
-/// An object with some fields (absent, null or as given) and some that nobody knows.
+/// An object with some known fields (absent, null or as given) and some unknown ones.
 fn fields(known: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
     let known: Vec<_> = known
         .into_iter()
@@ -137,7 +137,7 @@ fn pod() -> BoxedStrategy<Value> {
     fields(vec![("metadata", metadata), ("spec", spec), ("status", fields(vec![]))])
 }
 
-/// The injected pod without what was added.
+/// Returns the injected pod without the additions.
 fn without_ours(mut injected: Value, original: &Value) -> Value {
     let taken = |value: &mut Value, name: &str| {
         if let Some(list) = value.as_array_mut() {
@@ -147,7 +147,7 @@ fn without_ours(mut injected: Value, original: &Value) -> Value {
     let spec = &mut injected["spec"];
     taken(&mut spec["containers"], AGENT_CONTAINER);
     for (key, name) in [("initContainers", AGENT_CONTAINER), ("volumes", AGENT_VOLUME)] {
-        // Indexing makes a null of what is absent: the original tells them apart.
+        // Indexing turns an absent value into null: the original distinguishes them.
         taken(&mut spec[key], name);
         restore(spec, &original["spec"], key);
     }
@@ -165,7 +165,7 @@ fn without_ours(mut injected: Value, original: &Value) -> Value {
     injected
 }
 
-/// Puts back what was absent or null, if nothing but ours is in it now.
+/// Restores a value that was absent or null, if it contains only our additions now.
 fn restore(parent: &mut Value, original: &Value, key: &str) {
     let empty = match &parent[key] {
         Value::Array(list) => list.is_empty(),

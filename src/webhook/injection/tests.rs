@@ -1,4 +1,4 @@
-//! The behavior of a good injector, row by row, and the mistakes of the original one.
+//! The behavior of a correct injector, case by case, and the bugs of the original one.
 use serde_json::{Value, json};
 
 use super::*;
@@ -182,7 +182,7 @@ fn original_16_job_pods_end() {
     let job = with("/metadata/ownerReferences", job);
     assert_eq!(reason(&job, &old), Some(SkipReason::JobOnOldServer));
     assert_eq!(reason(&job, &recipe()), None);
-    // A workflow's pod is nobody's Job and ends all the same.
+    // A workflow's pod belongs to no Job but runs to completion too.
     assert_eq!(
         reason(&with("/spec/restartPolicy", json!("Never")), &old),
         Some(SkipReason::JobOnOldServer)
@@ -226,7 +226,7 @@ fn the_monitor_finds_the_ports_of_init_containers_by_name() {
     let facts = pod.agent().unwrap();
     assert_eq!((facts.ping_port, facts.prometheus_port), (8080, Some(2112)));
     assert!(facts.native && !facts.stripped);
-    // Longer names are no port names to Kubernetes.
+    // Kubernetes allows no longer port names.
     assert!(
         [crate::pods::PING_PORT, crate::pods::METRICS_PORT].iter().all(|name| name.len() <= 15)
     );
@@ -269,7 +269,7 @@ fn the_hash_changes_with_what_a_restart_is_needed_for() {
         assert_eq!(same.hash(), hash);
     }
     // The same in every version of this program: a change here restarts nothing, but reports that
-    // every agent is due.
+    // every agent needs a restart.
     assert_eq!(hash, "756b4b8ca8296e0e");
 }
 

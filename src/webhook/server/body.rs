@@ -1,9 +1,9 @@
-//! Bodies of admission requests, whose memory is paid for as they arrive.
+//! Bodies of admission requests, with memory that counts towards a budget as they arrive.
 //!
-//! Everybody who reaches the port may send one. If a budget were reserved for an announced size, a
-//! client that announces much and sends nothing would hold it; this one is held by received bytes.
-//! What almost every pod needs and what the largest need are two budgets, each with a part for
-//! every source.
+//! Any client that reaches the port may send one. If a budget were reserved for an announced size,
+//! a client that announces much and sends nothing would hold it; so only received bytes count.
+//! There are two budgets, one for the size of almost every pod and one for the excess of the
+//! largest, each with a part for every source.
 use std::{net::IpAddr, time::Duration};
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::serving::budget::{Budget, Share};
 
-/// The largest body of an admission request. An object in etcd has at most 1.5 MiB, and JSON is
-/// larger than what is stored; the API server sends one object of a creation.
+/// The largest body of an admission request. An object in etcd has at most 1.5 MiB, and its JSON is
+/// larger than the stored form; the API server sends one object at a creation.
 pub const LIMIT: usize = 4 << 20;
 
 /// Part of a body that counts towards the budget of all bodies: more than almost every Pod has.
@@ -26,21 +26,22 @@ const SMALL_IN_ALL: usize = (8 << 20) / STEP;
 /// The part of one source: 2 MiB, an API server that sends 32 at once.
 const SMALL_OF_ONE: usize = (2 << 20) / STEP;
 
-/// The budget of what bodies have beyond [`SMALL`], in steps: 8 MiB, two of the largest.
+/// The budget of the parts of bodies beyond [`SMALL`], in steps: 8 MiB, two of the largest.
 const LARGE_IN_ALL: usize = (8 << 20) / STEP;
 
 /// The part of one source: 4 MiB, one of the largest.
 const LARGE_OF_ONE: usize = (4 << 20) / STEP;
 
-/// The step in which the budgets are used, in bytes: fewer steps than frames.
+/// The unit of the budgets, in bytes: larger than a frame, for fewer steps.
 const STEP: usize = 16 << 10;
 
-/// Requests whose bodies are read at once, in all and of one source: what bounds those that wait
-/// for a budget. An API server has as many under way as pods are created in a millisecond.
+/// Maximum number of bodies read at once, in total and of one source, which bounds those that wait
+/// for a budget. An API server has as many concurrent requests as pods are created in a
+/// millisecond.
 const REQUESTS: (usize, usize) = (1024, 256);
 
-/// The time that a body may take to arrive, waiting for its turn included: the API server gives up
-/// after as long.
+/// The time that a body may take to arrive, including the wait for its turn: the API server gives
+/// up after the same time.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Deadline for each further [`SMALL`] of a large body: 256 KiB a second, even after a lost packet
@@ -57,7 +58,7 @@ pub struct Bodies {
 
 /// A body, and its part of the budgets.
 pub struct Held {
-    /// All of it.
+    /// The complete body.
     pub bytes: Vec<u8>,
     _shares: [Share; 3],
 }
@@ -65,13 +66,13 @@ pub struct Held {
 /// The reason why a body was not read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The source has too many requests under way, or all together have.
+    /// The source, or all sources together, have too many concurrent requests.
     #[error("too many requests at once")]
     TooMany,
     /// It has more than [`LIMIT`].
     #[error("the body is larger than {LIMIT} bytes")]
     TooLarge,
-    /// It came too slowly, or others use the budgets.
+    /// It arrived too slowly, or others use the budgets.
     #[error("the body did not arrive in time")]
     TooSlow,
     /// The connection broke.
@@ -93,7 +94,7 @@ impl Bodies {
     /// Reads a body.
     ///
     /// # Errors
-    /// Why it was not read; whatever came of it is dropped.
+    /// The reason why it was not read; the received part is dropped.
     pub async fn read(&self, body: Body, source: IpAddr) -> Result<Held, Refused> {
         let request = self.requests.take(source, 1).ok_or(Refused::TooMany)?;
         if body.size_hint().lower() > LIMIT as u64 {

@@ -1,4 +1,4 @@
-//! A real server: rotation under load, limits, what is no admission request.
+//! A real server: rotation under load, limits, and requests that are not admission requests.
 use std::{
     collections::VecDeque,
     net::Ipv4Addr,
@@ -130,7 +130,7 @@ fn connector(bundle: &str, clock: &Clock, alpn: &[u8]) -> anyhow::Result<TlsConn
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// From an address of its own: all of 127.0.0.0/8 is loopback.
+/// Connects from a separate address: all of 127.0.0.0/8 is loopback.
 async fn tls_from(
     source: u8,
     address: SocketAddr,
@@ -167,7 +167,7 @@ fn review() -> Bytes {
 
 /// One admission over a connection.
 async fn admit(sender: &mut Sender) -> anyhow::Result<()> {
-    // After an answer a connection needs a moment.
+    // After an answer, a connection needs a moment.
     sender.ready().await?;
     let response = sender.send_request(post("/mutate/ns/mesh", review())).await?;
     anyhow::ensure!(response.status() == StatusCode::OK, "{}", response.status());
@@ -197,7 +197,7 @@ async fn invariant_11_no_connection_fails_while_authorities_and_certificates_rot
                 let told = bundle();
                 let mut sender = connect(address, &told, &clock).await.unwrap();
                 admit(&mut sender).await.unwrap();
-                // A connection from the beginning outlives them all.
+                // A connection from the beginning outlives all certificates.
                 admit(&mut kept).await.unwrap();
                 done[client].fetch_add(1, Ordering::SeqCst);
             }
@@ -205,7 +205,7 @@ async fn invariant_11_no_connection_fails_while_authorities_and_certificates_rot
     }
     let (mut state, mut authorities, mut leaves) = (running.state.clone(), 0, 0);
     for second in 1..=300 {
-        // Each client comes at least once in every second of that clock.
+        // Each client connects at least once in every second of that clock.
         let before: Vec<_> = done.iter().map(|count| count.load(Ordering::SeqCst)).collect();
         while done.iter().zip(&before).any(|(now, before)| now.load(Ordering::SeqCst) == *before) {
             assert!(clients.try_join_next().is_none(), "a client failed in second {second}");
@@ -236,7 +236,7 @@ async fn both_versions_of_http_are_spoken() {
     let bundle = running.state.bundle();
     let mut sender = connect(running.address, &bundle, &running.clock).await.unwrap();
     admit(&mut sender).await.unwrap();
-    // What the API server speaks.
+    // The protocol of the API server.
     let stream = tls(running.address, &bundle, &running.clock, b"h2").await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let io = TokioIo::new(stream);

@@ -1,4 +1,4 @@
-//! Reads what the checks of `NetworkProber`s need.
+//! Reads the facts for the checks of `NetworkProber`s.
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
@@ -30,7 +30,7 @@ use crate::{
 /// Maximum number of checked replicas: more than any installation has.
 const REPLICAS: usize = 5;
 
-/// Reads everything but Prometheus.
+/// Reads everything except Prometheus.
 pub async fn gather(client: &Client, operator: &str) -> Probing {
     let probers = Api::<DeserializeGuard<NetworkProber>>::all(client.clone());
     let probers = probers.list(&ListParams::default()).await;
@@ -44,7 +44,7 @@ pub async fn gather(client: &Client, operator: &str) -> Probing {
         monitoring: BTreeMap::new(),
         measured: BTreeMap::new(),
     };
-    // Who has none needs none of this.
+    // Without such objects, nothing of this is needed.
     if found.probers.as_ref().is_ok_and(Vec::is_empty) {
         return found;
     }
@@ -63,7 +63,7 @@ pub async fn gather(client: &Client, operator: &str) -> Probing {
             let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource);
             let there = match api.get_metadata_opt(&prober.name_any()).await {
                 Ok(there) => Ok(there.is_some()),
-                // Of a group that nobody serves.
+                // The API server does not serve this group.
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
                 Err(error) => Err(describe("get", error)),
             };
@@ -95,7 +95,7 @@ async fn configurations(client: &Client) -> Result<Vec<MutatingWebhookConfigurat
         .map_err(|error| describe("list MutatingWebhookConfigurations", error))
 }
 
-/// The entries whose Service is in the operator's namespace, and those of our own object.
+/// Returns the entries with a Service in the operator's namespace, and those of our own object.
 fn webhooks(all: Vec<MutatingWebhookConfiguration>, operator: &str) -> Vec<Webhook> {
     let mut found = Vec::new();
     for object in all {
@@ -125,7 +125,7 @@ fn webhooks(all: Vec<MutatingWebhookConfiguration>, operator: &str) -> Vec<Webho
     found
 }
 
-/// One handshake for each replica and bundle.
+/// Makes one handshake for each replica and bundle.
 async fn shown(client: &Client, webhooks: &[Webhook]) -> Vec<Shown> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
@@ -159,7 +159,7 @@ async fn shown(client: &Client, webhooks: &[Webhook]) -> Vec<Shown> {
     found
 }
 
-/// The ready pods behind a Service, with the port that it leads to.
+/// Returns the ready pods behind a Service, with its target port.
 async fn replicas(
     client: &Client,
     namespace: &str,

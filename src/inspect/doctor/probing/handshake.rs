@@ -1,5 +1,5 @@
-//! A TLS handshake with a pod, by a port-forward through the API server: whether it shows a
-//! certificate that a bundle trusts.
+//! A TLS handshake with a pod, by a port-forward through the API server, which verifies the pod's
+//! certificate against a bundle.
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -14,13 +14,13 @@ use tokio_rustls::TlsConnector;
 use super::Trouble;
 use crate::inspect::cluster::describe;
 
-/// The longest it may take, the way there included: a handshake takes milliseconds.
+/// The deadline, including the port-forward: a handshake takes milliseconds.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Shakes hands with a port of a pod, as the API server does with the webhook.
+/// Makes a handshake with a port of a pod, as the API server does with the webhook.
 ///
 /// # Errors
-/// Why the API server would not.
+/// The reason why the API server would not trust it.
 pub(super) async fn shake(
     client: &Client,
     (namespace, pod, port): (&str, &str, u16),

@@ -1,5 +1,5 @@
-//! Checks of the `NetworkProber`s: the webhook that injects agents, what Prometheus is given, and
-//! the agents.
+//! Checks of the `NetworkProber`s: the webhook that injects agents, the monitoring objects for
+//! Prometheus, and the agents.
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
@@ -30,7 +30,7 @@ pub use gather::{figures, gather};
 pub struct Probing {
     /// The objects.
     pub probers: Result<Vec<NetworkProber>, String>,
-    /// True if the object is there that holds the operator's webhooks.
+    /// True if the object with the operator's webhooks exists.
     pub configuration: bool,
     /// The webhooks that lead to the operator.
     pub webhooks: Result<Vec<Webhook>, String>,
@@ -38,7 +38,7 @@ pub struct Probing {
     pub shown: Vec<Shown>,
     /// The existing monitoring objects: by kind and object.
     pub monitoring: BTreeMap<(ChildKind, String), Result<bool, String>>,
-    /// The figures of each, by name; empty where Prometheus was not asked.
+    /// The figures of each, by name; empty if Prometheus was not queried.
     pub measured: BTreeMap<String, Measured>,
 }
 
@@ -49,7 +49,7 @@ pub struct Webhook {
     pub object: String,
     /// The entry.
     pub name: String,
-    /// The namespace, name and port of the Service; none where it is reached by a URL.
+    /// The namespace, name and port of the Service; none if it is reached by a URL.
     pub service: Option<(String, String, i32)>,
     /// The path or URL.
     pub path: String,
@@ -58,7 +58,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Reports whether it is of this `NetworkProber`.
+    /// Reports whether it belongs to this `NetworkProber`.
     fn is_of(&self, prober: &NetworkProber) -> bool {
         let (namespace, name) = (prober.namespace().unwrap_or_default(), prober.name_any());
         self.path.ends_with(&format!("/{namespace}/{name}"))
@@ -78,14 +78,14 @@ pub struct Shown {
     pub result: Result<(), Trouble>,
 }
 
-/// The reason why a certificate was not seen, or not believed.
+/// The reason why a certificate was not seen, or not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nobody is behind the Service.
+    /// The Service has no ready pod.
     NoPod(String),
     /// It could not be reached from here.
     NotReached(String),
-    /// The API server does not trust what it shows, or nothing answers there.
+    /// The API server does not trust its certificate, or nothing answers there.
     Refused(String),
 }
 
@@ -109,7 +109,7 @@ pub(super) fn checks(probing: &Probing) -> Vec<Check> {
     checks
 }
 
-/// Checks that the API server calls us for the pods of each.
+/// Checks that the API server calls the operator for the pods of each.
 fn webhooks(probing: &Probing, probers: &[NetworkProber]) -> Vec<Check> {
     let check = "webhook";
     let sidecars: Vec<_> = probers.iter().filter(|p| p.spec.mode == Mode::Sidecar).collect();
@@ -208,7 +208,7 @@ fn certificates(probing: &Probing) -> Vec<Check> {
     checks
 }
 
-/// Checks that Prometheus gets the objects that it needs, and uses them.
+/// Checks that the objects that Prometheus needs exist, and that it uses them.
 fn monitoring(probing: &Probing, prober: &NetworkProber) -> Vec<Check> {
     let check = "monitoring";
     let (name, wanted) = (name_of(prober), &prober.spec.monitoring);

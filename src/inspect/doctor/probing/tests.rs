@@ -16,7 +16,7 @@ use crate::{
     network_prober::measurement::{Measurement, NodeFigures, Silent},
 };
 
-/// The text without its colors.
+/// Returns the text without its colors.
 fn text(checks: &[Check]) -> String {
     plain(&doctor::text(checks))
 }
@@ -225,7 +225,7 @@ fn what_is_broken_is_found_and_says_what_next() {
     }
 }
 
-/// A server with a certificate, and the authority that signed it as PEM.
+/// Returns a server with a certificate, and the authority that signed it as PEM.
 fn server(host: &str) -> (TlsAcceptor, String) {
     let mut params = CertificateParams::new(vec![]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -262,7 +262,7 @@ async fn a_certificate_is_believed_only_under_its_name_and_by_its_authority() {
         result
     };
     assert_eq!(ask(host, &authority).await, Ok(()));
-    // While authorities change, both are in the bundle.
+    // While the authority changes, both are in the bundle.
     assert_eq!(ask(host, &format!("{other}{authority}")).await, Ok(()));
     let refused = ask(host, &other).await.unwrap_err();
     assert!(refused.contains("invalid peer certificate"), "{refused}");

@@ -1,4 +1,4 @@
-//! Series that Prometheus lacks, has twice, or has from jobs that are not believed.
+//! Series that Prometheus lacks, has twice, or has from jobs that are not accepted.
 use super::*;
 use crate::{api::CAPACITY_ANNOTATION, prometheus::Class};
 
@@ -108,7 +108,7 @@ fn a_capacity_needs_no_link_speed() {
     assert_eq!(speed(&facts), CheckResult::Ok);
 }
 
-/// Two series of one device, which differ in one label.
+/// Returns two series of one device, which differ in one label.
 fn twins(label: &str) -> Duplicates {
     let series = |value: &str| {
         let labels =

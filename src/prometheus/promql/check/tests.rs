@@ -127,7 +127,7 @@ fn no_nesting_or_chain_overflows_the_stack() {
         "{".repeat(MAX_BYTES),
         "[".repeat(MAX_BYTES),
         "up{a=\"".to_owned() + &"\\".repeat(MAX_BYTES - 8),
-        // As much as is allowed of everything.
+        // The allowed maximum of everything.
         format!("{}{}up{}", "-".repeat(4_700), "-abs(".repeat(99), ")".repeat(99)),
         format!("{}up", "up^".repeat(2_499)),
         format!("{}up", "up+".repeat(2_499)),
@@ -234,5 +234,38 @@ proptest! {
     #[test]
     fn never_panics_on_any_text(text in ".{0,200}") {
         let _ = check_vector(&text).map_err(|error| error.to_string());
+    }
+}
+
+proptest! {
+    /// Of a query with a slip of the pen every place that is named lies in it.
+    #[test]
+    fn an_edited_query_is_refused_with_a_place_in_it(
+        query in proptest::sample::select(vec![
+            "max by (node) (up) and on(node) (x > bool 0)",
+            "avg_over_time(rate(up{job=\"é\",a=~'b|c'}[5m])[1h:30s])",
+            "# why\nsum without (device) (\n  rate(a{device!~\"(eth|en)[0-9].*\"}[2m] offset 5m)\n)\n",
+            "label_replace(up, \"node\", \"$1\", \"instance\", \"(.*):.*\") * on () group_left 0x1F",
+        ]),
+        at: proptest::sample::Index, gone in 0..3_usize,
+        written in "([-+*/%^(){},:=~!<>@#\"'` \n0-9a-z]|\\[|\\]|\\\\|\\PC){0,3}",
+    ) {
+        let all: Vec<char> = query.chars().collect();
+        let start = at.index(all.len() + 1);
+        let end = (start + gone).min(all.len());
+        let (before, after) = (all[..start].iter(), all[end..].iter());
+        let text: String = before.copied().chain(written.chars()).chain(after.copied()).collect();
+        let checked = check_vector(&text);
+        if let Err(error) = &checked {
+            prop_assert!(!error.message.trim().is_empty());
+            if let Some(place) = error.position {
+                prop_assert!(text.is_char_boundary(place.offset), "{text:?}: {place:?}");
+                let before = &text[..place.offset];
+                prop_assert_eq!(place, Position::of(&text, place.offset));
+                prop_assert!(place.column > 0 && place.column <= before.chars().count() + 1);
+            }
+        }
+        // Blanks mean nothing.
+        prop_assert_eq!(check_vector(&format!(" {text}\n")).is_ok(), checked.is_ok(), "{:?}", text);
     }
 }

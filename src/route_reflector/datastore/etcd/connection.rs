@@ -124,7 +124,7 @@ impl Credentials {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(CONNECT_TIMEOUT)
             .with_keep_alive(KEEP_ALIVE, CONNECT_TIMEOUT)
-            // Without a call under way a ping is one too many for etcd.
+            // Without a running call, etcd counts a ping as one too many.
             .with_keep_alive_while_idle(false)
             // A member that is cut off from the others would serve stale data.
             .with_require_leader(true)
@@ -158,7 +158,7 @@ pub(super) enum Source {
     Spec(Vec<String>),
     /// A Secret in the operator's namespace.
     Secret {
-        /// Of its namespace.
+        /// The Secret's namespace.
         secrets: Box<Api<Secret>>,
         /// Its namespace: the operator's.
         namespace: String,
@@ -246,7 +246,7 @@ impl Connection {
                         let (text, elsewhere) = explain(&error);
                         (text, Some(number), !elsewhere)
                     }
-                    // Not about a member.
+                    // The error is not about a member.
                     Ok(Err(error @ (Error::Secret(_) | Error::Kube { .. }))) => return Err(error),
                     Ok(Err(error)) => (error.to_string(), None, false),
                     Err(_) => {

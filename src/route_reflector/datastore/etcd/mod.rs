@@ -1,4 +1,4 @@
-//! Calico's objects in an etcd of its own.
+//! Calico's objects in a separate etcd.
 //!
 //! The keys and the JSON are Calico's. Every write is a transaction that compares the revision that
 //! was read, so that no change is lost; and no write leaves while the lease is not ours.
@@ -134,7 +134,7 @@ impl Etcd {
         snapshot.listen_ports.all = configuration.listen_port;
         for (name, entry) in configurations {
             let found = entry.as_ref().and_then(|entry| entry.configuration().ok());
-            // By Calico's name of the node, which may be another than that of Kubernetes.
+            // By Calico's name of the node, which may differ from that of Kubernetes.
             let node = name.strip_prefix("node.").and_then(|node| names.get(node)).cloned();
             let port = found.and_then(|found| found.listen_port);
             snapshot.listen_ports.nodes.extend(node.zip(port));
@@ -149,7 +149,8 @@ impl Etcd {
         Err(error)
     }
 
-    /// All objects of a kind by name, at a revision; at the newest, which is then told, if it is 0.
+    /// Returns all objects of a kind by name, at a revision; if it is 0, at the newest one, which
+    /// is then returned.
     async fn list(&self, plural: &str, revision: &mut i64) -> Result<Listed, Error> {
         let (prefix, mut from) = (prefix(plural), prefix(plural).into_bytes());
         // The first key that is no longer one with the prefix: `/` is followed by `0`.
@@ -213,10 +214,12 @@ impl Etcd {
         let compare = Compare::mod_revision(key.as_str(), CompareOp::Equal, revision);
         let txn = Txn::new().when([compare]).and_then([operation]);
         let done = self.connection.call(|client| {
-            let txn = txn.clone();
-            // Immediately before the bytes leave: see the client of the API server.
-            let open = self.fence.is_open();
-            async move { if open { client.kv_client().txn(txn).await.map(Some) } else { Ok(None) } }
+            let (txn, fence) = (txn.clone(), self.fence.clone());
+            async move {
+                let mut client = client.kv_client();
+                // Until the bytes leave: see the client of the API server.
+                fence.guard(client.txn(txn)).await.transpose()
+            }
         });
         match done.await? {
             None => Err(Error::NotLeading),
@@ -265,7 +268,7 @@ impl Etcd {
         self.ensure_writable().await?;
         let spec = json!({"nodeToNodeMeshEnabled": on});
         let Some(found) = self.get(CONFIGURATIONS, DEFAULT).await? else {
-            // Without one there is a mesh.
+            // Without a configuration, the mesh is on.
             if on {
                 return Ok(Written::Unchanged);
             }
@@ -283,9 +286,9 @@ impl Etcd {
         self.put(CONFIGURATIONS, &found, &value).await
     }
 
-    /// Labels and cluster id change together: a node that has the id and not the label is in no
-    /// mesh, and nobody looks for it. calico-kube-controllers copies labels too, later, and finds
-    /// these there.
+    /// Labels and cluster id change together: a node with the id but without the label would be in
+    /// no mesh, and have no peers. calico-kube-controllers also copies labels, later, and finds
+    /// these.
     pub(super) async fn mark(
         &self,
         node: &str,

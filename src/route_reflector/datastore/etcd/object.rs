@@ -111,7 +111,7 @@ pub(super) struct CalicoNode {
     /// Its name in Kubernetes.
     pub kubernetes: String,
     pub cluster_id: Option<Ipv4Addr>,
-    /// Without any it takes no part in BGP.
+    /// Without any address, it takes no part in BGP.
     pub addresses: Addresses,
     /// Its own, if it is in another than the cluster's.
     pub as_number: Option<u32>,
@@ -204,7 +204,7 @@ impl Entry {
     }
 }
 
-/// Adds what Calico's own client gives a new object, and demands of one that is edited.
+/// Adds the fields that Calico's own client sets on a new object, and requires on an edited one.
 pub(super) fn born(mut object: Value, uid: &str, now: &str) -> Value {
     object["metadata"]["uid"] = json!(uid);
     object["metadata"]["creationTimestamp"] = json!(now);
@@ -229,6 +229,9 @@ pub(super) fn merge(value: &mut Value, patch: Value) {
         }
     }
 }
+
+#[cfg(test)]
+mod properties;
 
 #[cfg(test)]
 mod tests {

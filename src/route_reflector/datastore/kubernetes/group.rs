@@ -11,8 +11,8 @@ use super::{
     Kubernetes, spec, unreadable,
 };
 
-/// The time for which the discovered group, or the absence of Calico, is cached. A
-/// migration takes minutes, and both groups are served during it: nothing fails that would tell us.
+/// The time for which the discovered group, or the absence of Calico, is cached. A migration takes
+/// minutes, and both groups are served during it: no error reveals it.
 const REDISCOVER: Duration = Duration::from_mins(1);
 
 /// One of the places where Calico has its objects in the Kubernetes API.
@@ -108,7 +108,8 @@ impl Kubernetes {
                 Ok(has("bgppeers") && has("bgpconfigurations"))
             }
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-            // Also when Calico's API server is down: what lies behind it is not to be gone round.
+            // Even when Calico's API server is down: the storage behind it must not be used
+            // directly.
             Err(source) => Err(Error::Kube { action: "discover Calico", source }),
         }
     }

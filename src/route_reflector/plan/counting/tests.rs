@@ -81,7 +81,7 @@ fn point_06_in_dual_stack_the_sessions_of_both_families_are_meant() {
     assert_eq!(expected(&bgp, &nobody, true).gated().count(), 4);
     assert!(bgp.families.remarks().is_empty());
 
-    // Without those that are about to go.
+    // Without those that are about to be removed.
     let leaving = BTreeSet::from(["n0".into()]);
     let wanted = expected(&bgp, &leaving, false);
     let left = ["Node_10_0_0_2", "Node_10_0_0_3", "Node_fd00__2", "Node_fd00__3"];
@@ -102,13 +102,13 @@ fn point_06_one_family_alone_and_mixtures() {
     let (names, complete, remarks) = of(&["6", "6", "6"]);
     assert_eq!(names, ["Node_fd00__", "Node_fd00__2"]);
     assert_eq!((complete.as_str(), remarks.as_str()), ("n0 n1 n2", ""));
-    // One that speaks IPv4 alone: it has the sessions that it can have, and reflects nothing.
+    // A node that speaks only IPv4: it has all its possible sessions, and reflects nothing.
     let (names, complete, remarks) = of(&["46", "46", "46", "4"]);
     let v4 = ["Node_10_0_0_0", "Node_10_0_0_2", "Node_10_0_0_3"];
     assert_eq!(names, [&v4[..], &["Node_fd00__", "Node_fd00__2"]].concat());
     assert_eq!(complete, "n0 n1 n2");
     assert!(remarks.ends_with("as most nodes have one: n3"), "{remarks}");
-    // One that speaks IPv6 too, and one that speaks nothing else.
+    // A node that also speaks IPv6, and one that speaks only IPv6.
     let (names, complete, remarks) = of(&["4", "4", "46", "6"]);
     assert_eq!(names, ["Node_10_0_0_0", "Node_10_0_0_2"]);
     assert_eq!(complete, "n0 n1 n2");

@@ -57,7 +57,7 @@ fn the_next_look_comes_when_a_reflector_has_been_silent_for_long_enough() {
         let plan = plan(&set, &observed(&set, &stage)).unwrap();
         (word(&plan.desired), plan.period)
     };
-    // Of a client nothing is waited for.
+    // The operator waits for nothing from a client.
     assert_eq!(period("n5", 170), (None, PERIOD));
     assert_eq!(period("n0", 60), (None, PERIOD));
     assert_eq!(period("n0", 160), (None, Duration::from_secs(20)));
@@ -112,7 +112,7 @@ fn who_lost_its_labels_is_remembered_until_it_has_them_again() {
     stage.edit("n0", |speaker| speaker.labels = texts(&[("topology.kubernetes.io/zone", "a")]));
     for _ in 0..3 {
         let mut seen = observed(&set, &stage);
-        // Nobody can count.
+        // Sessions cannot be counted.
         seen.measured = Some(Err("refused".into()));
         let plan = plan(&set, &seen).unwrap();
         assert_eq!(slots(&plan.status), before);
@@ -157,7 +157,7 @@ fn r06_a_client_without_sessions_stops_no_repair() {
     assert_eq!(word(&plan(&set, &seen).unwrap().desired), None);
 }
 
-/// Growing is no repair: while nobody can count, nobody is promoted into a slot that is new.
+/// Growing is no repair: while sessions cannot be counted, no node is promoted into a new slot.
 #[test]
 fn r13_nobody_is_promoted_blindly_into_a_new_slot() {
     let (mut set, stage) = converged(&json!({}));
@@ -170,7 +170,7 @@ fn r13_nobody_is_promoted_blindly_into_a_new_slot() {
     assert_eq!(word(&plan(&set, &seen).unwrap().desired), Some("Promote"));
 }
 
-/// The pods of Calico's API server may need the very route that a repair brings back.
+/// The pods of Calico's API server may need the very route that a repair restores.
 #[test]
 fn r08_a_dead_reflector_is_replaced_while_calicos_api_is_down_and_peers_wait() {
     let (set, mut stage) = converged(&json!({}));

@@ -17,7 +17,8 @@ proptest! {
         let mut whole = World::mesh(nodes, zones);
         let mut world = whole.clone();
         let result = whole.converge(spec, Some(false));
-        // With three of two zones a client has, after one failure, only reflectors of one id.
+        // With three reflectors in two zones, after one failure a client has only reflectors of one
+        // id.
         prop_assert!(result.is_ok() || topology == 2 && zones == 2, "{result:?}");
         prop_assert!(result.is_ok() || whole.stage.snapshot.mesh);
         for step in whole.log.iter().take(stop) {
@@ -137,7 +138,7 @@ fn r02_auto_takes_zones_only_with_room_to_replace_a_reflector() {
     }
 }
 
-/// The way back to the mesh, before the object goes.
+/// The way back to the mesh, before the object is deleted.
 #[test]
 fn the_mesh_is_restored_before_anybody_is_demoted() {
     for spec in [SIMPLE, ZONAL, MULTI] {

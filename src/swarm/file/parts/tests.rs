@@ -76,6 +76,6 @@ fn w20_one_change_is_the_head_and_the_parts_that_change() {
     // A worker without a list must acknowledge a barrier, too.
     let barrier = change(&next.distrusted(0), &there, 3);
     assert_eq!((barrier.head.parts, barrier.parts.len()), (vec![11; 3], 3));
-    // What is not what the head says is written, whatever it holds.
+    // A part that differs from the head is written, whatever it contains.
     assert_eq!(change(&next, &[None, None, None], 3).parts.len(), 3);
 }

@@ -82,16 +82,16 @@ fn a_part_behind_its_head_is_written_anew_before_anything_rests_on_it() {
     let next = history.repaired(0);
     assert_eq!(next, Published { epoch: 8, ..published(7) }, "nothing else changes");
     let there: Vec<_> = good.iter().map(Option::is_some).collect();
-    assert_eq!(there, [false, true, true], "that part alone");
+    assert_eq!(there, [false, true, true], "only that part differs");
     // A pod that comes now reads a part of version 6, and is not of 7.
     let published = |memory: &Memory| super::published(&swarm(FILES), &view, memory).unwrap().epoch;
     assert_eq!(published(&Memory::default()), 6);
-    // Who has decided it writes what it has decided.
+    // The replica that made the decision writes it.
     let decided = Published { releasing: BTreeMap::new(), ..self::published(7) };
     assert_eq!(published(&knows(&decided)), 6);
     let (history, _) = read(&view, &knows(&decided), 7, true);
     assert_eq!((history.repair, &history.published), (Some(Repair::Fence), &decided));
-    // Who decided before that remembers what is not true any more.
+    // A replica that decided earlier has an outdated memory.
     let before = Published { epoch: 6, ..decided };
     let (history, _) = read(&view, &knows(&before), 6, true);
     assert_eq!((history.repair, history.published), (Some(Repair::Fence), self::published(7)));
@@ -110,7 +110,7 @@ fn a_part_that_is_gone_is_restored_where_its_content_is_known() {
     assert_eq!(history.repair, Some(Repair::Barrier));
     assert_eq!(history.repaired(0).barrier, Some(8));
     let lists: Vec<_> = history.published.shares.keys().map(|worker| &**worker).collect();
-    assert_eq!(lists, ["s-0"], "what is left of the lists stays");
+    assert_eq!(lists, ["s-0"], "the rest of the lists stays");
     assert_eq!(read(&view, &Memory::default(), 7, false).0.repair, Some(Repair::First));
     // Nor to one that remembers less than was written since.
     let (history, _) = read(&view, &knows(&published(6)), 6, true);
@@ -136,7 +136,7 @@ fn an_edited_part_is_put_back_and_read_lists_count() {
     assert_eq!(read(&view, &Memory::default(), 7, true).0.repair, Some(Repair::Barrier));
 }
 
-/// A backup of the head was restored, or it was deleted: parts are newer than anybody says.
+/// A backup of the head was restored, or it was deleted: parts are newer than any record.
 #[test]
 fn a_part_ahead_of_its_head_is_no_proof_of_anything() {
     let mut view = view(&published(7), [7, 2, 3]);

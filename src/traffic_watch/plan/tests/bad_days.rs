@@ -169,7 +169,7 @@ fn t06_stale_samples_of_most_nodes_are_low_coverage_with_their_reason() {
     assert!(step.conditions[1].message.contains("3 stale"), "{:?}", step.conditions[1]);
     assert_eq!(w.node("a").reason.as_deref(), Some("StaleSample"));
     assert_eq!(w.node("d").reason.as_deref(), Some("LowCoverage"));
-    // Nodes without a speed keep nobody else from being judged.
+    // Nodes without a speed do not prevent the judgment of others.
     let mut w = expiring("Hold");
     let says = [NoSpeed, NoSpeed, NoSpeed, Percent(99.0)];
     w.judge(&says);
@@ -229,6 +229,25 @@ fn t10_a_node_that_cannot_be_written_waits_and_the_others_do_not() {
     assert_eq!(w.judge(&BUSY).writes, [("a".into(), Some(true))]);
 }
 
+#[test]
+fn t10_a_node_that_was_written_without_an_answer_is_not_tried_on_behalf_of_the_others() {
+    let mut w = World::new(&["a", "b", "c"], json!({}));
+    w.judge(&BUSY);
+    let failed = Arc::make_mut(&mut w.memory.failed);
+    // The next judgment is 15 s later.
+    let now = Timestamp::from_second(w.second - 5).unwrap();
+    for node in ["a", "b", "c"] {
+        // The fifth pause is 160 s.
+        for _ in 0..5 {
+            let why = Error::Pending("Timeout", "patch node: no answer".into()).verdict();
+            failed.take(&node.into(), Some(why), now);
+        }
+    }
+    // The API server made this write; only its answer was lost.
+    w.labels.insert("a".into(), Some("true".into()));
+    assert_eq!(w.judge(&BUSY).writes, [("b".into(), Some(false))]);
+}
+
 /// Deleted and registered again under its name: other hardware, other load.
 #[test]
 fn t14_a_replaced_node_inherits_nothing() {
@@ -239,7 +258,7 @@ fn t14_a_replaced_node_inherits_nothing() {
     let step = w.judge(&[Nothing, Percent(1.0)]);
     assert_eq!((step.writes, w.label("a")), (vec![], None));
     assert_eq!(w.node("a").current_bandwidth_percent, "NaN");
-    // The same while the operator was down: the status speaks of the other one.
+    // The same while the operator was down: the status is about the previous node.
     let mut w = busy_and_calm();
     w.restart();
     w.lives.insert("a".into(), life(2, w.second + 1));
@@ -286,7 +305,7 @@ fn n08_a_recorded_value_counts_once_however_often_it_is_read() {
         assert_eq!(judge(0.3, Some(age)).as_deref(), Some("false"), "at an age of {age} s");
     }
     assert_eq!(judge(0.3, Some(0.0)).as_deref(), Some("true"), "another evaluation");
-    // What is computed has no age: each answer counts.
+    // A computed value has no age: each answer counts.
     judge(0.0, None);
     assert_eq!(judge(0.0, None).as_deref(), Some("false"));
 }
@@ -330,7 +349,7 @@ fn s01_the_operators_ceiling_is_named_where_it_holds_nodes_back() {
     let limited = &step.conditions[2];
     assert_eq!((limited.status, limited.reason), (Some(true), "OperatorLimitReached"));
     assert_eq!(w.memory.above_ceiling, 1);
-    // What is marked stays so though nothing is left.
+    // Marked nodes stay marked although no fit node is left.
     w.headroom = Headroom { open: 0, all: 0, none: false };
     assert_eq!(w.judge(&busy).writes, []);
     // A mark that was decided, and whose write another object's came before, is given up.

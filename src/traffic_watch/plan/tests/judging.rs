@@ -98,13 +98,13 @@ fn the_deployment_is_created_once_judged_and_kept_whatever_comes() {
     assert!(w.judge(&[Percent(1.0); 2]).deployment);
     let step = w.fail();
     assert!(w.watch.status.as_ref().unwrap().ready, "ready once is ready");
-    // What was refused is not tried again, and said.
+    // A refused write is not retried, and is reported.
     assert!(!step.deployment);
     assert_eq!(
         (step.conditions[0].status, step.conditions[0].reason),
         (Some(false), "InvalidSpec")
     );
-    // Another spec is another try.
+    // A new spec is tried again.
     w.watch.spec.label = Some("other".into());
     assert!(w.judge(&[Percent(1.0); 2]).deployment);
 }
@@ -147,7 +147,7 @@ fn a_suppressed_node_is_marked_when_a_place_is_free() {
     assert_eq!(step.states, [Unfit, Suppressed]);
     assert_eq!((w.label("a"), w.label("b")), (Some("true"), Some("false")));
     assert_eq!(step.conditions[2].reason, "LimitReached");
-    // Worse than the one that is marked: who is marked stays so.
+    // Worse than the marked one: the mark stays.
     assert_eq!(w.judge(&[Percent(70.0), Percent(99.0)]).writes, []);
     w.judge(&[Percent(1.0), Percent(98.0)]);
     let step = w.judge(&[Percent(1.0), Percent(98.0)]);
@@ -283,7 +283,7 @@ fn a_node_that_loses_its_evidence_is_told_once_and_by_name() {
     assert_eq!(w.judge(&all(Percent(1.0))).notices, <[&str; 0]>::default());
     assert_eq!(w.judge(&all(Nothing)).notices, ["NodeUnknown"]);
     assert_eq!(w.judge(&all(Nothing)).notices, <[&str; 0]>::default());
-    // When everything is unknown, the measurement is the news and not each node.
+    // If everything is unknown, one event reports the measurement instead of each node.
     assert_eq!(w.fail().notices, ["MetricsUnavailable"]);
 }
 
@@ -307,7 +307,7 @@ fn observe_remembers_in_its_status() {
     assert_eq!((step.writes, step.states), (vec![], vec![Unfit, Fit]));
     assert!(step.notices.contains(&"NodeUnfit"));
     w.restart();
-    // In the band: fit to one who forgot, unfit to one who remembers.
+    // In the band: fit without memory, unfit with memory.
     assert_eq!(w.judge(&[Percent(57.0), Percent(1.0)]).states, [Unfit, Fit]);
 }
 

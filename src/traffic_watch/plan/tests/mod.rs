@@ -27,6 +27,7 @@ mod eviction;
 mod judging;
 mod policies;
 mod properties;
+mod reservation;
 mod without_evidence;
 
 const KEY: &str = "web.traffic.example.com/unfit";
@@ -54,6 +55,8 @@ struct World {
     replicas: Option<(i32, i32)>,
     /// `None`: they cannot be listed.
     pods: Option<Vec<PodFacts>>,
+    /// Offers of nodes and requests of pods.
+    bandwidth: reservation::Bandwidth,
     memory: Memory,
     tick: u64,
     second: i64,
@@ -67,6 +70,8 @@ struct Step {
     evicted: Vec<String>,
     states: Vec<NodeState>,
     notices: Vec<&'static str>,
+    /// Amounts set, and resources removed, by node.
+    offers: Vec<(String, Option<u64>)>,
     conditions: Vec<Verdict>,
     deployment: bool,
 }
@@ -91,6 +96,7 @@ impl World {
             headroom: Headroom::UNLIMITED,
             replicas: None,
             pods: Some(vec![]),
+            bandwidth: reservation::Bandwidth::default(),
             memory: Memory::default(),
             tick: 0,
             second: 1_000_000,
@@ -126,17 +132,18 @@ impl World {
                 ..DeploymentFacts::default()
             }),
             pods: self.pods.clone().ok_or_else(|| "forbidden".to_owned()),
+            reservation: self.bandwidth.seen(&self.watch),
         }
     }
 
-    /// The next tick, with what each node says in the order of their names.
+    /// The next tick, with the value of each node in the order of their names.
     fn judge(&mut self, says: &[Says]) -> Step {
         self.next();
         let reading = self.reading(says);
         self.pass(vec![Ok(reading)])
     }
 
-    /// The same with several measures; `None` is one whose request fails.
+    /// The same with several measures; `None` is one with a failing request.
     fn judge_all(&mut self, measures: &[Option<&[Says]>]) -> Step {
         self.next();
         let readings =
@@ -207,6 +214,7 @@ impl World {
                 Edit::Remove => drop(self.taints.remove(&node)),
             }
         }
+        let offers = self.bandwidth.carry_out(&desired.offers);
         let memory = desired.memory.unwrap();
         let states = self.labels.keys().map(|n| memory.nodes.get(n).unwrap().state).collect();
         self.memory = memory;
@@ -230,6 +238,7 @@ impl World {
             evicted: desired.evictions.iter().map(|pod| pod.name.clone()).collect(),
             states,
             notices: plan.notices.iter().map(|n| n.reason).collect(),
+            offers,
             conditions: plan.conditions,
             deployment: desired.deployment.is_some(),
         }

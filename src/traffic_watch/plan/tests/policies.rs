@@ -30,7 +30,7 @@ fn any_measure_says_unfit_and_all_say_fit() {
         w.judge_all(&[Some(&calm), Some(&half)]);
     }
     assert_eq!(w.label("a"), Some("true"));
-    // The other measure now says unfit too; both have to recover.
+    // The other measure is now unfit too; both must recover.
     let busy = [Percent(99.0), Percent(1.0), Percent(1.0)];
     w.judge_all(&[Some(&busy), Some(&half)]);
     w.judge_all(&[Some(&busy), Some(&half)]);
@@ -59,7 +59,7 @@ fn a_measure_that_fails_holds_its_own_verdict_and_no_other() {
     let metrics = &step.conditions[1];
     assert_eq!((metrics.status, metrics.reason), (Some(false), "PrometheusUnreachable"));
     assert!(metrics.message.contains("loss: refused"), "{}", metrics.message);
-    // And the one that said unfit is held while it fails.
+    // The result of the unfit measure is kept while it fails.
     w.judge_all(&[None, Some(&calm)]);
     assert_eq!((w.label("a"), w.node("a").state), (Some("true"), Some(Unknown)));
 }
@@ -81,7 +81,7 @@ fn a_mark_ends_with_the_measure_that_set_it_though_another_never_had_evidence() 
 fn a_restart_knows_which_measure_said_unfit() {
     let mut w = with_loss(&["a", "b", "c"]);
     let calm = [Percent(1.0); 3];
-    // In loss' band from 5 to 10: unfit to one who remembers.
+    // In loss' band from 5 to 10: unfit with memory.
     let band = [Percent(7.0), Percent(1.0), Percent(1.0)];
     let lossy = [Percent(11.0), Percent(1.0), Percent(1.0)];
     w.judge_all(&[Some(&calm), Some(&lossy)]);
@@ -91,7 +91,7 @@ fn a_restart_knows_which_measure_said_unfit() {
         w.judge_all(&[Some(&calm), Some(&band)]);
     }
     assert_eq!((w.label("a"), w.node("a").reason.as_deref()), (Some("true"), Some(LOSS)));
-    // Where the status does not tell, the label stands until every measure found it fit.
+    // If the status has no record, the label stays until every measure has found the node fit.
     let status = w.watch.status.as_mut().unwrap();
     status.nodes.clear();
     w.restart();
@@ -136,14 +136,14 @@ fn a_mark_outlives_the_measure_that_set_it_until_another_has_judged() {
         w.judge_all(&[Some(&blind)]);
     }
     assert_eq!((w.label("a"), w.label("b")), (Some("true"), Some("true")));
-    assert!(w.node("a").unfit, "the status says what the label says");
+    assert!(w.node("a").unfit, "the status agrees with the label");
     let calm = [Percent(1.0), Percent(99.0), Percent(1.0)];
     w.judge_all(&[Some(&calm)]);
     let step = w.judge_all(&[Some(&calm)]);
     assert_eq!((w.label("a"), step.states[1]), (Some("false"), Unfit));
 }
 
-/// A measure that never had evidence holds no mark, whatever was forgotten in between.
+/// A measure that never had evidence holds no mark, even after a loss of memory.
 #[test]
 fn a_new_measure_is_not_blamed_for_an_old_mark() {
     let mut w = World::new(&["a", "b", "c"], json!({}));

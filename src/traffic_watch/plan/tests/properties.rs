@@ -51,7 +51,7 @@ proptest! {
         }
     }
 
-    /// Design rule 4: what is so is not written again.
+    /// Design rule 4: an existing state is not written again.
     #[test]
     fn the_same_pass_again_writes_nothing(
         steps in proptest::collection::vec(proptest::collection::vec(says(), 4), 1..20),

@@ -1,4 +1,4 @@
-//! Resources of an agent, beside those of its pod.
+//! Resources of an agent, in addition to those of its pod.
 use super::*;
 use crate::pods::Qos;
 
@@ -36,7 +36,7 @@ fn qos_is_kept() {
     }
 }
 
-/// A quota refuses a pod with one container that does not say what it counts.
+/// A quota refuses a pod with a container that does not set the counted resource.
 #[test]
 fn n09_an_agent_states_what_all_containers_of_its_pod_state() {
     let none = Recipe { resources: Resources::default(), ..recipe() };
@@ -50,7 +50,7 @@ fn n09_an_agent_states_what_all_containers_of_its_pod_state() {
         (&limits, &limits, &none, json!({"limits": both("100m", "64Mi")})),
         (&limits, &requests, &none, json!({"requests": both("10m", "16Mi")})),
         (&limits, &cpu, &none, json!({"limits": {"cpu": "100m"}})),
-        // What the author has written stays.
+        // The author's values stay.
         (&limits, &limits, &recipe(), written(both("10m", "32Mi"), both("100m", "64Mi"))),
         (&requests, &requests, &recipe(), written(both("10m", "32Mi"), json!({"memory": "64Mi"}))),
     ] {
@@ -61,7 +61,7 @@ fn n09_an_agent_states_what_all_containers_of_its_pod_state() {
         assert_eq!(agent(&injected)["resources"], expected, "{first} {second}");
         assert_eq!((read(&pod).qos(), read(&injected).qos()), (Qos::Burstable, Qos::Burstable));
     }
-    // A request above the usual limit is the limit.
+    // A request above the usual limit becomes the limit.
     let mut large = none.clone();
     large.resources.requests.insert("cpu".into(), "1".into());
     let mut pod = plain();

@@ -20,7 +20,8 @@ fn in_namespace(mut pod: Value, namespace: &str) -> Value {
     pod
 }
 
-/// Through `/proc` a process of the same user reads what the application reads, its token too.
+/// Through `/proc`, a process of the same user can read the files of the application, including its
+/// token.
 #[test]
 fn s11_nobody_else_s_agent_comes_where_processes_are_shared() {
     for field in ["/spec/shareProcessNamespace", "/spec/hostPID"] {
@@ -29,7 +30,8 @@ fn s11_nobody_else_s_agent_comes_where_processes_are_shared() {
             ("n", Some(SkipReason::SharedProcesses)),
             // An object in an unknown namespace counts as foreign.
             ("", Some(SkipReason::SharedProcesses)),
-            // Who may write a NetworkProber here puts nothing into anybody else's pods.
+            // A user who may write a NetworkProber here adds nothing to the pods of other
+            // namespaces.
             ("probing", None),
         ] {
             let pod = in_namespace(shared.clone(), namespace);
@@ -65,8 +67,8 @@ fn s11_the_agent_is_a_user_of_its_own() {
     assert_eq!(both(&container(&[65533, 65532])), (Some(65534), Some(65534)));
 }
 
-/// `OpenShift` refuses users that are not of the range of the namespace, and assigns one to every
-/// container that names none.
+/// `OpenShift` refuses users outside the range of the namespace, and assigns one to every container
+/// that sets none.
 #[test]
 fn s11_where_the_cluster_assigns_users_none_is_named() {
     let user = |constraint: &str, mut pod: Value, own_image| {
@@ -80,7 +82,7 @@ fn s11_where_the_cluster_assigns_users_none_is_named() {
         assert_eq!(user(constraint, of(1_000_680_000), false), None);
         assert_eq!(user(constraint, plain(), false), None);
     }
-    // Those let every user in, and assign none.
+    // These admit every user, and assign none.
     for constraint in ["anyuid", "hostmount-anyuid", "nonroot", "nonroot-v2", "privileged"] {
         assert_eq!(user(constraint, of(1000), true), Some(65532));
         assert_eq!(user(constraint, plain(), false), Some(65532));

@@ -1,4 +1,4 @@
-//! The memory of bodies, and how long they hold it.
+//! The memory of bodies, and the time for which they hold it.
 use std::{
     convert::Infallible,
     pin::Pin,
@@ -14,7 +14,7 @@ use tokio::{
 
 use super::*;
 
-/// Well before the deadline, and long for what takes no time.
+/// Well before the deadline, and long enough for an immediate result.
 const SOON: Duration = Duration::from_secs(1);
 const _: () =
     assert!(SOON.as_millis() < DEADLINE.as_millis() && SOON.as_millis() > 2 * PROGRESS.as_millis());
@@ -41,7 +41,7 @@ impl HttpBody for Stalls {
     }
 }
 
-/// Sends pieces, each `pause` after the one before.
+/// Sends pieces, each `pause` after the previous one.
 fn trickle(pieces: usize, length: usize, pause: Duration) -> Body {
     let pieces = stream::iter(0..pieces).then(move |_| async move {
         sleep(pause).await;
@@ -54,7 +54,7 @@ fn sources() -> [IpAddr; 2] {
     ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap())
 }
 
-/// Bodies of one source that stall; each has what it can get.
+/// Starts bodies of one source that stall; each holds as much as it can get.
 async fn stalled(bodies: &Bodies, source: IpAddr, count: usize, length: usize) -> JoinSet<Refused> {
     let mut all = JoinSet::new();
     for _ in 0..count {
@@ -73,7 +73,7 @@ async fn stalled(bodies: &Bodies, source: IpAddr, count: usize, length: usize) -
 
 async fn is_read_soon(bodies: &Bodies, source: IpAddr, length: usize) {
     let body = Body::from(vec![b' '; length]);
-    let read = timeout(SOON, bodies.read(body, source)).await.expect("it waits for nobody");
+    let read = timeout(SOON, bodies.read(body, source)).await.expect("it does not wait");
     assert_eq!(read.unwrap().bytes.len(), length);
 }
 
@@ -90,7 +90,7 @@ async fn s03_what_is_announced_and_not_sent_holds_nothing() {
 #[tokio::test]
 async fn s03_a_source_holds_its_part_of_the_memory_and_no_more() {
     let (bodies, [source, other]) = (Bodies::default(), sources());
-    // As much as there is, twice.
+    // Twice the total.
     let count = 2 * SMALL_IN_ALL * STEP / SMALL;
     assert!(count <= REQUESTS.1);
     let _all = stalled(&bodies, source, count, SMALL - 1).await;
@@ -113,7 +113,7 @@ async fn s03_a_large_body_keeps_a_rate_or_ends() {
     let stalls = bodies.read(Body::new(Stalls(SMALL)), source);
     let refused = timeout(SOON, stalls).await.expect("long before the deadline").err();
     assert_eq!(refused, Some(Refused::TooSlow));
-    // One that comes steadily is read, and a small one may pause for longer.
+    // A body that arrives steadily is read, and a small one may pause for longer.
     let steady = trickle(8, SMALL, PROGRESS / 10);
     assert!(bodies.read(steady, source).await.is_ok());
     let small = trickle(2, SMALL / 4, PROGRESS + PROGRESS / 2);
@@ -124,6 +124,6 @@ async fn s03_a_large_body_keeps_a_rate_or_ends() {
 async fn s03_a_body_that_trickles_ends_in_time() {
     let (bodies, [source, _]) = (Bodies::default(), sources());
     let endless = trickle(usize::MAX, 1, Duration::from_millis(20));
-    let refused = timeout(4 * DEADLINE, bodies.read(endless, source)).await.expect("its end").err();
+    let refused = timeout(4 * DEADLINE, bodies.read(endless, source)).await.expect("it ends").err();
     assert_eq!(refused, Some(Refused::TooSlow));
 }

@@ -10,10 +10,10 @@ use tokio::{
 
 use super::*;
 
-/// Longer than anything here takes on a busy machine: the API server waits for two seconds.
+/// Longer than any test takes on a busy machine: the API server waits for two seconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// As served, but tests do not wait as long as clients may.
+/// Starts the server with shorter deadlines, so that tests need not wait as long.
 async fn hurried() -> Running {
     start_with(|server| {
         server.pace.head = Duration::from_secs(3);
@@ -22,8 +22,7 @@ async fn hurried() -> Running {
     .await
 }
 
-/// An API server that asks twenty times a second while something is going on; each must be
-/// answered.
+/// Runs an API server that sends twenty requests a second during an attack; each must be answered.
 async fn admitted_beside(running: &Running, attack: impl Future<Output = ()>) {
     let bundle = running.state.bundle();
     let mut kept = connect(running.address, &bundle, &running.clock).await.unwrap();
@@ -32,7 +31,7 @@ async fn admitted_beside(running: &Running, attack: impl Future<Output = ()>) {
         loop {
             clock.tick().await;
             let answer = timeout(PATIENCE, admit(&mut kept)).await;
-            answer.expect("an answer").expect("on the connection that was there before");
+            answer.expect("an answer").expect("on the existing connection");
             let new = async {
                 let mut new = connect(running.address, &bundle, &running.clock).await?;
                 admit(&mut new).await
@@ -75,7 +74,7 @@ async fn s03_trickling_posts_hold_neither_memory_nor_admission() {
             });
         }
         while let Some(done) = trickles.join_next().await {
-            assert_eq!(done.unwrap(), None, "it was not cut off");
+            assert_eq!(done.unwrap(), None, "it was not closed");
         }
     };
     admitted_beside(&running, attack).await;
@@ -135,7 +134,7 @@ async fn junk(number: u8, to: SocketAddr, connector: &TlsConnector) -> anyhow::R
     let connection = tokio::spawn(connection);
     let mut open = JoinSet::new();
     for turn in 0..2_000_u32 {
-        // A byte whenever the one before is some time past.
+        // Sends a byte some time after the previous one.
         let endless = futures::stream::unfold((), async |()| {
             tokio::time::sleep(Duration::from_millis(50)).await;
             Some((Ok(Frame::data(Bytes::from_static(b" "))), ()))
@@ -158,7 +157,8 @@ async fn junk(number: u8, to: SocketAddr, connector: &TlsConnector) -> anyhow::R
     Ok(())
 }
 
-/// However many come: a source has its part of the places, and nobody has more than there are.
+/// For any number of connections, a source gets its part of the places, and all together no more
+/// than the total.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s03_connections_have_a_limit_in_all_and_for_each_source() {
     const MORE: usize = 40;
@@ -207,7 +207,8 @@ async fn frame_of(stream: &mut TlsStream<TcpStream>, wanted: u8) -> Vec<u8> {
     timeout(PATIENCE, found).await.expect("a frame of that type")
 }
 
-/// Its client learns what one connection may have, and who resets streams without end is cut off.
+/// Its client is informed of the limits of a connection, and a client that resets streams without
+/// end is disconnected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s03_a_connection_of_http2_has_limits() {
     const SETTINGS: u8 = 4;
@@ -227,7 +228,7 @@ async fn s03_a_connection_of_http2_has_limits() {
     let mut burst = Vec::new();
     for number in 0..1000_u32 {
         let id = (2 * number + 1).to_be_bytes();
-        // GET https://…/, complete; and that nobody wants the answer.
+        // A complete GET https://…/, and its reset.
         burst.extend([&[0, 0, 3, 1, 5], &id[..], &[0x82, 0x87, 0x84]].concat());
         burst.extend([&[0, 0, 4, 3, 0], &id[..], &[0, 0, 0, 8]].concat());
     }

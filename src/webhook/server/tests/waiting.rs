@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 use super::*;
 
-/// Knows the namespace from some moment on.
+/// Knows the namespace from a certain moment on.
 struct Learns(watch::Receiver<bool>);
 
 impl Injector for Learns {
@@ -29,7 +29,7 @@ async fn n07_news_of_a_namespace_are_waited_for_and_not_for_long() {
     let running = serve(Arc::new(Learns(known.subscribe())), |_| {}).await;
     let bundle = running.state.bundle();
     let mut sender = connect(running.address, &bundle, &running.clock).await.unwrap();
-    // Whatever else happens meanwhile, the wait has an end, and the pod is admitted.
+    // Regardless of other events meanwhile, the wait ends, and the pod is admitted.
     let begun = Instant::now();
     let news = async {
         loop {

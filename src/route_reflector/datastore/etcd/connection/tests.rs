@@ -74,7 +74,7 @@ fn s05_no_credentials_leave_over_http() {
         assert!(error.contains("endpoint http://10.0.0.2:2379: they are only sent"), "{error}");
         assert!(!error.contains("PASS") && !error.contains("KEY"), "{error}");
     }
-    assert!(bare(&[plain, ("etcd-ca", "CA")]).is_ok(), "nothing to lose");
+    assert!(bare(&[plain, ("etcd-ca", "CA")]).is_ok(), "no credentials are at risk");
 }
 
 #[test]

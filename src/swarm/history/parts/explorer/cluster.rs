@@ -14,7 +14,7 @@ use crate::{
     swarm::{
         acknowledge::Answer,
         cluster::{Cluster, Eviction},
-        plan::{Immutable, Part, Publish},
+        plan::{Immutable, Part, Publish, Scale},
         watches::{PodFacts, WorkloadFacts},
     },
 };
@@ -127,7 +127,7 @@ impl Cluster for Small<'_> {
         Ok(world.pods[w].as_mut().map(|pod| pod.nudged = epoch).is_some())
     }
 
-    async fn scale(&self, _: u32) -> Result<(), Error> {
+    async fn scale(&self, _: Scale) -> Result<(), Error> {
         unreachable!("these worlds scale by wishes")
     }
 }

@@ -21,7 +21,7 @@ mod world;
 use crate::swarm::explorer::breadth_first::{self, Explored, Violation};
 use world::{Move, Plot, Weak, World};
 
-/// As many states as a search visits: some seconds.
+/// Maximum number of states that a search visits: it takes some seconds.
 const MOST: usize = 12_000;
 
 /// The fair rounds after which everything has settled.

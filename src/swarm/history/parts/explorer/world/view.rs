@@ -70,7 +70,7 @@ impl World {
     }
 }
 
-/// All of a memory that a decision rests on, times apart.
+/// All of a memory that affects a decision, except times.
 fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
     for (uid, report) in &memory.reports {
         let answer = report.answer.as_ref().map(|answer| (answer.version, &answer.jobs));

@@ -1,0 +1,249 @@
+//! The budget of disruptions of this process, over the objects of all kinds: which of them disrupts
+//! which zone.
+//!
+//! Only the leader acts, so the budget is in its memory. A new leader does not know the acts of the
+//! last seconds; it takes over after a lease, which is about as long.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+};
+use traffic_operator_core::disruption::{Budget, Holder, Zone};
+
+pub use traffic_operator_core::disruption::Busy;
+
+use super::Key;
+use crate::nodes::NodeStore;
+
+/// The time for which an eviction holds its zone: a pod usually runs again elsewhere by then, and
+/// the kinds themselves wait for the replacement before the next one.
+pub const EVICTION: Duration = Duration::from_secs(10);
+
+/// The time for which a reflector that changes holds its zone: a session that fails at first is
+/// retried within 30 s.
+pub const REFLECTOR: Duration = Duration::from_secs(30);
+
+/// The budget; clones share it.
+#[derive(Clone)]
+pub struct Disruptions(Arc<Inner>);
+
+struct Inner {
+    nodes: NodeStore,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    budget: Budget,
+    /// Acts by kind and result.
+    counts: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+impl State {
+    fn count(&mut self, holder: &Holder, result: &'static str) {
+        *self.counts.entry((holder.kind, result)).or_default() += 1;
+    }
+}
+
+/// Returns an object as a holder of zones.
+#[must_use]
+pub fn holder(kind: &'static str, (namespace, name): &Key) -> Holder {
+    let name = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
+    Holder { kind, name: name.into() }
+}
+
+impl Disruptions {
+    /// A budget over the zones of the nodes of a store.
+    #[must_use]
+    pub fn new(nodes: NodeStore) -> Self {
+        Self(Arc::new(Inner { nodes, state: Mutex::default() }))
+    }
+
+    /// Takes the zones of nodes for an act that is made next.
+    ///
+    /// # Errors
+    /// A zone in which another object disrupts something: the act must wait.
+    pub fn claim<'a>(
+        &self,
+        holder: &Holder,
+        nodes: impl IntoIterator<Item = &'a str>,
+        time: Duration,
+    ) -> Result<(), Busy> {
+        let zones = self.zones(nodes);
+        if zones.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state();
+        let claimed = state.budget.claim(holder, &zones, time, Instant::now());
+        state.count(holder, if claimed.is_ok() { "started" } else { "deferred" });
+        claimed
+    }
+
+    /// Takes the zones of nodes for an act that cannot wait.
+    pub fn take<'a>(
+        &self,
+        holder: &Holder,
+        nodes: impl IntoIterator<Item = &'a str>,
+        time: Duration,
+    ) {
+        let zones = self.zones(nodes);
+        if zones.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        state.budget.take(holder, &zones, time, Instant::now());
+        state.count(holder, "urgent");
+    }
+
+    /// Frees the zones of an object that is gone.
+    pub fn release(&self, holder: &Holder) {
+        self.state().budget.release(holder);
+    }
+
+    /// Returns the nodes whose zones another object disrupts now.
+    #[must_use]
+    pub fn blocked<'a>(
+        &self,
+        holder: &Holder,
+        nodes: impl IntoIterator<Item = &'a Arc<str>>,
+    ) -> BTreeMap<Arc<str>, Busy> {
+        let (state, now) = (self.state(), Instant::now());
+        // The rule: nothing is under way.
+        if state.budget.held(now).all(|(_, other)| other == holder) {
+            return BTreeMap::new();
+        }
+        let blocked = nodes.into_iter().filter_map(|node| {
+            let zone = Zone::from(self.0.nodes.zone(node));
+            Some((Arc::clone(node), state.budget.busy(holder, &zone, now)?))
+        });
+        blocked.collect()
+    }
+
+    /// The metrics, read at scrape time.
+    #[must_use]
+    pub fn gauges(&self) -> Box<dyn Collector> {
+        Box::new(Gauges(self.clone()))
+    }
+
+    fn zones<'a>(&self, nodes: impl IntoIterator<Item = &'a str>) -> BTreeSet<Zone> {
+        nodes.into_iter().map(|node| Zone::from(self.0.nodes.zone(node))).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Disruptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Disruptions").field(&self.state().budget).finish()
+    }
+}
+
+#[derive(Debug)]
+struct Gauges(Disruptions);
+
+impl Collector for Gauges {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let state = self.0.state();
+        let mut family = encoder.encode_descriptor(
+            "traffic_operator_disruption_in_progress",
+            "1 for a zone in which an object disrupts something: a reflector changes, a pod is evicted",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (zone, holder) in state.budget.held(Instant::now()) {
+            let labels = [("zone", &**zone), ("kind", holder.kind), ("name", &*holder.name)];
+            ConstGauge::new(1.0).encode(family.encode_family(&labels)?)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "traffic_operator_disruptions",
+            "Disruptive acts by kind: started, deferred to a later pass, or urgent",
+            None,
+            MetricType::Counter,
+        )?;
+        for ((kind, result), number) in &state.counts {
+            let labels = [("kind", *kind), ("result", *result)];
+            ConstCounter::new(*number).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    fn cluster() -> Disruptions {
+        let store = NodeStore::default();
+        for (name, zone) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
+            let labels = json!({"topology.kubernetes.io/zone": zone});
+            let metadata = json!({"name": name, "labels": labels, "resourceVersion": "1"});
+            let node = json!({"metadata": metadata, "spec": {"taints": []}});
+            store.apply(Event::Apply(serde_json::from_value(node).unwrap()));
+        }
+        Disruptions::new(store)
+    }
+
+    fn one() -> Holder {
+        holder("Swarm", &("n".into(), "one".into()))
+    }
+
+    fn two() -> Holder {
+        holder("RouteReflectorSet", &(String::new(), "two".into()))
+    }
+
+    #[test]
+    fn nodes_of_one_zone_are_disrupted_by_one_object_at_a_time() {
+        let disruptions = cluster();
+        assert_eq!(disruptions.claim(&one(), ["a1"], EVICTION), Ok(()));
+        let busy = disruptions.claim(&two(), ["a2"], REFLECTOR).unwrap_err();
+        assert_eq!(busy.to_string(), "Swarm n/one disrupts zone a at the moment");
+        assert_eq!(disruptions.claim(&two(), ["b1"], REFLECTOR), Ok(()));
+        let nodes = ["a1", "a2", "b1"].map(Arc::<str>::from);
+        let blocked = disruptions.blocked(&two(), &nodes);
+        assert_eq!(blocked.keys().map(|node| &**node).collect::<Vec<_>>(), ["a1", "a2"]);
+        assert_eq!(disruptions.blocked(&one(), &nodes).len(), 1);
+    }
+
+    #[test]
+    fn an_act_without_nodes_disrupts_nothing() {
+        let disruptions = cluster();
+        assert_eq!(disruptions.claim(&one(), [], EVICTION), Ok(()));
+        disruptions.take(&two(), [], REFLECTOR);
+        assert!(disruptions.state().counts.is_empty());
+    }
+
+    #[test]
+    fn each_zone_has_one_series_and_acts_are_counted() {
+        let (disruptions, metrics) = (cluster(), Metrics::new());
+        metrics.register(disruptions.gauges());
+        disruptions.claim(&one(), ["a1"], EVICTION).unwrap();
+        disruptions.claim(&two(), ["a2"], REFLECTOR).unwrap_err();
+        disruptions.take(&two(), ["a2"], REFLECTOR);
+        let page = metrics.encode().unwrap();
+        let series: Vec<_> = page.lines().filter(|line| line.contains("_disruption")).collect();
+        let expected = [
+            r#"traffic_operator_disruption_in_progress{zone="a",kind="RouteReflectorSet",name="two"}"#,
+            r#"traffic_operator_disruptions_total{kind="Swarm",result="started"} 1"#,
+            r#"traffic_operator_disruptions_total{kind="RouteReflectorSet",result="deferred"} 1"#,
+            r#"traffic_operator_disruptions_total{kind="RouteReflectorSet",result="urgent"} 1"#,
+        ];
+        for line in expected {
+            assert!(series.iter().any(|found| found.starts_with(line)), "{line} in {series:#?}");
+        }
+        let held = series.iter().filter(|line| line.starts_with("traffic_operator_disruption_in"));
+        assert_eq!(held.count(), 1);
+    }
+}

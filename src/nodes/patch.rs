@@ -1,0 +1,181 @@
+//! Writes to the metadata of nodes, each over the state on which it was decided.
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{Client, Resource, api::Patch, core::Request};
+use serde_json::{Value, json};
+
+use super::{NodeObject, NodeStore};
+use crate::controller::merge_params;
+
+/// Maximum number of attempts while others write to the same node.
+const TRIES: usize = 5;
+
+/// The time between two looks for a newer state of a node.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The number of looks: a second in all. A watch is a fraction of that behind.
+const LOOKS: usize = 20;
+
+impl NodeStore {
+    /// Patches labels and annotations of a node.
+    ///
+    /// The patch is over the last known version: one that is late, from a process that led before,
+    /// is refused if the node has changed since. If a newer version does not arrive, because its
+    /// event was lost, the last attempt is over any version: it is a new request, before which the
+    /// lease is checked again.
+    ///
+    /// # Errors
+    /// The errors of the API server.
+    pub async fn patch(&self, client: &Client, name: &str, metadata: &Value) -> kube::Result<()> {
+        let mut version = self.version(name);
+        for _ in 1..TRIES {
+            match self.patch_at(client, name, metadata, version).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => {
+                    version = self.newer(name, version).await;
+                }
+                result => return result,
+            }
+        }
+        self.patch_at(client, name, metadata, None).await
+    }
+
+    async fn patch_at(
+        &self,
+        client: &Client,
+        name: &str,
+        metadata: &Value,
+        version: Option<u64>,
+    ) -> kube::Result<()> {
+        let mut metadata = metadata.clone();
+        if let Some(version) = version {
+            metadata["resourceVersion"] = json!(version.to_string());
+        }
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        let request = Request::new(Node::url_path(&(), None));
+        let request = request.patch_metadata(name, &merge_params(), &patch);
+        // Into the reduced type, which skips the managed fields.
+        let written: NodeObject =
+            client.request(request.map_err(kube::Error::BuildRequest)?).await?;
+        self.wrote(&written.metadata);
+        Ok(())
+    }
+
+    /// Waits for another version of a node; `None` if there is none for a while.
+    async fn newer(&self, name: &str, known: Option<u64>) -> Option<u64> {
+        for _ in 0..LOOKS {
+            tokio::time::sleep(LOOK).await;
+            let now = self.version(name);
+            if now != known {
+                return now;
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::body::{Body, to_bytes};
+    use http::{Request, Response, StatusCode};
+    use kube::runtime::watcher::Event;
+
+    use super::*;
+
+    /// The version of the only node, and those over which it was patched.
+    #[derive(Clone, Default)]
+    struct Server(Arc<Mutex<(u64, Vec<Option<String>>)>>);
+
+    impl Server {
+        fn client(&self) -> Client {
+            let server = self.clone();
+            let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+                let server = server.clone();
+                async move { Ok::<_, std::convert::Infallible>(server.answer(request).await) }
+            });
+            Client::new(service, "default")
+        }
+
+        async fn answer(&self, request: Request<kube::client::Body>) -> Response<Body> {
+            assert_eq!(request.uri().path(), "/api/v1/nodes/a");
+            let body = to_bytes(Body::new(request.into_body()), usize::MAX).await.unwrap();
+            let patch: Value = serde_json::from_slice(&body).unwrap();
+            let over = patch["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+            let mut state = self.0.lock().unwrap();
+            state.1.push(over.clone());
+            let (code, object) = if over.is_none_or(|over| over == state.0.to_string()) {
+                state.0 += 1;
+                (StatusCode::OK, node(state.0, &patch["metadata"]["labels"]))
+            } else {
+                let status = json!({
+                    "kind": "Status", "status": "Failure", "message": "changed",
+                    "reason": "Conflict", "code": 409,
+                });
+                (StatusCode::CONFLICT, status)
+            };
+            let mut response = Response::new(Body::from(object.to_string()));
+            *response.status_mut() = code;
+            response
+        }
+
+        fn overs(&self) -> Vec<Option<String>> {
+            self.0.lock().unwrap().1.clone()
+        }
+    }
+
+    fn node(version: u64, labels: &Value) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "a", "resourceVersion": version.to_string(), "labels": labels},
+        })
+    }
+
+    fn see(store: &NodeStore, version: u64) {
+        let object = serde_json::from_value(node(version, &json!({}))).unwrap();
+        store.apply(Event::Apply(object));
+    }
+
+    /// The server has one version of the node, and the store another one.
+    fn world(there: u64, known: u64) -> (Server, NodeStore) {
+        let (server, store) = (Server::default(), NodeStore::default());
+        server.0.lock().unwrap().0 = there;
+        see(&store, known);
+        (server, store)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_is_patched_over_the_version_that_was_known_and_then_over_our_own() {
+        let (server, store) = world(7, 7);
+        let labels = json!({"labels": {"k": "true"}});
+        for _ in 0..2 {
+            store.patch(&server.client(), "a", &labels).await.unwrap();
+        }
+        assert_eq!(server.overs(), [Some("7".into()), Some("8".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_patch_that_another_write_preceded_waits_for_the_event() {
+        let (server, store) = world(9, 7);
+        let (client, labels) = (server.client(), json!({"labels": {"k": "true"}}));
+        let event = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            see(&store, 9);
+        };
+        let (result, ()) = tokio::join!(store.patch(&client, "a", &labels), event);
+        result.unwrap();
+        assert_eq!(server.overs(), [Some("7".into()), Some("9".into())]);
+    }
+
+    /// Otherwise a node could not be written until its next heartbeat.
+    #[tokio::test(start_paused = true)]
+    async fn a_patch_whose_event_was_lost_is_made_after_a_second() {
+        let (server, store) = world(9, 7);
+        let began = tokio::time::Instant::now();
+        let labels = json!({"labels": {"k": "true"}});
+        store.patch(&server.client(), "a", &labels).await.unwrap();
+        assert_eq!(server.overs(), [Some("7".into()), None]);
+        assert_eq!(began.elapsed().as_secs(), 1);
+    }
+}

@@ -1,0 +1,69 @@
+//! Reads what nodes offer and what pods request. Decides nothing.
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    super::{TrafficWatchReconciler, conflict},
+    Leaving, Seen,
+};
+use crate::{
+    api::{TrafficWatch, traffic_watch::Mode},
+    controller::key,
+};
+
+impl TrafficWatchReconciler {
+    /// Reads what the reservation of an object rests on, and has the requests of pods read while
+    /// it depends on them.
+    pub(in super::super) fn reservation(
+        &self,
+        watch: &TrafficWatch,
+        others: &[&TrafficWatch],
+    ) -> Seen {
+        let holder = conflict::resource_holder(watch, others.iter().copied());
+        let current = watch.spec.reservation.as_ref().filter(|_| !watch.spec.paused);
+        let current = current.map(|reservation| &*reservation.resource);
+        // Observe writes nothing, and so takes nothing away.
+        let leaving = match watch.spec.mode {
+            Mode::Enforce => self.leaving(watch, current, others),
+            Mode::Observe => vec![],
+        };
+        let offered = current.filter(|_| holder.is_none());
+        let mut needs: BTreeSet<Box<str>> =
+            leaving.iter().map(|leaving| Box::from(&*leaving.resource)).collect();
+        needs.extend(offered.map(Box::from));
+        let key = key(watch);
+        self.requests.need(&key, needs);
+        Seen {
+            offers: offered.map_or_else(Vec::new, |resource| self.nodes.offering(resource)),
+            requested: offered.and_then(|resource| self.requests.of(resource)),
+            failed: self.memories.read(&key, |entry| Arc::clone(&entry.failed_offers)),
+            holder,
+            leaving,
+        }
+    }
+
+    /// Reads the resources that an object has to take away from nodes: all that it offered and does
+    /// not offer any more, except those of another object.
+    pub(in super::super) fn leaving(
+        &self,
+        watch: &TrafficWatch,
+        current: Option<&str>,
+        others: &[&TrafficWatch],
+    ) -> Vec<Leaving> {
+        let recorded = watch.status.as_ref().and_then(|status| status.reservation.as_ref());
+        let Some(recorded) = recorded else { return vec![] };
+        let names: BTreeSet<&String> = recorded.resource.iter().chain(&recorded.leaving).collect();
+        let goes = |name: &&String| {
+            current != Some(name.as_str())
+                && !conflict::has_resource_heir(watch, name, others.iter().copied())
+        };
+        names
+            .into_iter()
+            .filter(goes)
+            .map(|name| Leaving {
+                resource: name.as_str().into(),
+                offers: self.nodes.offering(name),
+                requested: self.requests.of(name),
+            })
+            .collect()
+    }
+}
