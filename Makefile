@@ -59,6 +59,10 @@ demo-swarm: image ## Hand streams over between workers on a real cluster; PASS o
 demo-reflectors: image ## Replace route reflectors under real BGP; PASS or FAIL. KEEP=1 leaves it running until Ctrl-C.
 	$(LAB) demo-reflectors --operator $(BINARY) $(if $(KEEP),--keep)
 
+.PHONY: demo-all
+demo-all: image ## Run all four kinds on one cluster, each claim measured independently; PASS or FAIL. KEEP=1 leaves it running.
+	$(LAB) demo-all $(if $(KEEP),--keep)
+
 .PHONY: test
 test: ## Run all tests; without root, all but the scenarios on nodes (and say so).
 	hack/test
@@ -88,7 +92,7 @@ run: protoc ## Run the operator against the cluster of the current kubeconfig.
 	cargo run --bin traffic-operator -- run
 
 .PHONY: bench
-bench: image ## Measure kinds, admission, assignment, reflectors: memory, processor time, requests, writes, latency.
+bench: image bench-peer ## Measure kinds, admission, assignment, reflectors: memory, processor time, requests, writes, latency.
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example bench -- $(BINARY)
 	cargo run --example prober_bench -- $(BINARY)
 	cargo run --example flood_bench -- $(BINARY)
@@ -99,6 +103,13 @@ bench: image ## Measure kinds, admission, assignment, reflectors: memory, proces
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example shares_bench
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example reflector_bench
 
+# A Go operator beside ours, scaffolded and tuned; BENCH_PEER= leaves it out, and names other programs otherwise.
+.PHONY: bench-peer
+bench-peer: image ## Measure the operator and a Go operator side by side, at 5,000 nodes, with a real Prometheus; BENCH_ROUNDS=5.
+	peer="$${BENCH_PEER-$$(hack/bench-peer)}" && export BENCH_PEER="$$peer" && \
+	BENCH_ROWS="$${BENCH_ROWS:-5000x1}" $(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example bench -- $(BINARY) && \
+	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example peer_bench -- $(BINARY)
+
 .PHONY: explore
 explore: ## Search a million states of each small world of Swarms (the tests: 6,000).
 	EXPLORE=1000000 $(OPTIMIZED) --lib swarm::explorer::plots -- --nocapture
@@ -107,6 +118,10 @@ explore: ## Search a million states of each small world of Swarms (the tests: 6,
 prove-reflectors: protoc ## Play every fault of every layout of route reflectors, judged by the lab's model (the tests: a sample).
 	$(OPTIMIZED) --lib route_reflector::proof::tests::every_layout -- --ignored --nocapture
 
+.PHONY: soak
+soak: protoc ## Kill the operator at every write of a pass of every kind, three ways each (the tests: a sample); CRASH="patch nodes".
+	SOAK=1 cargo test --test reconcile -- crash_points_of --nocapture --test-threads=1
+
 .PHONY: bench-rotation
 bench-rotation: image ## Rotate the webhook's certificates each minute under load, for ten minutes; PASS or FAIL.
 	cargo run --example rotation -- $(BINARY)
@@ -114,7 +129,7 @@ bench-rotation: image ## Rotate the webhook's certificates each minute under loa
 .PHONY: clean
 clean: lab-down ## Remove what was built (not the cache of the test ground: .lab/cache).
 	cargo clean
-	rm -rf .lab/image
+	rm -rf .lab/image .lab/bench
 
 ##@ Code
 
