@@ -19,7 +19,7 @@ pub(super) async fn cleanup(
     // An object that lost its claim never wrote; if another object waits for the key, the labels
     // stay, so that no node is without a label in between.
     let memory = reconciler.memories.read(&key(watch), |entry| Arc::clone(&entry.memory));
-    let keys = conflict::keys(watch, memory.key.as_deref()).into_iter();
+    let keys = conflict::keys(watch, &memory.keys).into_iter();
     let keys = keys.filter(|key| !conflict::has_heir(watch, key, all()));
     let removals: Vec<_> = keys
         .flat_map(|key| {

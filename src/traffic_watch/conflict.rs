@@ -81,11 +81,11 @@ fn resource(watch: &TrafficWatch) -> Option<&str> {
     (!watch.spec.paused).then_some(&*reservation.resource)
 }
 
-/// The keys that this object may have put on nodes: the one it has, and those it had. `written` is
-/// the last one it wrote, as far as this process knows.
-pub(super) fn keys(watch: &TrafficWatch, written: Option<&str>) -> BTreeSet<String> {
+/// The keys that this object may have put on nodes: the one it has, and those it had. `written` are
+/// those that are on nodes as far as this process knows.
+pub(super) fn keys(watch: &TrafficWatch, written: &BTreeSet<String>) -> BTreeSet<String> {
     let published = watch.status.as_ref().and_then(|status| status.label.clone());
-    published.into_iter().chain(written.map(ToOwned::to_owned)).chain([watch.label_key()]).collect()
+    published.into_iter().chain(written.iter().cloned()).chain([watch.label_key()]).collect()
 }
 
 /// Observe writes no label, so it claims none.

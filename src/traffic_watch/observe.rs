@@ -183,7 +183,7 @@ impl TrafficWatchReconciler {
             return vec![];
         }
         let current = watch.label_key();
-        let keys = conflict::keys(watch, memory.key.as_deref()).into_iter();
+        let keys = conflict::keys(watch, &memory.keys).into_iter();
         let keys = keys.filter(|key| *key == current || !has_heir(key));
         keys.flat_map(|key| {
             let theirs = if key == current { selected } else { &[] };

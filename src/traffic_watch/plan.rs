@@ -1,5 +1,5 @@
 //! The decision: what must be written for the cluster to be as it was judged.
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -169,6 +169,11 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     notices.extend(unlisted);
     let mut status = report::status(&judged, ready, refresh);
     status.reservation = reserved.status;
+    let mut keys = former_keys(seen, &judged.watch.label_key());
+    let published = published(judged.watch, &keys);
+    keys.extend(status.label.clone());
+    // A removal may fail, or its answer be lost: whoever leads next still finds the key here.
+    status.label = published.or(status.label);
     let (conditions, reworded) = report::settled(&judged, conditions);
     let names = seen.nodes.iter().map(|facts| &facts.name);
     let evaluation = judged.evaluation();
@@ -176,7 +181,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         tick: Some(seen.tick),
         criteria: judged.settings.criteria.clone().into(),
         problems: report::problems(&judged),
-        key: status.label.clone(),
+        keys,
         limit: judged.limit,
         room: judged.room,
         unmarked_room: unmarked_room(&judged),
@@ -252,6 +257,21 @@ fn node_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
     });
     let strays = judged.seen.stray.iter().cloned();
     flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()
+}
+
+/// The keys on nodes that the object does not have any more. An empty selection freezes them.
+fn former_keys(seen: &Observed, current: &str) -> BTreeSet<String> {
+    if seen.nodes.is_empty() {
+        return seen.memory.keys.clone();
+    }
+    let keys = seen.stray.iter().map(|stray| &stray.key);
+    keys.filter(|key| *key != current).cloned().collect()
+}
+
+/// Returns the key in the status if some node still has it and the object does not have it any more.
+fn published(watch: &TrafficWatch, former: &BTreeSet<String>) -> Option<String> {
+    let label = watch.status.as_ref()?.label.as_ref()?;
+    former.get(label).cloned()
 }
 
 /// Returns the number of nodes that can take the pods and have no mark.

@@ -1,8 +1,8 @@
 //! Scenarios on real nodes: kubelets, packets, a Prometheus run by prometheus-operator, and the
 //! operator as a pod from its image.
 //!
-//! All of them share one cluster, one after the other. The first test starts it, and it is taken
-//! down at the end, whatever the results.
+//! All of one process share a cluster, one after the other. The first test starts it, and it is taken
+//! down at the end, whatever the results. Processes may run beside each other: clusters share nothing.
 mod agents;
 mod broken;
 mod insight;
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     let of_reflectors = {
         let runtime = Arc::clone(&runtime);
         // Real BGP runs between nodes that have no other purpose.
-        Trial::test("route_reflectors_replace_the_mesh_and_go_again", move || {
+        Trial::test("reflecting::route_reflectors_replace_the_mesh_and_go_again", move || {
             runtime.block_on(route_reflectors_replace_the_mesh_and_go_again())
         })
         .with_ignored_flag(!is_root())

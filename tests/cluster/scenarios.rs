@@ -47,6 +47,7 @@ use crate::{
 
 /// One scenario.
 pub struct Scenario {
+    /// `part::function`: a run can leave parts out.
     pub name: &'static str,
     play: fn(&Stage) -> LocalBoxFuture<'_, Result<()>>,
 }
@@ -58,48 +59,61 @@ impl Scenario {
 }
 
 macro_rules! scenarios {
-    ($($name:ident),* $(,)?) => {
+    ($($part:ident: [$($name:ident),* $(,)?],)*) => {
         /// All scenarios, in the order of execution.
-        pub const ALL: &[Scenario] =
-            &[$(Scenario { name: stringify!($name), play: |stage| Box::pin($name(stage)) }),*];
+        pub const ALL: &[Scenario] = &[$($(Scenario {
+            name: concat!(stringify!($part), "::", stringify!($name)),
+            play: |stage| Box::pin($name(stage)),
+        }),*),*];
     };
 }
 
 scenarios![
-    the_original_sample_becomes_ready_with_client_side_apply,
-    percent_is_what_was_sent_and_pods_stay_off_the_loaded_node,
-    an_affinity_of_the_authors_own_never_reaches_an_unfit_node,
-    prometheus_away_holds_the_labels_and_judging_resumes_by_itself,
-    a_silent_exporter_makes_its_node_unknown_and_only_that,
-    killing_and_rolling_the_operator_changes_no_label,
-    pods_leave_a_node_that_stays_unfit_and_budgets_hold,
-    why_a_node_is_unfit_is_answered_by_one_command,
-    backtest_agrees_with_what_the_operator_did,
-    a_kubelet_keeps_foreign_resources_and_admits_pods_against_them_again,
-    ten_pods_at_once_promise_no_link_twice,
-    undeclared_traffic_counts_and_a_pod_waits_with_the_scheduler_s_reason,
-    a_link_at_rest_and_a_wobble_below_a_step_cost_no_write,
-    what_is_published_outlives_kubelets_nodes_and_the_api_server,
-    the_original_prober_s_sample_runs_verbatim,
-    a_pending_pod_blocks_no_other,
-    without_the_operator_pods_are_created_as_ever,
-    a_namespace_that_does_not_consent_gets_no_agents_and_its_pods_run,
-    match_expressions_are_honored,
-    a_job_completes_beside_its_agent,
-    deleting_a_prober_cleans_up_and_its_agents_harm_nobody,
-    a_peer_that_does_not_answer_costs_the_others_nothing,
-    series_of_a_dead_peer_vanish,
-    a_prober_at_rest_writes_nothing,
-    agents_open_no_more_files_however_long_they_probe,
-    n02_a_broken_network_stays_visible_until_the_alert_has_fired,
-    the_original_swarm_s_layout_runs_verbatim,
-    no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off,
-    every_panel_of_the_dashboard_has_data,
-    the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
-    an_upgrade_and_the_way_back_flap_no_label_and_restart_no_pod,
-    undeploy_leaves_no_label_behind,
-    a_newcomer_follows_the_readme,
-    a_newcomer_installs_with_helm_judges_nodes_and_uninstalls,
+    judging: [
+        the_original_sample_becomes_ready_with_client_side_apply,
+        percent_is_what_was_sent_and_pods_stay_off_the_loaded_node,
+        an_affinity_of_the_authors_own_never_reaches_an_unfit_node,
+        prometheus_away_holds_the_labels_and_judging_resumes_by_itself,
+        a_silent_exporter_makes_its_node_unknown_and_only_that,
+        killing_and_rolling_the_operator_changes_no_label,
+        pods_leave_a_node_that_stays_unfit_and_budgets_hold,
+        why_a_node_is_unfit_is_answered_by_one_command,
+        backtest_agrees_with_what_the_operator_did,
+    ],
+    reserving: [
+        a_kubelet_keeps_foreign_resources_and_admits_pods_against_them_again,
+        ten_pods_at_once_promise_no_link_twice,
+        undeclared_traffic_counts_and_a_pod_waits_with_the_scheduler_s_reason,
+        a_link_at_rest_and_a_wobble_below_a_step_cost_no_write,
+        what_is_published_outlives_kubelets_nodes_and_the_api_server,
+    ],
+    probing: [
+        the_original_prober_s_sample_runs_verbatim,
+        a_pending_pod_blocks_no_other,
+        without_the_operator_pods_are_created_as_ever,
+        a_namespace_that_does_not_consent_gets_no_agents_and_its_pods_run,
+        match_expressions_are_honored,
+        a_job_completes_beside_its_agent,
+        deleting_a_prober_cleans_up_and_its_agents_harm_nobody,
+        a_peer_that_does_not_answer_costs_the_others_nothing,
+        series_of_a_dead_peer_vanish,
+        a_prober_at_rest_writes_nothing,
+        agents_open_no_more_files_however_long_they_probe,
+        n02_a_broken_network_stays_visible_until_the_alert_has_fired,
+    ],
+    swarming: [
+        the_original_swarm_s_layout_runs_verbatim,
+        no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off,
+    ],
+    // The last of them remove the operator.
+    installing: [
+        every_panel_of_the_dashboard_has_data,
+        the_shipped_alerts_and_scrapes_are_taken_by_prometheus,
+        an_upgrade_and_the_way_back_flap_no_label_and_restart_no_pod,
+        undeploy_leaves_no_label_behind,
+        a_newcomer_follows_the_readme,
+        a_newcomer_installs_with_helm_judges_nodes_and_uninstalls,
+    ],
 ];
 
 pub fn deployment(app: &str, affinity: &str) -> String {

@@ -116,7 +116,8 @@ impl Stage {
                 let why = result.err().map(|e| format!("{e:#}")).unwrap_or_default();
                 bail!("not within {PATIENCE:?}: {what} {why}\n{}", watches.unwrap_or_default());
             }
-            tokio::time::sleep(Duration::from_millis(250)).await;
+            // Each look is a kubectl, a tenth of a second of processor time.
+            tokio::time::sleep(Duration::from_millis(750)).await;
         }
     }
 

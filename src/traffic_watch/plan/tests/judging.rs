@@ -331,3 +331,40 @@ fn a_node_taken_from_the_selection_loses_its_label() {
     let plan = plan(&w.watch, &observed).unwrap();
     assert_eq!(plan.desired.nodes, [NodeWrite::removal(carrier, KEY.into())]);
 }
+
+#[test]
+fn a_former_key_is_remembered_until_the_last_node_has_lost_it() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    let says = [Percent(1.0); 2];
+    let former = "former.traffic.example.com/unfit";
+    w.watch.status = Some(TrafficWatchStatus { label: Some(former.into()), ..Default::default() });
+    // The removal fails, and fails again.
+    for _ in 0..2 {
+        let mut observed = w.observed(vec![Ok(w.reading(&says))]);
+        let carrier = Carrier { node: "a".into(), label: true, taint: false };
+        observed.stray = vec![Stray { carrier, key: former.into() }];
+        let plan = plan(&w.watch, &observed).unwrap();
+        assert_eq!(plan.status.label.as_deref(), Some(former));
+        w.memory = plan.desired.memory.unwrap();
+        assert!([former, KEY].iter().all(|key| w.memory.keys.contains(*key)));
+        w.watch.status = Some(plan.status);
+    }
+    // Renamed once more, it still knows both.
+    w.watch.spec.label = Some("third".into());
+    let keys = conflict::keys(&w.watch, &w.memory.keys);
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    w.watch.spec.label = None;
+    w.judge(&says);
+    assert_eq!(w.watch.status.as_ref().unwrap().label.as_deref(), Some(KEY));
+    assert_eq!(w.memory.keys, [KEY.to_owned()].into());
+}
+
+#[test]
+fn an_empty_selection_forgets_no_key() {
+    let mut w = World::new(&["a"], json!({}));
+    w.judge(&[Percent(1.0)]);
+    let mut observed = w.observed(vec![]);
+    observed.nodes.clear();
+    let plan = plan(&w.watch, &observed).unwrap();
+    assert!(plan.desired.memory.unwrap().keys.contains(KEY));
+}

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         children::Applied,
+        conflict,
         deployments::DeploymentFacts,
         limits::Headroom,
         observed::Stray,
