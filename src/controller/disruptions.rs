@@ -107,7 +107,7 @@ impl Disruptions {
         self.state().budget.release(holder);
     }
 
-    /// Returns the nodes whose zones another object disrupts now.
+    /// Returns the nodes in whose zones the object must wait now.
     #[must_use]
     pub fn blocked<'a>(
         &self,
@@ -116,7 +116,7 @@ impl Disruptions {
     ) -> BTreeMap<Arc<str>, Busy> {
         let (state, now) = (self.state(), Instant::now());
         // The rule: nothing is under way.
-        if state.budget.held(now).all(|(_, other)| other == holder) {
+        if state.budget.is_idle(now) {
             return BTreeMap::new();
         }
         let blocked = nodes.into_iter().filter_map(|node| {

@@ -82,10 +82,10 @@ async fn until_offers(
 /// Creates ten pods at once that send to the outside of all nodes.
 async fn senders(stage: &Stage, app: &str, resources: &str) -> Result<()> {
     let (host, port) = stage.cluster.sink_address();
-    // Ten pieces a second.
-    let piece = EACH * 1_000_000 / 8 / 10;
+    // Two pieces a second: each starts two processes.
+    let piece = EACH * 1_000_000 / 8 / 2;
     let send = format!(
-        "while true; do dd if=/dev/zero bs={piece} count=1 2>/dev/null; usleep 100000; done | \
+        "while true; do dd if=/dev/zero bs={piece} count=1 2>/dev/null; usleep 500000; done | \
          nc {host} {port}"
     );
     let yaml = format!(

@@ -101,6 +101,7 @@ fn everything_that_is_told_of_a_kind_is_shown() {
         "_injector_",
         "_swarm_",
         "_routereflector_",
+        "_disruption",
         "netprober",
     ];
     let missing: Vec<_> = names::all()

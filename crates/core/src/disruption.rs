@@ -8,12 +8,22 @@
 //! An object that holds a zone goes on there without asking again: its own limits count its acts,
 //! and its next act is often the one that ends the disruption. A zone is free again some time after
 //! the last act in it. Nodes without a zone are one zone together.
+//!
+//! An object whose work never ends must not keep the others waiting: after [`TURN`] in a zone it
+//! rests there for [`REST`], and whoever asks meanwhile is next.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
+
+/// The time for which an object may go on in a zone without a rest.
+pub const TURN: Duration = Duration::from_mins(5);
+
+/// The time for which it then leaves the zone to others, after its last act is over: longer than
+/// the default interval at which they ask.
+pub const REST: Duration = Duration::from_secs(30);
 
 /// The name of a zone; empty for nodes without one.
 pub type Zone = Arc<str>;
@@ -40,30 +50,62 @@ pub struct Busy {
     pub zone: Zone,
     /// The object.
     pub holder: Holder,
+    /// True if the object is the one that asks: it has been there for long, and rests.
+    pub rests: bool,
 }
 
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { zone, holder } = self;
-        if zone.is_empty() {
-            return write!(f, "{holder} disrupts nodes without a zone at the moment");
+        let Self { zone, holder, rests } = self;
+        let place = if zone.is_empty() {
+            "nodes without a zone".to_owned()
+        } else {
+            format!("zone {zone}")
+        };
+        if *rests {
+            let minutes = TURN.as_secs() / 60;
+            return write!(
+                f,
+                "{holder} has disrupted {place} for {minutes} minutes and rests, for others to have their turn"
+            );
         }
-        write!(f, "{holder} disrupts zone {zone} at the moment")
+        write!(f, "{holder} disrupts {place} at the moment")
+    }
+}
+
+/// The time of an object in a zone.
+#[derive(Debug)]
+struct Stay {
+    holder: Holder,
+    /// The first of its acts that followed each other without a gap.
+    since: Instant,
+    /// The end of the last one.
+    until: Instant,
+}
+
+impl Stay {
+    fn is_held(&self, now: Instant) -> bool {
+        self.until > now
+    }
+
+    /// Reports whether its holder rests.
+    fn rests(&self, now: Instant) -> bool {
+        now.duration_since(self.since) >= TURN && now < self.until + REST
     }
 }
 
 /// The acts that are under way. The caller has the clock.
 #[derive(Debug, Default)]
 pub struct Budget {
-    /// The last object that acted in each zone, and the end of its time there.
-    held: BTreeMap<Zone, (Holder, Instant)>,
+    /// The last object that acted in each zone.
+    stays: BTreeMap<Zone, Stay>,
 }
 
 impl Budget {
     /// Takes zones for an act, all of them or none. They stay taken for `time`.
     ///
     /// # Errors
-    /// The first zone that another object holds.
+    /// The first zone that another object holds, or in which this one rests.
     pub fn claim(
         &mut self,
         holder: &Holder,
@@ -80,29 +122,39 @@ impl Budget {
 
     /// Takes zones for an act that cannot wait, even from another object.
     pub fn take(&mut self, holder: &Holder, zones: &BTreeSet<Zone>, time: Duration, now: Instant) {
-        self.held.retain(|_, (_, until)| *until > now);
+        self.stays.retain(|_, stay| stay.is_held(now) || stay.rests(now));
         for zone in zones {
-            self.held.insert(Arc::clone(zone), (holder.clone(), now + time));
+            let stay = self.stays.get(zone).filter(|stay| stay.holder == *holder);
+            let since = stay.map_or(now, |stay| stay.since);
+            let stay = Stay { holder: holder.clone(), since, until: now + time };
+            self.stays.insert(Arc::clone(zone), stay);
         }
     }
 
     /// Frees the zones of an object that is gone.
     pub fn release(&mut self, holder: &Holder) {
-        self.held.retain(|_, (other, _)| *other != *holder);
+        self.stays.retain(|_, stay| stay.holder != *holder);
     }
 
-    /// Returns the other object that holds a zone, if there is one.
+    /// Returns why an object must wait in a zone, if it must.
     #[must_use]
     pub fn busy(&self, holder: &Holder, zone: &Zone, now: Instant) -> Option<Busy> {
-        let (other, until) = self.held.get(zone)?;
-        let is_held = *until > now && other != holder;
-        is_held.then(|| Busy { zone: Arc::clone(zone), holder: other.clone() })
+        let stay = self.stays.get(zone)?;
+        let rests = stay.holder == *holder;
+        let waits = if rests { stay.rests(now) } else { stay.is_held(now) };
+        waits.then(|| Busy { zone: Arc::clone(zone), holder: stay.holder.clone(), rests })
     }
 
     /// Returns each zone that is held now, with its holder.
     pub fn held(&self, now: Instant) -> impl Iterator<Item = (&Zone, &Holder)> {
-        let held = self.held.iter().filter(move |(_, (_, until))| *until > now);
-        held.map(|(zone, (holder, _))| (zone, holder))
+        let held = self.stays.iter().filter(move |(_, stay)| stay.is_held(now));
+        held.map(|(zone, stay)| (zone, &stay.holder))
+    }
+
+    /// Reports whether nobody has to wait.
+    #[must_use]
+    pub fn is_idle(&self, now: Instant) -> bool {
+        self.stays.values().all(|stay| !stay.is_held(now) && !stay.rests(now))
     }
 }
 
@@ -153,6 +205,54 @@ mod tests {
     }
 
     #[test]
+    fn an_object_whose_work_never_ends_leaves_a_turn_to_the_others() {
+        let (mut budget, start) = (Budget::default(), Instant::now());
+        let (one, two) = (holder("one"), holder("two"));
+        let (mut now, mut turns, mut waited) = (start, 0, 0);
+        // One asks each second, and another one every ten.
+        for second in 0..3600_u64 {
+            now = start + Duration::from_secs(second);
+            let _ = budget.claim(&one, &zones(&["a"]), TIME, now);
+            if second % 10 == 9 {
+                match budget.claim(&two, &zones(&["a"]), Duration::from_secs(10), now) {
+                    Ok(()) => (turns, waited) = (turns + 1, 0),
+                    Err(_) => waited += 10,
+                }
+            }
+            assert!(waited <= (TURN + TIME + REST).as_secs(), "waits for {waited} s");
+        }
+        assert!(turns >= 8, "{turns} turns in an hour");
+        // Alone, it goes on after its rest.
+        let alone = now + TIME + REST;
+        assert!(budget.claim(&one, &zones(&["a"]), TIME, alone).is_ok());
+    }
+
+    #[test]
+    fn one_that_rests_says_so_and_may_do_what_cannot_wait() {
+        let (mut budget, start) = (Budget::default(), Instant::now());
+        let one = holder("n/one");
+        let mut now = start;
+        while budget.claim(&one, &zones(&["a"]), TIME, now).is_ok() {
+            now += Duration::from_secs(1);
+        }
+        assert_eq!(now - start, TURN);
+        let busy = budget.busy(&one, &"a".into(), now).unwrap();
+        assert_eq!(
+            busy.to_string(),
+            "Swarm n/one has disrupted zone a for 5 minutes and rests, for others to have their turn"
+        );
+        assert!(!budget.is_idle(now));
+        // Acts with gaps are no long stay.
+        let mut rare = now + TIME + REST;
+        for _ in 0..20 {
+            assert!(budget.claim(&one, &zones(&["a"]), TIME, rare).is_ok());
+            rare += TIME;
+        }
+        budget.take(&one, &zones(&["a"]), TIME, now);
+        assert_eq!(budget.held(now).count(), 1);
+    }
+
+    #[test]
     fn an_object_that_is_gone_holds_nothing() {
         let (mut budget, now) = (Budget::default(), Instant::now());
         let (one, two) = (holder("one"), holder("two"));
@@ -200,6 +300,6 @@ mod tests {
         let over = start + Duration::from_secs(1000);
         assert_eq!(budget.held(over).count(), 0);
         budget.take(&holder("last"), &zones(&["d"]), TIME, over);
-        assert_eq!(budget.held.len(), 1);
+        assert_eq!(budget.stays.len(), 1);
     }
 }

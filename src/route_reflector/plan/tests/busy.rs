@@ -5,7 +5,7 @@ use super::*;
 
 fn busy(nodes: &[&str]) -> BTreeMap<Arc<str>, Busy> {
     let holder = Holder { kind: "Swarm", name: "default/web".into() };
-    let busy = Busy { zone: "a".into(), holder };
+    let busy = Busy { zone: "a".into(), holder, rests: false };
     nodes.iter().map(|node| (Arc::from(*node), busy.clone())).collect()
 }
 
