@@ -13,6 +13,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
+use traffic_operator::controller::disruptions;
 
 use crate::{
     bench::{Bench, Operator, eventually, run},
@@ -257,9 +258,14 @@ fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
 
 /// There are no kubelets here: pods are bound and made Ready by hand.
 pub async fn bind_and_ready(bench: &Bench, node: &str, count: usize) -> Vec<Pod> {
+    bind_and_ready_of(bench, "web", node, count).await
+}
+
+async fn bind_and_ready_of(bench: &Bench, app: &str, node: &str, count: usize) -> Vec<Pod> {
     let pods = Api::<Pod>::namespaced(bench.client.clone(), "default");
     let there = async || {
-        let list = pods.list(&ListParams::default().labels("app=web")).await.ok()?.items;
+        let params = ListParams::default().labels(&format!("app={app}"));
+        let list = pods.list(&params).await.ok()?.items;
         let alive: Vec<_> =
             list.into_iter().filter(|p| p.metadata.deletion_timestamp.is_none()).collect();
         (alive.len() == count).then_some(alive)
@@ -347,6 +353,49 @@ fn pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold() {
         bench.judgments(4).await;
         assert!(leaving(&bench).await.is_empty(), "only the stranger is left, which stays");
         pods.delete("stranger", &now).await.unwrap();
+    });
+}
+
+/// Nodes without zones are one zone together.
+#[test]
+fn two_objects_do_not_evict_in_one_zone_at_the_same_time_and_both_have_their_turn() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let apps = ["web", "shop"];
+        for app in apps {
+            let mut deployment = deployment();
+            deployment["selector"]["matchLabels"]["app"] = app.into();
+            deployment["template"]["metadata"]["labels"]["app"] = app.into();
+            let spec = json!({"deployment": deployment, "eviction": {"after": "2s"}});
+            bench.watch(app, spec).await;
+        }
+        let operator = bench.operator();
+        for app in apps {
+            bench.until(app, &[("/ready", json!(true))]).await;
+            bind_and_ready_of(&bench, app, "node-2", 2).await;
+        }
+        bench.prometheus.set("node-2", Sample::percent("99"));
+        let pods = Api::<Pod>::namespaced(bench.client.clone(), "default");
+        let both = async || {
+            let list = pods.list(&ListParams::default()).await.ok()?;
+            let leaving = list.iter().filter_map(|pod| {
+                let at = pod.metadata.deletion_timestamp.as_ref()?.0.as_second();
+                Some((pod.labels().get("app")?.clone(), at))
+            });
+            // Each waits for its replacement before the next one.
+            let leaving: BTreeMap<_, _> = leaving.collect();
+            (leaving.len() == apps.len()).then_some(leaving)
+        };
+        let left = eventually("a pod of each to leave", both).await;
+        let apart = left["web"].abs_diff(left["shop"]);
+        // Timestamps have whole seconds.
+        assert!(apart + 1 >= disruptions::EVICTION.as_secs(), "{apart} s apart: {left:?}");
+        let acts = async |result: &str| {
+            let labels = ["kind=\"TrafficWatch\"", &format!("result=\"{result}\"")];
+            operator.metric("traffic_operator_disruptions_total", &labels).await
+        };
+        assert!(acts("deferred").await >= 1.0);
+        assert!((acts("started").await - 2.0).abs() < f64::EPSILON);
     });
 }
 
