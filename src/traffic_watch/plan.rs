@@ -172,7 +172,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let mut keys = former_keys(seen, &judged.watch.label_key());
     let published = published(judged.watch, &keys);
     keys.extend(status.label.clone());
-    // A removal may fail, or its answer be lost: whoever leads next still finds the key here.
+    // A removal may fail, or its answer be lost: the next leader still finds the key here.
     status.label = published.or(status.label);
     let (conditions, reworded) = report::settled(&judged, conditions);
     let names = seen.nodes.iter().map(|facts| &facts.name);
@@ -268,7 +268,7 @@ fn former_keys(seen: &Observed, current: &str) -> BTreeSet<String> {
     keys.filter(|key| *key != current).cloned().collect()
 }
 
-/// Returns the key in the status if some node still has it and the object does not have it any more.
+/// Returns the key in the status if some node still has it and the object does not any more.
 fn published(watch: &TrafficWatch, former: &BTreeSet<String>) -> Option<String> {
     let label = watch.status.as_ref()?.label.as_ref()?;
     former.get(label).cloned()

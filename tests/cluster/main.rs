@@ -1,8 +1,9 @@
 //! Scenarios on real nodes: kubelets, packets, a Prometheus run by prometheus-operator, and the
 //! operator as a pod from its image.
 //!
-//! All of one process share a cluster, one after the other. The first test starts it, and it is taken
-//! down at the end, whatever the results. Processes may run beside each other: clusters share nothing.
+//! All of one process share a cluster, one after the other. The first test starts it, and it is
+//! taken down at the end, whatever the results. Processes may run beside each other: clusters share
+//! nothing.
 mod agents;
 mod broken;
 mod insight;

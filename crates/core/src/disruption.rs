@@ -10,7 +10,7 @@
 //! the last act in it. Nodes without a zone are one zone together.
 //!
 //! An object whose work never ends must not keep the others waiting: after [`TURN`] in a zone it
-//! rests there for [`REST`], and whoever asks meanwhile is next.
+//! rests there for [`REST`], and the next object that asks takes the zone.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,

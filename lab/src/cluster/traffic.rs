@@ -15,8 +15,8 @@ use super::network;
 
 /// Bytes handed to the kernel at once: a tick's worth of gigabits.
 const CHUNK: usize = 1024 * 1024;
-/// The time for which the sender sleeps when it is ahead: even enough for rates over seconds. A thousand wake-ups a
-/// second would cost half a processor, and a hundred cost a tenth.
+/// The time for which the sender sleeps when it is ahead: even enough for rates over seconds. A
+/// thousand wake-ups a second would cost half a processor, and a hundred cost a tenth.
 const TICK: Duration = Duration::from_millis(10);
 /// A sender that was kept waiting longer than this does not make up for it: a burst would be a
 /// different load.

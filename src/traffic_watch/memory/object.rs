@@ -29,7 +29,7 @@ pub struct Memory {
     pub criteria: Arc<[Criterion]>,
     /// Why a measure had no answer, in the order of the criteria.
     pub problems: Vec<Option<String>>,
-    /// The keys that are on nodes: the one in use, and former ones until the last node has lost them.
+    /// The keys on nodes: the one in use, and former ones until the last node has lost them.
     pub keys: BTreeSet<String>,
     /// The number of nodes that may be marked unfit.
     pub limit: usize,

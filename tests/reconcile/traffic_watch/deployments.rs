@@ -13,8 +13,8 @@ use crate::{
     bench::{eventually, run},
     prometheus::Sample,
     traffic_watch::{
+        evicting::{bind_and_ready, leaving},
         judging::{KEY, deployment, patch_spec, three_nodes},
-        policies::{bind_and_ready, leaving},
         refusals::OBSTACLE,
     },
 };
