@@ -212,6 +212,28 @@ fn n04_an_agent_without_descriptors_skips_and_blames_nobody() {
     println!("{} skipped, {} answered", local(&page), page.successes("healthy"));
 }
 
+/// A list that could not be read once, for want of a descriptor, was never read again: only another
+/// file would have been.
+#[test]
+fn n04_a_list_that_cannot_be_read_is_read_as_soon_as_it_can() {
+    let (peer, agent) = (Agent::start(), Agent::start());
+    let id = agent.id().to_string();
+    let allow = |descriptors: &str| {
+        let limit = format!("--nofile={descriptors}:");
+        assert!(Command::new("prlimit").args(["--pid", &id, &limit]).status().unwrap().success());
+    };
+    allow("3");
+    agent.publish(&config(500, 500, r#"["HTTP"]"#, &[entry("b", "127.0.0.1", peer.port)]));
+    let refused = "Too many open files";
+    eventually("it cannot be read", || agent.log().contains(refused).then_some(()));
+    // Further checks fail without another line.
+    thread::sleep(Duration::from_secs(3));
+    let lines = agent.log().lines().filter(|line| line.contains("configuration file")).count();
+    allow("999");
+    agent.page_with("it probes", |page| page.successes("b") >= 1);
+    assert!(lines <= 2, "one of the missing file, one of this:\n{}", agent.log());
+}
+
 /// The soft limit suits programs that use select, the hard one is the limit of the node.
 #[test]
 fn n04_an_agent_may_open_as_many_files_as_the_node_allows() {

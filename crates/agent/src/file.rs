@@ -73,7 +73,16 @@ enum Seen {
     Nothing,
     Missing,
     Good(Stamp),
+    /// Its contents are not usable: only another file can be.
     Broken(Stamp),
+    /// It could not be read, for example without a file descriptor: the next check reads it again.
+    Unread,
+}
+
+/// The reason why there is nothing to use.
+enum Unusable {
+    Read(anyhow::Error),
+    Contents(anyhow::Error),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,23 +106,24 @@ impl<T, P: FnMut(&[u8]) -> anyhow::Result<T>> Look<P> {
             Seen::Broken(seen) if *seen == stamp => return None,
             _ => {}
         }
-        match self.read() {
+        let (error, seen) = match self.read() {
             Ok(found) => {
-                if matches!(self.seen, Seen::Broken(_) | Seen::Missing) {
+                if matches!(self.seen, Seen::Broken(_) | Seen::Missing | Seen::Unread) {
                     tracing::info!(path = %self.path.display(), "the configuration file is good");
                 }
                 self.seen = Seen::Good(stamp);
-                Some(found)
+                return Some(found);
             }
-            Err(error) => {
-                tracing::warn!(
-                    path = %self.path.display(), error = format!("{error:#}"),
-                    "the configuration file is not usable: the last good one stays"
-                );
-                self.seen = Seen::Broken(stamp);
-                Some(Found::Error)
-            }
-        }
+            Err(Unusable::Contents(error)) => (error, Seen::Broken(stamp)),
+            Err(Unusable::Read(_)) if self.seen == Seen::Unread => return None,
+            Err(Unusable::Read(error)) => (error, Seen::Unread),
+        };
+        tracing::warn!(
+            path = %self.path.display(), error = format!("{error:#}"),
+            "the configuration file is not usable: the last good one stays"
+        );
+        self.seen = seen;
+        Some(Found::Error)
     }
 
     fn missing(&mut self, error: &io::Error) -> Option<Found<T>> {
@@ -125,14 +135,18 @@ impl<T, P: FnMut(&[u8]) -> anyhow::Result<T>> Look<P> {
         Some(Found::Error)
     }
 
-    fn read(&mut self) -> anyhow::Result<Found<T>> {
-        let length = fs::metadata(&self.path)?.len();
-        anyhow::ensure!(length <= MOST, "{length} bytes are more than any ConfigMap has");
-        let text = fs::read(&self.path)?;
+    fn read(&mut self) -> Result<Found<T>, Unusable> {
+        let read = |error: io::Error| Unusable::Read(error.into());
+        let length = fs::metadata(&self.path).map_err(read)?.len();
+        if length > MOST {
+            let error = anyhow::anyhow!("{length} bytes are more than any ConfigMap has");
+            return Err(Unusable::Contents(error));
+        }
+        let text = fs::read(&self.path).map_err(read)?;
         if self.good.as_ref() == Some(&text) {
             return Ok(Found::Unchanged);
         }
-        let parsed = (self.parse)(&text)?;
+        let parsed = (self.parse)(&text).map_err(Unusable::Contents)?;
         self.good = Some(text);
         Ok(Found::Changed(parsed))
     }

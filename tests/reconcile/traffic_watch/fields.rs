@@ -33,7 +33,7 @@ const SCENARIOS: &[(&str, &str, &str)] = &[
     ("direction", "traffic_watch/fields", "the_direction_decides_which_load_counts"),
     (
         "eviction",
-        "traffic_watch/policies",
+        "traffic_watch/evicting",
         "pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold",
     ),
     (
