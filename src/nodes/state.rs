@@ -63,6 +63,8 @@ pub(super) struct Stored {
     /// Its extended resources: most nodes have none.
     pub offers: Box<[(Arc<str>, Offer)]>,
     pub version: u64,
+    /// True until the watch shows this version: an answer to a write of ours brought it.
+    ours: bool,
 }
 
 impl Stored {
@@ -84,6 +86,7 @@ impl Stored {
             kubelet,
             offers: _,
             version: _,
+            ours: _,
         } = self;
         *labels == other.labels
             && *addresses == other.addresses
@@ -163,6 +166,19 @@ impl State {
         Arc::clone(identity)
     }
 
+    /// Takes the answer to a write of a whole node, unless a newer version is known. A node that was
+    /// deleted in the meantime does not come back.
+    pub fn wrote_node(&mut self, node: &NodeObject) {
+        let Some(name) = node.metadata.name.as_deref() else { return };
+        let Some(known) = self.nodes.get(name).map(|known| known.version) else { return };
+        self.apply(Event::Apply(node.clone()));
+        if known < version(&node.metadata)
+            && let Some(node) = self.nodes.get_mut(name)
+        {
+            node.ours = true;
+        }
+    }
+
     /// Takes the answer to a write of labels or annotations, unless a newer version is known.
     pub fn wrote(&mut self, metadata: &ObjectMeta) {
         let (labels, calico) = (self.labels(metadata), self.calico(metadata));
@@ -172,6 +188,7 @@ impl State {
             && node.version <= version
         {
             count(&mut self.census, node, usize::wrapping_sub);
+            node.ours |= node.version < version;
             node.unfit = is_unfit(&labels);
             node.labels = labels;
             node.calico = calico;
@@ -247,6 +264,7 @@ impl State {
             offers: node.offers().map(|(name, offer)| (self.text(name), offer)).collect(),
             capacity: capacity.map(|value| self.text(value)),
             version: version(&node.metadata),
+            ours: false,
         };
         Some((name, stored))
     }
@@ -267,9 +285,11 @@ impl State {
             Event::InitDone => {
                 let listed = self.listing.take().unwrap_or_default();
                 let mut listed: BTreeMap<_, _> = listed.into_iter().collect();
-                // A write of ours may be newer than the list.
+                // The list replaces what was known, regardless of versions: those of a restored etcd
+                // are older. Only a write of ours may be newer than the list.
                 for (name, old) in std::mem::take(&mut self.nodes) {
                     if let Some(new) = listed.get_mut(&name)
+                        && old.ours
                         && old.version > new.version
                     {
                         *new = old;

@@ -45,9 +45,12 @@ pub(super) async fn apply(
 ) -> Result<Vec<Notice>, Error> {
     let key = key(watch);
     let (facts, transitions, evaluation) = (desired.facts, desired.transitions, desired.evaluation);
-    reconciler.memories.change(&key, |entry| match desired.memory {
-        Some(memory) => entry.decided(Decided { memory, facts, transitions, evaluation }),
-        None => entry.pause(facts),
+    reconciler.memories.change(&key, |entry| {
+        entry.failed_offers = desired.failed_offers;
+        match desired.memory {
+            Some(memory) => entry.decided(Decided { memory, facts, transitions, evaluation }),
+            None => entry.pause(facts),
+        }
     });
     // A failure does not prevent the other writes.
     let results = reconciler.write_nodes(desired.nodes).await;

@@ -41,6 +41,8 @@ pub struct Desired {
     pub evictions: Vec<PodFacts>,
     /// Extended resources of nodes to write.
     pub offers: Vec<OfferWrite>,
+    /// The failed writes of them that are still needed.
+    pub failed_offers: Arc<FailedWrites>,
     /// The settings and the replicas, for the metrics and the status page.
     pub(super) facts: Facts,
     /// The memory for the next pass; `None` if nothing is decided, and then nothing must look
@@ -119,6 +121,7 @@ fn paused(watch: &TrafficWatch, seen: &Observed, period: Duration) -> TrafficWat
             deployment: None,
             evictions: vec![],
             offers: outcome.writes,
+            failed_offers: outcome.failed,
             facts: facts(watch, seen),
             memory: None,
             transitions: vec![],
@@ -212,6 +215,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
             deployment: child.filter(|child| must_apply(seen, child)),
             evictions: evictions.unwrap_or_default(),
             offers: reserved.writes,
+            failed_offers: reserved.failed,
             facts: facts(judged.watch, seen),
             memory: Some(memory),
             transitions: judged.changes.into_iter().filter_map(|c| c.transition).collect(),

@@ -212,8 +212,8 @@ fn n04_an_agent_without_descriptors_skips_and_blames_nobody() {
     println!("{} skipped, {} answered", local(&page), page.successes("healthy"));
 }
 
-/// A list that could not be read once, for want of a descriptor, was never read again: only another
-/// file would have been.
+/// A list that could not be read once, because there was no descriptor, was never read again: only
+/// another file would have been.
 #[test]
 fn n04_a_list_that_cannot_be_read_is_read_as_soon_as_it_can() {
     let (peer, agent) = (Agent::start(), Agent::start());

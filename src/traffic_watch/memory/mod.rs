@@ -130,12 +130,6 @@ impl Entry {
         for (node, result) in results {
             failed.take(node, result.as_ref().err().map(Error::verdict), now);
         }
-        // A node that left is not written any more. A pause drops the nodes, and not their pauses.
-        let nodes = &self.memory.nodes;
-        let tried = |node: &str| results.iter().any(|(written, _)| **written == *node);
-        if self.memory.tick.is_some() {
-            failed.retain(|node| nodes.get(node).is_some() || tried(node));
-        }
     }
 
     /// Remembers the result for the Deployment; returns whether that is new.

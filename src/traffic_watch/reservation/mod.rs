@@ -77,6 +77,8 @@ pub struct OfferWrite {
 pub(super) struct Outcome {
     /// The writes that are due.
     pub writes: Vec<OfferWrite>,
+    /// The failed writes that are still needed.
+    pub failed: Arc<FailedWrites>,
     /// The figures of each node, for the next pass and for display.
     pub memory: Option<Arc<Memory>>,
     /// The status.
@@ -95,24 +97,25 @@ pub(super) fn plan(judged: &Judgment<'_>, refresh: bool) -> Outcome {
     let mut verdicts = report::kept(&kept).into_iter().collect::<Vec<_>>();
     let enforces = judged.watch.spec.mode == Mode::Enforce;
     let Some(terms) = &judged.settings.reservation else {
-        let (writes, waiting) = due(seen, removals, judged.seen.now);
+        let (writes, failed, waiting) = due(seen, removals, judged.seen.now);
         verdicts.extend(waiting);
         let status = if enforces { report::left(seen) } else { old };
-        return Outcome { writes, status, verdicts, ..Outcome::default() };
+        return Outcome { writes, failed, status, verdicts, ..Outcome::default() };
     };
     if let Some(holder) = &seen.holder {
         verdicts.insert(0, report::conflict(&terms.resource, holder));
-        let (writes, waiting) = due(seen, removals, judged.seen.now);
+        let (writes, failed, waiting) = due(seen, removals, judged.seen.now);
         verdicts.extend(waiting);
         let status = report::left(seen);
-        return Outcome { writes, status, verdicts, ..Outcome::default() };
+        return Outcome { writes, failed, status, verdicts, ..Outcome::default() };
     }
     let before = judged.seen.memory.reservation.clone();
     let before = before.filter(|memory| memory.resource == terms.resource);
     let Some(requested) = &seen.requested else {
         // Nothing moves before it is known what running pods need.
         verdicts.push(report::pods_unknown());
-        return Outcome { memory: before, status: old, verdicts, ..Outcome::default() };
+        let failed = Arc::clone(&seen.failed);
+        return Outcome { failed, memory: before, status: old, verdicts, ..Outcome::default() };
     };
     let figures = figures(judged, terms, requested, before.as_deref());
     // The name is in the status before it is on any node: a later reader of the object knows
@@ -123,24 +126,24 @@ pub(super) fn plan(judged: &Judgment<'_>, refresh: bool) -> Outcome {
     } else {
         removals
     };
-    let (writes, waiting) = due(seen, all, judged.seen.now);
+    let (writes, failed, waiting) = due(seen, all, judged.seen.now);
     verdicts.extend(report::capacity_unknown(judged, &figures));
     verdicts.extend(waiting);
     let names = judged.seen.nodes.iter().map(|facts| Arc::clone(&facts.name));
     let memory = Memory::new(terms, names.zip(figures).collect());
     let notices = report::notices(judged, &memory, before.as_deref(), old.as_ref());
     let status = if enforces { Some(report::status(&memory, old, seen, refresh)) } else { old };
-    Outcome { writes, memory: Some(Arc::new(memory)), status, verdicts, notices }
+    Outcome { writes, failed, memory: Some(Arc::new(memory)), status, verdicts, notices }
 }
 
 /// Takes the resources away of an object that is paused.
 pub(super) fn paused(watch: &TrafficWatch, seen: &Seen, now: Timestamp) -> Outcome {
     let old = watch.status.as_ref().and_then(|status| status.reservation.clone());
     let (removals, kept) = leaving::plan(&seen.leaving);
-    let (writes, waiting) = due(seen, removals, now);
+    let (writes, failed, waiting) = due(seen, removals, now);
     let verdicts = report::kept(&kept).into_iter().chain(waiting).collect();
     let status = if watch.spec.mode == Mode::Enforce { report::left(seen) } else { old };
-    Outcome { writes, status, verdicts, ..Outcome::default() }
+    Outcome { writes, failed, status, verdicts, ..Outcome::default() }
 }
 
 /// Takes the resources away of an object that is deleted: the writes, and the event about them.
@@ -263,16 +266,20 @@ fn writes(
     writes.into_iter().map(|(_, write)| write).chain(strays).chain(removals).collect()
 }
 
-/// The writes that are due, and what those failed with that wait for their turn.
+/// The writes that are due, the failed ones that are still needed, and what those failed with that
+/// wait for their turn.
 fn due(
     seen: &Seen,
     mut writes: Vec<OfferWrite>,
     now: Timestamp,
-) -> (Vec<OfferWrite>, Option<Verdict>) {
+) -> (Vec<OfferWrite>, Arc<FailedWrites>, Option<Verdict>) {
     let all = writes.len();
-    let is_due = seen.failed.due(now);
-    writes.retain(|write| is_due(&write.node));
-    let waiting = (writes.len() < all).then(|| seen.failed.why().cloned()).flatten();
+    let failed = seen.failed.needed(writes.iter().map(|write| &*write.node));
+    {
+        let is_due = failed.due(now);
+        writes.retain(|write| is_due(&write.node));
+    }
+    let waiting = (writes.len() < all).then(|| failed.why().cloned()).flatten();
     writes.truncate(WRITES);
-    (writes, waiting)
+    (writes, failed, waiting)
 }

@@ -18,8 +18,8 @@ const UNDECLARED: u64 = 400_000_000;
 const EACH: u64 = 200;
 const PODS: usize = 8;
 const FIT: usize = 6;
-/// Where a pod has just come to, nothing more is on offer until a measurement shows its load: for
-/// the window and the age of a sample, here 110 s. The link is free over a whole window only then.
+/// A node to which a pod has just come offers nothing more until a measurement shows its load: for
+/// the window and the age of a sample, here 110 s. So the second pod comes that much later.
 const FREED: Duration = Duration::from_mins(4);
 
 pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {

@@ -305,6 +305,26 @@ fn a_node_that_cannot_be_written_waits_and_holds_nothing_else_back() {
     assert_eq!(world.judge(&[Percent(10.0), Percent(10.0)]).offers, amounts(&[("a", 320)]));
 }
 
+/// The write whose answer was lost is made: if it stayed among the failed ones, it would be the one
+/// that is tried on behalf of all, and never is.
+#[test]
+fn a_node_that_needs_no_offer_any_more_is_not_tried_for_the_others() {
+    let mut world = world(&["a", "b"], &json!({}));
+    let both = [Percent(10.0), Percent(10.0)];
+    world.judge(&both);
+    let why = Verdict { type_: "Ready", status: None, reason: "ApiError", message: "no".into() };
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let second = world.second;
+    // Long ago and often, so that b waits for minutes and a is the one to try next.
+    world.bandwidth.failed.take(&"a".into(), Some(why.clone()), at(second - 20));
+    for _ in 0..6 {
+        world.bandwidth.failed.take(&"b".into(), Some(why.clone()), at(second - 10));
+    }
+    let offers = world.bandwidth.offers.entry(NAME.into()).or_default();
+    offers.insert("a".into(), 320);
+    assert_eq!(world.judge(&both).offers, amounts(&[("b", 320)]));
+}
+
 #[test]
 fn a_promise_that_cannot_be_kept_is_reported_once() {
     let mut world = world(&["a"], &json!({}));
