@@ -166,8 +166,8 @@ impl State {
         Arc::clone(identity)
     }
 
-    /// Takes the answer to a write of a whole node, unless a newer version is known. A node that was
-    /// deleted in the meantime does not come back.
+    /// Takes the answer to a write of a whole node, unless a newer version is known. A node that
+    /// was deleted in the meantime does not come back.
     pub fn wrote_node(&mut self, node: &NodeObject) {
         let Some(name) = node.metadata.name.as_deref() else { return };
         let Some(known) = self.nodes.get(name).map(|known| known.version) else { return };
@@ -285,8 +285,8 @@ impl State {
             Event::InitDone => {
                 let listed = self.listing.take().unwrap_or_default();
                 let mut listed: BTreeMap<_, _> = listed.into_iter().collect();
-                // The list replaces what was known, regardless of versions: those of a restored etcd
-                // are older. Only a write of ours may be newer than the list.
+                // The list replaces what was known, regardless of versions: those of a restored
+                // etcd are older. Only a write of ours may be newer than the list.
                 for (name, old) in std::mem::take(&mut self.nodes) {
                     if let Some(new) = listed.get_mut(&name)
                         && old.ours
