@@ -62,7 +62,7 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
         ),
         SkipReason::NamespaceExcluded => (
             "its namespace is kube-system or the operator's, which are never selected",
-            "select it not",
+            "exclude it in spec.podSelector, or accept that it is not measured",
         ),
         SkipReason::NamespaceNotConsenting => (
             "its namespace does not consent to this NetworkProber, or not to its image",

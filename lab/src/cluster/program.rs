@@ -25,7 +25,16 @@ pub(crate) fn find() -> Result<PathBuf> {
 
 fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    // Cargo sets these for a test. Build scripts that depend on them would run again, and with them
+    // the compiler on most dependencies: here, and with the next command outside of the test.
+    let of_the_test = ["CARGO_MANIFEST_", "CARGO_PKG_", "OUT_DIR"];
+    for (name, _) in std::env::vars_os() {
+        if of_the_test.iter().any(|start| name.to_string_lossy().starts_with(start)) {
+            command.env_remove(&name);
+        }
+    }
+    let output = command
         .args(["build", "--quiet", "--bin", "lab", "--message-format", "json-render-diagnostics"])
         .current_dir(workspace::root())
         .stdin(Stdio::null())
