@@ -19,7 +19,7 @@ use nix::sys::socket::{
 };
 
 /// Longer than anything takes on a busy machine; no assertion depends on it.
-pub const DEADLINE: Duration = Duration::from_mins(1);
+pub const DEADLINE: Duration = Duration::from_mins(2);
 
 /// Interval between two checks of a condition.
 const LOOK: Duration = Duration::from_millis(50);

@@ -41,7 +41,7 @@ static TURN: Mutex<()> = Mutex::const_new(());
 
 /// The longest wait for any condition: only failing tests wait this long, and a busy machine is
 /// several times slower than an idle one.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The image of agents where a NetworkProber specifies none.
 pub const AGENT_IMAGE: &str = "registry.example.com/traffic-operator:test";
