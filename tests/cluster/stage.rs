@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::upgrading;
 
 /// The longest wait for any condition here: rates, scrapes and roll-outs.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The operator's account at the API server.
 pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic-operator";
