@@ -19,8 +19,8 @@ const QUIET: Duration = Duration::from_secs(30);
 const SETTLED: Duration = Duration::from_secs(10);
 /// The largest resident memory of a replica of the controllers, in MiB, with four kinds at work.
 const MOST_MEMORY: f64 = 40.0;
-/// Four scrape intervals of 2 s.
-const RATE: Duration = Duration::from_secs(8);
+/// Four scrape intervals of the operator's `ServiceMonitor`.
+const RATE: Duration = Duration::from_mins(1);
 
 pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     stage.say("ACT 6  at rest: counting the operator's writes, its memory, and its dashboard");
