@@ -17,17 +17,17 @@ use crate::{
 /// The name of the TrafficWatch.
 const WATCH: &str = "reserved";
 const RESOURCE: &str = "traffic.example.com/egress-mbps";
-/// Mbit/s of each link, a tenth of a Gbit/s.
-const LINK: u64 = 100;
+/// Mbit/s of each link, a fifth of a Gbit/s.
+const LINK: u64 = 200;
 /// The share of it above which a node is unfit, and the reserve below that.
 const PERCENT: u64 = 95;
 /// The same in Mbit/s.
-const THRESHOLD: f64 = 95.0;
-/// Mbit/s of each of ten pods, a tenth of 200.
-const EACH: u64 = 20;
+const THRESHOLD: f64 = 190.0;
+/// Mbit/s of each of ten pods, a fifth of 200.
+const EACH: u64 = 40;
 const PODS: usize = 10;
-/// Mbit/s that nobody declared, on one node: a tenth of 600. Headers come on top.
-const UNDECLARED: u64 = 60;
+/// Mbit/s that nobody declared, on one node: a fifth of 600. Headers come on top.
+const UNDECLARED: u64 = 120;
 const LOADED: &str = "node-2";
 /// Mbit/s of a single pod: half of a link.
 const HALF: u64 = LINK / 2;
@@ -36,9 +36,9 @@ const FOR_ONE: u64 = 2 * EACH - 1;
 /// The most that is not enough for that single pod.
 const TOO_LITTLE: u64 = HALF - 1;
 /// Mbit/s by which a value changes: 5 % of the link.
-const STEP: u64 = 5;
+const STEP: u64 = 10;
 /// Mbit/s for the rest of the cluster, which sends too, and the step by which values change.
-const SLACK: u64 = 10;
+const SLACK: u64 = 20;
 /// The time over which links are measured: longer than a burst of any pod.
 const MEASURED: Duration = Duration::from_secs(15);
 /// A time without the operator, or without the API server, that all leases and caches notice.
