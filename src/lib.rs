@@ -36,8 +36,10 @@
 //! - [`inspect`]: the logic of the commands that only read: pure answers, and thin code that reads
 //!   the facts.
 //! - [`cli`]: the command line; its doc comments are the help text.
+//! - `clock`: the clocks of decisions.
 pub mod api;
 pub mod cli;
+mod clock;
 pub mod controller;
 mod extended_resources;
 pub mod inspect;

@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use prometheus_client::{
@@ -20,7 +20,7 @@ use traffic_operator_core::disruption::{Budget, Holder, Zone};
 pub use traffic_operator_core::disruption::Busy;
 
 use super::Key;
-use crate::nodes::NodeStore;
+use crate::{clock, nodes::NodeStore};
 
 /// The time for which an eviction holds its zone: a pod usually runs again elsewhere by then, and
 /// the kinds themselves wait for the replacement before the next one.
@@ -81,7 +81,7 @@ impl Disruptions {
             return Ok(());
         }
         let mut state = self.state();
-        let claimed = state.budget.claim(holder, &zones, time, Instant::now());
+        let claimed = state.budget.claim(holder, &zones, time, clock::instant());
         state.count(holder, if claimed.is_ok() { "started" } else { "deferred" });
         claimed
     }
@@ -98,7 +98,7 @@ impl Disruptions {
             return;
         }
         let mut state = self.state();
-        state.budget.take(holder, &zones, time, Instant::now());
+        state.budget.take(holder, &zones, time, clock::instant());
         state.count(holder, "urgent");
     }
 
@@ -114,7 +114,7 @@ impl Disruptions {
         holder: &Holder,
         nodes: impl IntoIterator<Item = &'a Arc<str>>,
     ) -> BTreeMap<Arc<str>, Busy> {
-        let (state, now) = (self.state(), Instant::now());
+        let (state, now) = (self.state(), clock::instant());
         // The rule: nothing is under way.
         if state.budget.is_idle(now) {
             return BTreeMap::new();
@@ -159,7 +159,7 @@ impl Collector for Gauges {
             None,
             MetricType::Gauge,
         )?;
-        for (zone, holder) in state.budget.held(Instant::now()) {
+        for (zone, holder) in state.budget.held(clock::instant()) {
             let labels = [("zone", &**zone), ("kind", holder.kind), ("name", &*holder.name)];
             ConstGauge::new(1.0).encode(family.encode_family(&labels)?)?;
         }

@@ -2,7 +2,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use k8s_openapi::{
@@ -15,7 +15,7 @@ use kube::{
     api::PostParams,
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{FIELD_MANAGER, Notice, conditions};
 use crate::metrics::Metrics;

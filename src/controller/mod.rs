@@ -19,7 +19,7 @@ use kube::{
 
 use report::{announce, complain, publish, report, report_unreadable};
 
-use crate::{api::Kind, metrics::Metrics, runtime::watch};
+use crate::{api::Kind, clock, metrics::Metrics, runtime::watch};
 
 pub mod conditions;
 pub mod disruptions;
@@ -192,7 +192,9 @@ pub async fn run<R: Reconciler>(
             }
             std::future::ready(())
         });
+    // In a fixed order, so that the simulation repeats itself.
     tokio::select! {
+        biased;
         () = passes => {}
         () = ready => {}
         // The context holds the other end of its queue, so that it never ends by itself.
@@ -361,7 +363,7 @@ async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Actio
         conditions.push(error.verdict());
     }
     report(object, ctx, plan.status, &conditions).await?;
-    let next = ctx.schedule.until_next(Instant::now(), plan.period);
+    let next = ctx.schedule.until_next(clock::instant(), plan.period);
     // A failed write delays no judgment: retries of writes have their own delays.
     if let Some(Error::Stages { again, .. }) = &mut error {
         *again = next;

@@ -1,5 +1,4 @@
 //! The results of a pass: events, conditions, status.
-use k8s_openapi::jiff::Timestamp;
 use kube::{
     Resource, ResourceExt,
     api::{Patch, PatchParams},
@@ -7,7 +6,7 @@ use kube::{
 };
 
 use super::{Context, Error, FIELD_MANAGER, Notice, Reconciler, Verdict, conditions, merge_params};
-use crate::api::Kind;
+use crate::{api::Kind, clock};
 
 /// Queues events to be written; a pass does not wait for them.
 pub(super) fn publish<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, notices: &[Notice]) {
@@ -51,7 +50,7 @@ pub(super) async fn report<R: Reconciler>(
     let conditions = R::Kind::conditions_mut(&mut status);
     conditions.clone_from(R::Kind::conditions_mut(&mut old));
     for verdict in verdicts {
-        conditions::set(conditions, verdict, generation, Timestamp::now());
+        conditions::set(conditions, verdict, generation, clock::timestamp());
     }
     if object.status() == Some(&status) {
         return Ok(());
@@ -79,7 +78,12 @@ pub(super) async fn report_unreadable<R: Reconciler>(
     error: &Error,
 ) {
     let mut conditions = vec![];
-    conditions::set(&mut conditions, &error.verdict(), object.meta().generation, Timestamp::now());
+    conditions::set(
+        &mut conditions,
+        &error.verdict(),
+        object.meta().generation,
+        clock::timestamp(),
+    );
     let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
     let patch = Patch::Merge(serde_json::json!({ "status": { "conditions": conditions } }));
     // The answer contains the unreadable object again, which is no new error.

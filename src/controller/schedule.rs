@@ -1,6 +1,8 @@
 //! The times of passes: ticks that objects with the same period share.
 use std::time::{Duration, Instant};
 
+use crate::clock;
+
 /// A clock with aligned ticks: everything with a period of 10 s happens at 0, 10, 20, … s after
 /// `epoch`, so that objects that need the same measurement need it at the same moment and share one
 /// request.
@@ -11,7 +13,7 @@ pub struct Schedule {
 
 impl Default for Schedule {
     fn default() -> Self {
-        Self { epoch: Instant::now() }
+        Self { epoch: clock::instant() }
     }
 }
 

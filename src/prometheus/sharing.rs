@@ -12,6 +12,8 @@ use futures::{
 };
 use tokio::time::timeout_at;
 
+use crate::clock;
+
 /// Unused answers are dropped after this long: ten times the default interval, and longer than
 /// most.
 const KEEP: Duration = Duration::from_secs(100);
@@ -105,7 +107,7 @@ impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
     }
 
     fn slot(&self, key: &K) -> Arc<Slot<T>> {
-        let now = Instant::now();
+        let now = clock::instant();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|other, slot| {
             other == key || now.saturating_duration_since(slot.state().used) < KEEP
@@ -152,7 +154,7 @@ impl<T: Clone + Send + Sync + 'static> Slot<T> {
         }
         // From now on, callers wait for the running request, and none needs the old answer.
         state.answer = None;
-        let (slot, began) = (Arc::clone(self), Instant::now());
+        let (slot, began) = (Arc::clone(self), clock::instant());
         let request = async move {
             let answer = ask.await;
             slot.state().answer = Some((began, answer.clone()));

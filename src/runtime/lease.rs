@@ -35,6 +35,8 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams, core::ObjectMeta};
 use tokio::time::Instant;
 
+use crate::clock;
+
 mod config;
 mod fence;
 #[cfg(test)]
@@ -350,7 +352,7 @@ impl Candidate {
 
 /// Returns the time as a record keeps it: it must be equal when it is read again.
 fn micro_time() -> MicroTime {
-    let now = Timestamp::now();
+    let now = clock::timestamp();
     MicroTime(Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now))
 }
 

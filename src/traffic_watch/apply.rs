@@ -2,10 +2,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions},
@@ -24,6 +21,7 @@ use super::{
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::TaintEffect},
+    clock,
     controller::{
         Error, FIELD_MANAGER, Key, Notice,
         disruptions::{EVICTION, holder},
@@ -54,11 +52,11 @@ pub(super) async fn apply(
     });
     // A failure does not prevent the other writes.
     let results = reconciler.write_nodes(desired.nodes).await;
-    reconciler.memories.change(&key, |entry| entry.wrote(&results, Timestamp::now()));
+    reconciler.memories.change(&key, |entry| entry.wrote(&results, clock::timestamp()));
     let mut errors: Vec<_> =
         results.into_iter().filter_map(|(_, result)| result.err()).take(1).collect();
     let offered = reconciler.write_offers(desired.offers).await;
-    reconciler.memories.change(&key, |entry| entry.offered(&offered, Timestamp::now()));
+    reconciler.memories.change(&key, |entry| entry.offered(&offered, clock::timestamp()));
     errors.extend(offered.into_iter().find_map(|(_, result)| result.err()));
     if let Some(child) = desired.deployment
         && let Err(error) = reconciler.apply_child(watch, &key, child).await
@@ -190,7 +188,7 @@ impl TrafficWatchReconciler {
             }
             Err(kube::Error::Api(status)) if is_refusal(&status) => Outcome::Refused {
                 text: status.message.clone(),
-                at: Timestamp::now(),
+                at: clock::timestamp(),
                 there: self.owned_deployment(watch).as_ref().map(DeploymentFacts::version),
             },
             Err(error) => return Err(Error::kube("apply Deployment")(error)),
@@ -267,7 +265,7 @@ impl TrafficWatchReconciler {
                     ("failed", Some((true, "EvictionFailed", note)))
                 }
             };
-            let refused = (result != "evicted").then(Timestamp::now);
+            let refused = (result != "evicted").then(clock::timestamp);
             self.memories.change(key, |entry| entry.evicted(result, refused));
             notices.extend(told.map(|(warning, reason, note)| Notice {
                 warning,

@@ -1,13 +1,7 @@
 //! Reads what a judgment needs: nodes, measurements, the Deployment and its pods. Decides nothing.
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::{
-    api::{apps::v1::ReplicaSet, core::v1::Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
 use kube::{Api, Resource, ResourceExt, api::ListParams, core::PartialObjectMeta};
 
 use super::{
@@ -25,6 +19,7 @@ use super::{
 };
 use crate::{
     api::{TrafficWatch, traffic_watch::Mode},
+    clock,
     controller::{Error, key},
     nodes::{Identity, NodeFacts, NodeStore},
     prometheus::{Class, Client, Late, QueryError, Seat, decode::Series},
@@ -65,7 +60,7 @@ pub(super) async fn observe(
         // It writes nothing at all.
         Claim::HeldBy(_) => Seen::default(),
     };
-    let now = Timestamp::now();
+    let now = clock::timestamp();
     let leave =
         decides && watch.spec.mode == Mode::Enforce && plan::may_leave(&settings, &memory, now);
     let pods = match &deployment {
@@ -77,7 +72,7 @@ pub(super) async fn observe(
     };
     Ok(Observed {
         now,
-        tick: reconciler.schedule.tick(Instant::now(), settings.interval),
+        tick: reconciler.schedule.tick(clock::instant(), settings.interval),
         stray: reconciler
             .strays(watch, &memory, &nodes, |key| conflict::has_heir(watch, key, all())),
         nodes,
@@ -117,7 +112,7 @@ impl TrafficWatchReconciler {
 
     /// One answer for each measure; measures that need the same one share it.
     async fn measure(&self, namespace: &str, settings: &Settings) -> Vec<Measured> {
-        let tick = self.schedule.tick_start(Instant::now(), settings.interval);
+        let tick = self.schedule.tick_start(clock::instant(), settings.interval);
         // An answer that comes after the next tick is late; but nothing answers in no time.
         let patience = settings.interval.max(Duration::from_secs(2));
         let requests = settings.criteria.iter().map(async |criterion| {
