@@ -68,11 +68,27 @@ pub(super) async fn apply(
 }
 
 impl TrafficWatchReconciler {
-    /// Writes to nodes, each tried even if the previous one failed.
+    /// Writes to nodes, each tried even if the previous one failed. Marks come last: if a place
+    /// that was to be free is not, the next plan sees it, and knows which node holds it.
     pub(super) async fn write_nodes(
         &self,
         writes: Vec<NodeWrite>,
     ) -> Vec<(Arc<str>, Result<(), Error>)> {
+        let frees: Vec<_> =
+            writes.iter().filter(|w| w.frees).map(|w| Arc::clone(&w.node)).collect();
+        let (marks, others): (Vec<_>, Vec<_>) =
+            writes.into_iter().partition(|write| write.label == Edit::Set(true));
+        let mut results = self.write_all(others).await;
+        let is_free = |(node, result): &(Arc<str>, Result<(), Error>)| {
+            result.is_ok() || !frees.contains(node)
+        };
+        if results.iter().all(is_free) {
+            results.extend(self.write_all(marks).await);
+        }
+        results
+    }
+
+    async fn write_all(&self, writes: Vec<NodeWrite>) -> Vec<(Arc<str>, Result<(), Error>)> {
         let results = futures::stream::iter(writes).map(|write| async move {
             // Never closed, so there is always a permit to wait for.
             let _permit = self.label_writes.acquire().await;

@@ -206,19 +206,19 @@ impl<'a> Judgment<'a> {
 
     /// The breaker: which of the nodes that are judged unfit are marked so.
     fn limit(&mut self) {
-        let candidates: Vec<_> = self
-            .nodes
-            .iter()
-            .enumerate()
-            .map(|(i, node)| Candidate {
-                name: &self.seen.nodes[i].name,
+        let failed = &self.seen.memory.failed;
+        let nodes = self.nodes.iter().zip(&self.seen.nodes).enumerate();
+        let candidates: Vec<_> = nodes
+            .map(|(i, (node, facts))| Candidate {
+                name: &facts.name,
                 judged: self.judged(i),
                 marked: self.carried(i),
                 severity: self.severity(i),
                 takes_pods: self.takes_pods[i],
                 blind: is_unknown(node) && !self.expired[i],
-                open: self.seen.nodes[i].open,
-                counted: self.seen.nodes[i].unfit,
+                open: facts.open,
+                counted: facts.unfit,
+                stuck: facts.label.as_deref() == Some("true") && failed.has(&facts.name),
             })
             .collect();
         // Observe writes no label, so that nothing of the ceiling is used.

@@ -125,6 +125,8 @@ pub struct Candidate<'a> {
     pub open: bool,
     /// True if the operator-wide ceiling counts it already: it carries some mark.
     pub counted: bool,
+    /// True if its label marks it, and the write that is to change that has failed.
+    pub stuck: bool,
 }
 
 /// The effect of the limits on all nodes.
@@ -158,6 +160,8 @@ impl Scope {
             match mark {
                 Some(true) if node.blind => held += 1,
                 Some(true) => marked += 1,
+                // Its place is free once the label is gone.
+                _ if node.stuck && node.judged != Some(true) => marked += 1,
                 _ => {}
             }
         }
@@ -186,7 +190,7 @@ impl Scope {
 /// - A node that is marked and still judged unfit keeps its mark above a ceiling that shrank. Marks
 ///   go, the least severe first and those without evidence last, while fewer nodes than the floor
 ///   are unmarked; all go when none is allowed.
-/// - A mark without evidence takes no place.
+/// - A mark without evidence takes no place. A label that could not be removed takes one.
 /// - Free places go to the worst, ties to the smaller name; only to nodes with evidence now.
 /// - A node that is judged unfit and finds no place is marked fit (and shown as suppressed).
 #[must_use]

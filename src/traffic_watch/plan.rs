@@ -65,6 +65,8 @@ pub struct NodeWrite {
     pub label: Edit<bool>,
     /// The change of the taint.
     pub taint: Edit<TaintEffect>,
+    /// True if marks of the same plan may take its place: they are written after it.
+    pub frees: bool,
 }
 
 /// The change of one value.
@@ -86,7 +88,7 @@ impl NodeWrite {
             if there { Edit::Remove } else { Edit::Keep }
         }
         let (label, taint) = (edit(carrier.label), edit(carrier.taint));
-        Self { node: carrier.node, key, label, taint }
+        Self { node: carrier.node, key, label, taint, frees: false }
     }
 }
 
@@ -236,8 +238,7 @@ fn is_ready(judged: &Judgment<'_>) -> bool {
 }
 
 fn node_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
-    let key = judged.watch.label_key();
-    let effect = judged.watch.spec.taint;
+    let (key, effect) = (judged.watch.label_key(), judged.watch.spec.taint);
     let flips = judged.seen.nodes.iter().enumerate().filter_map(|(i, facts)| {
         let marked = judged.nodes[i].marked;
         let drops = judged.drops_label(i) && marked.is_none();
@@ -257,7 +258,11 @@ fn node_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
             _ => Edit::Keep,
         };
         let changes = label != Edit::Keep || taint != Edit::Keep;
-        changes.then(|| NodeWrite { node: Arc::clone(&facts.name), key: key.clone(), label, taint })
+        let releases = facts.label.as_deref() == Some("true") && label != Edit::Keep;
+        // The limit already counts the label of one that failed before.
+        let frees = releases && !judged.seen.memory.failed.has(&facts.name);
+        let (node, key) = (&facts.name, &key);
+        changes.then(|| NodeWrite { node: Arc::clone(node), key: key.clone(), label, taint, frees })
     });
     let strays = judged.seen.stray.iter().cloned();
     flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()

@@ -58,6 +58,12 @@ impl FailedWrites {
         self.nodes.is_empty()
     }
 
+    /// Reports whether the last write of a node failed.
+    #[must_use]
+    pub fn has(&self, node: &str) -> bool {
+        self.nodes.contains_key(node)
+    }
+
     /// Returns the reason of the last failure, while there is one.
     #[must_use]
     pub fn why(&self) -> Option<&Verdict> {

@@ -19,6 +19,7 @@ fn candidate(name: &str, marked: Option<bool>, severity: f64) -> Candidate<'_> {
         blind: false,
         open: true,
         counted: marked == Some(true),
+        stuck: false,
     }
 }
 
@@ -48,6 +49,19 @@ fn how_many(limits: Limits, nodes: usize) -> usize {
     let count = result.marks.iter().filter(|mark| **mark == Some(true)).count();
     assert_eq!(result.limit.min(nodes.len()), count);
     count
+}
+
+/// Otherwise more nodes have the label than may, for as long as the write fails.
+#[test]
+fn a_label_that_could_not_be_removed_takes_a_place() {
+    let released = Candidate { stuck: true, ..calm("a") };
+    let nodes = [released, candidate("b", Some(false), 2.0), calm("c")];
+    assert!(marked(&nodes, &DEFAULT).is_empty());
+    let nodes = [calm("a"), nodes[1], nodes[2]];
+    assert_eq!(marked(&nodes, &DEFAULT), ["b"]);
+    // The floor counts them as well.
+    let floor = limits(Share::Percent(100), Share::Nodes(2));
+    assert!(marked(&[released, nodes[1], nodes[2]], &floor).is_empty());
 }
 
 #[test]
