@@ -385,7 +385,7 @@ mod tests {
         let store = NodeStore::default();
         let list = |nodes: Vec<NodeObject>| {
             store.apply(Event::Init);
-            nodes.into_iter().for_each(|node| store.apply(Event::InitApply(node)));
+            nodes.into_iter().map(Event::InitApply).for_each(|event| store.apply(event));
             store.apply(Event::InitDone);
         };
         list(vec![node("a", 50, Some("true")), node("b", 50, None), node("c", 50, None)]);
