@@ -122,6 +122,10 @@ prove-reflectors: protoc ## Play every fault of every layout of route reflectors
 soak: protoc ## Kill the operator at every write of a pass of every kind, three ways each (the tests: a sample); CRASH="patch nodes".
 	SOAK=1 cargo test --test reconcile -- crash_points_of --nocapture --test-threads=1
 
+.PHONY: simulate
+simulate: protoc ## Play 10,000 seeds of the simulation, with an API server and a Prometheus in memory (the tests: 16); SEEDS=100, SEED=7 for one of them.
+	SIMULATED_SEEDS=$(or $(SEEDS),10000) $(OPTIMIZED) --lib simulation::tests::every -- --nocapture
+
 .PHONY: bench-rotation
 bench-rotation: image ## Rotate the webhook's certificates each minute under load, for ten minutes; PASS or FAIL.
 	cargo run --example rotation -- $(BINARY)

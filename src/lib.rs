@@ -36,7 +36,7 @@
 //! - [`inspect`]: the logic of the commands that only read: pure answers, and thin code that reads
 //!   the facts.
 //! - [`cli`]: the command line; its doc comments are the help text.
-//! - `clock`: the clocks of decisions.
+//! - `clock`: the clocks of decisions, which `simulation` (tests) plays faster than they run.
 pub mod api;
 pub mod cli;
 mod clock;
@@ -54,6 +54,8 @@ pub mod route_reflector;
 pub mod runtime;
 pub mod selector;
 pub mod serving;
+#[cfg(test)]
+mod simulation;
 pub mod swarm;
 pub mod traffic_watch;
 pub mod webhook;

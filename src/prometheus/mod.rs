@@ -14,6 +14,8 @@ pub mod promql;
 mod secrets;
 mod sharing;
 #[cfg(test)]
+pub(crate) mod simulated;
+#[cfg(test)]
 mod testing;
 mod transport;
 

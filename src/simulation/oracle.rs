@@ -1,0 +1,374 @@
+//! The judge of every write of the operator.
+//!
+//! The operator acts on what it saw, which is behind the world. So a write is right if it is right
+//! by any scene of the time in which the operator may have decided it, over the labels that the
+//! nodes have at the moment of the write.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::{
+    scene::{NodeScene, Past, Scene, WatchScene, at_least, at_most, marks},
+    store::Store,
+    trouble::Trouble,
+    world::Write,
+};
+
+/// The longest time from a view to the last write that follows from it: a pass waits 10 s for
+/// Prometheus, a write 10 s for its answer, and it is tried five times.
+const BEHIND: Duration = Duration::from_mins(1);
+
+/// The operator's own ceiling over all objects, `--max-unfit`.
+const CEILING: &str = "50%";
+
+/// One question to Prometheus.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub at: Duration,
+    /// The load of each node with evidence, and when it was scraped; `None` without an answer.
+    pub values: Option<BTreeMap<String, (f64, u64)>>,
+    /// False if the operator may not have waited for the answer.
+    pub is_certain: bool,
+}
+
+/// The thresholds that an object had, the lowest and the highest.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    max: (f64, f64),
+    recover: (f64, f64),
+    unfit_after: usize,
+    fit_after: usize,
+}
+
+#[derive(Default)]
+pub struct Oracle {
+    present: Scene,
+    past: Vec<Past>,
+    asks: Vec<Ask>,
+    /// The thresholds of each label key.
+    ranges: BTreeMap<String, Range>,
+    /// The time since which each node exists, by UID.
+    born: BTreeMap<String, Duration>,
+    /// The last value that the operator wrote, by UID and key.
+    own: BTreeMap<(String, String), String>,
+    pub violations: Vec<(Duration, String)>,
+}
+
+impl Oracle {
+    /// Notes what there is now.
+    pub fn look(&mut self, store: &Store, now: Duration) {
+        let scene = Scene::of(store);
+        if scene == self.present {
+            return;
+        }
+        for watch in scene.watches.values() {
+            let Range { max, recover, unfit_after, fit_after } =
+                self.ranges.entry(watch.key.clone()).or_insert(Range {
+                    max: (watch.max, watch.max),
+                    recover: (watch.recover, watch.recover),
+                    unfit_after: watch.unfit_after,
+                    fit_after: watch.fit_after,
+                });
+            *max = (max.0.min(watch.max), max.1.max(watch.max));
+            *recover = (recover.0.min(watch.recover), recover.1.max(watch.recover));
+            *unfit_after = (*unfit_after).min(watch.unfit_after);
+            *fit_after = (*fit_after).min(watch.fit_after);
+        }
+        for node in scene.nodes.values() {
+            self.born.entry(node.uid.clone()).or_insert(now);
+        }
+        let scene = std::mem::replace(&mut self.present, scene);
+        self.past.push(Past { until: now, scene });
+    }
+
+    pub fn asked(&mut self, ask: Ask) {
+        self.asks.push(ask);
+    }
+
+    /// Reports whether the last value of a label is the operator's: others make labels of their own.
+    pub fn owns(&self, node: &str, key: &str) -> bool {
+        let node = &self.present.nodes[node];
+        self.own.contains_key(&(node.uid.clone(), key.to_owned()))
+    }
+
+    pub fn violate(&mut self, at: Duration, text: impl Into<String>) {
+        self.violations.push((at, text.into()));
+    }
+
+    /// Judges a write that changed something; returns the number of labels that it changed.
+    pub fn judge(&mut self, write: &Write, store: &Store, troubles: &[Trouble]) -> u64 {
+        let from = since(write.at, troubles);
+        let wrong = match write.key.plural.as_str() {
+            "nodes" => return self.judge_node(write, store, from),
+            "trafficwatches" => {
+                self.look(store, write.at);
+                judge_watch(write)
+            }
+            "deployments" => self.judge_deployment(write, from),
+            "leases" => None,
+            plural => Some(format!("writes {plural}")),
+        };
+        if let Some(wrong) = wrong {
+            self.violate(write.at, format!("{wrong}: {}", write.call.line()));
+        }
+        0
+    }
+
+    fn judge_node(&mut self, write: &Write, store: &Store, from: Duration) -> u64 {
+        let (Some(before), Some(after)) = (&write.before, &write.after) else {
+            self.violate(write.at, "creates or deletes a node");
+            return 0;
+        };
+        if without_marks(before) != without_marks(after) {
+            self.violate(write.at, format!("changes what is not ours: {}", write.call.line()));
+        }
+        let (old, new) = (marks(before), marks(after));
+        let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
+        let mut changes = 0;
+        for key in keys {
+            if old.get(key) == new.get(key) {
+                continue;
+            }
+            changes += 1;
+            let uid = before["metadata"]["uid"].as_str().unwrap().to_owned();
+            let change = Change {
+                node: &write.key.name,
+                uid: &uid,
+                key,
+                from: old.get(key).map(String::as_str),
+                to: new.get(key).map(String::as_str),
+            };
+            if let Some(wrong) = self.wrong(&change, store, from) {
+                let Change { node, from, to, .. } = change;
+                let text = format!("{wrong}: {key} of {node} from {from:?} to {to:?}");
+                self.violate(write.at, text);
+            }
+            match new.get(key) {
+                Some(value) => drop(self.own.insert((uid, key.clone()), value.clone())),
+                None => drop(self.own.remove(&(uid, key.clone()))),
+            }
+        }
+        changes
+    }
+
+    /// Returns the reason why a change of a label is wrong.
+    fn wrong(&self, change: &Change<'_>, store: &Store, from: Duration) -> Option<String> {
+        let scenes = || {
+            let past = self.past.iter().filter(move |past| past.until >= from);
+            past.map(|past| &past.scene).chain([&self.present])
+        };
+        let Some(to) = change.to else {
+            let may = scenes().any(|scene| {
+                let holder = scene.holder(change.key);
+                holder.is_none_or(|watch| {
+                    watch.leaving || scene.selected(watch).all(|node| node != change.node)
+                })
+            });
+            return (!may).then(|| "removes the label of a judged node".to_owned());
+        };
+        let reverts = self.own.get(&(change.uid.to_owned(), change.key.to_owned()));
+        if reverts.is_some_and(|own| own == to) {
+            return None;
+        }
+        let mut why = "the label of nobody".to_owned();
+        for scene in scenes() {
+            let Some(watch) = scene.holder(change.key).filter(|watch| !watch.paused) else {
+                continue;
+            };
+            let Some(node) = scene.nodes.get(change.node).filter(|n| n.uid == change.uid) else {
+                continue;
+            };
+            if scene.selected(watch).all(|node| node != change.node) {
+                "a node that is not selected".clone_into(&mut why);
+                continue;
+            }
+            let wrong = if to == "true" {
+                self.wrong_mark(change, store, (scene, watch, node), from)
+            } else {
+                self.wrong_unmark(change, store, (scene, watch))
+            };
+            match wrong {
+                None => return None,
+                Some(wrong) => why = wrong,
+            }
+        }
+        Some(why)
+    }
+
+    fn wrong_mark(
+        &self,
+        change: &Change<'_>,
+        store: &Store,
+        (scene, watch, node): (&Scene, &WatchScene, &NodeScene),
+        from: Duration,
+    ) -> Option<String> {
+        let range = self.ranges[change.key];
+        let values = self.values(change);
+        let above = values.iter().filter(|value| **value > range.max.0).count();
+        if above < range.unfit_after {
+            return Some(format!("{above} samples are above the threshold"));
+        }
+        let recent = values.iter().rev().take(range.fit_after + 3);
+        if recent.clone().all(|value| *value <= range.recover.0) {
+            return Some("the last samples are low".into());
+        }
+        let labels = labels(store);
+        let marked = |name: &str| {
+            labels
+                .get(name)
+                .is_some_and(|marks| marks.get(change.key).is_some_and(|value| value == "true"))
+        };
+        let selected: Vec<_> = scene.selected(watch).collect();
+        if !node.open {
+            // It may have been the first of its plan: only nodes of its kind count.
+            let closed = scene.nodes.iter().filter(|(name, node)| !node.open && marked(name));
+            let (count, most) = (closed.count(), at_most(&watch.max_unfit, selected.len()));
+            return (count > most).then(|| format!("{count} closed ones marked, at most {most}"));
+        }
+        let nodes: Vec<_> = selected.iter().filter(|name| scene.nodes[**name].open).collect();
+        let all = nodes.iter().filter(|name| marked(name)).count();
+        let blind = |name: &str| name != change.node && self.may_be_blind(name, &selected, from);
+        let held = nodes.iter().filter(|name| marked(name) && blind(name)).count();
+        let most = at_most(&watch.max_unfit, nodes.len() - held);
+        if all - held > most {
+            return Some(format!("{} of {} marked, at most {most}", all - held, nodes.len()));
+        }
+        let floor = at_least(&watch.min_fit, nodes.len());
+        if nodes.len() - all < floor {
+            return Some(format!("{} of {} unmarked, not {floor}", nodes.len() - all, nodes.len()));
+        }
+        // The ceiling over all objects.
+        let any = |name: &str, but: &str| {
+            let marks = labels.get(name).into_iter().flatten();
+            marks.filter(|(key, _)| *key != but).any(|(_, value)| value == "true")
+        };
+        if any(change.node, change.key) {
+            return None;
+        }
+        let counted = scene.nodes.iter().filter(|(_, other)| other.open);
+        let counted: Vec<_> = counted.map(|(name, _)| name).collect();
+        let unfit = counted.iter().filter(|name| any(name, "")).count();
+        let most = at_most(&Value::from(CEILING), counted.len());
+        (unfit > most).then(|| format!("{unfit} of {} marked by all objects", counted.len()))
+    }
+
+    fn wrong_unmark(
+        &self,
+        change: &Change<'_>,
+        store: &Store,
+        (scene, watch): (&Scene, &WatchScene),
+    ) -> Option<String> {
+        let range = self.ranges[change.key];
+        let values = self.values(change);
+        if change.from.is_none() {
+            let few = values.len() < range.fit_after.min(range.unfit_after);
+            return few.then(|| format!("{} samples", values.len()));
+        }
+        // The limits release marks as well.
+        let labels = labels(store);
+        let others = scene.selected(watch).filter(|name| scene.nodes[*name].open);
+        let others: Vec<_> = others.collect();
+        let unmarked = others.iter().filter(|name| {
+            let value = labels.get(**name).and_then(|marks| marks.get(change.key));
+            value.is_none_or(|value| value != "true")
+        });
+        let released = at_most(&watch.max_unfit, 100) == 0
+            || unmarked.count() <= at_least(&watch.min_fit, others.len());
+        if released && !values.is_empty() {
+            return None;
+        }
+        let below = values.iter().filter(|value| **value <= range.recover.1).count();
+        if below < range.fit_after {
+            return Some(format!("{below} samples are low"));
+        }
+        let mut recent = values.iter().rev().take(range.unfit_after + 3);
+        let high = recent.all(|value| *value > range.max.1);
+        high.then(|| "the last samples are above the threshold".into())
+    }
+
+    /// Returns the samples of a node since it exists, each scrape once.
+    fn values(&self, change: &Change<'_>) -> Vec<f64> {
+        let born = self.born.get(change.uid).copied().unwrap_or_default();
+        let asks = self.asks.iter().filter(|ask| ask.at >= born);
+        let mut last = None;
+        let values = asks.filter_map(|ask| ask.values.as_ref()?.get(change.node));
+        let new = values.filter(|(_, scraped)| last.replace(*scraped) != Some(*scraped));
+        new.map(|(value, _)| *value).collect()
+    }
+
+    /// Reports whether a node may have been without evidence when a write was decided.
+    fn may_be_blind(&self, node: &str, selected: &[&str], from: Duration) -> bool {
+        let mut asks = self.asks.iter().filter(|ask| ask.at >= from);
+        asks.any(|ask| {
+            let Some(values) = &ask.values else { return true };
+            let covered = selected.iter().filter(|name| values.contains_key(**name)).count();
+            !ask.is_certain || covered * 2 <= selected.len() || !values.contains_key(node)
+        })
+    }
+
+    fn judge_deployment(&self, write: &Write, from: Duration) -> Option<String> {
+        let name = (write.key.namespace.clone(), write.key.name.clone());
+        let past = self.past.iter().filter(|past| past.until >= from);
+        let scenes = past.map(|past| &past.scene).chain([&self.present]);
+        let uids: Vec<_> =
+            scenes.filter_map(|s| s.watches.get(&name)).map(|w| w.uid.clone()).collect();
+        let owned = |object: &Option<Value>| {
+            let owner = object.as_ref().map(|o| &o["metadata"]["ownerReferences"][0]["uid"]);
+            owner.is_none_or(|owner| uids.iter().any(|uid| *owner == uid.as_str()))
+        };
+        let ours = owned(&write.before) && owned(&write.after);
+        (!ours).then(|| "writes the Deployment of another owner".to_owned())
+    }
+}
+
+/// One change of one label.
+struct Change<'a> {
+    node: &'a str,
+    uid: &'a str,
+    key: &'a str,
+    from: Option<&'a str>,
+    to: Option<&'a str>,
+}
+
+/// Returns the earliest time of a view that may have led to a write: faults of the API server
+/// keep the operator from seeing the present.
+fn since(now: Duration, troubles: &[Trouble]) -> Duration {
+    let mut from = now.saturating_sub(BEHIND);
+    for trouble in troubles.iter().rev().filter(|trouble| trouble.fault.is_of_the_server()) {
+        if trouble.from <= now && trouble.until >= from {
+            from = from.min(trouble.from.saturating_sub(BEHIND));
+        }
+    }
+    from
+}
+
+fn labels(store: &Store) -> BTreeMap<String, BTreeMap<String, String>> {
+    store.all("nodes").map(|(key, node)| (key.name.clone(), marks(node))).collect()
+}
+
+fn without_marks(node: &Value) -> Value {
+    let mut node = node.clone();
+    let ours = marks(&node);
+    node["metadata"]["resourceVersion"].take();
+    if let Some(labels) = node["metadata"]["labels"].as_object_mut() {
+        labels.retain(|key, _| !ours.contains_key(key));
+    }
+    node
+}
+
+/// Judges a write to a `TrafficWatch`: its status, and the finalizer.
+fn judge_watch(write: &Write) -> Option<String> {
+    let (before, after) = (write.before.as_ref()?, write.after.as_ref()?);
+    let rest = |object: &Value| {
+        let mut object = object.clone();
+        object["status"].take();
+        for field in ["resourceVersion", "finalizers"] {
+            object["metadata"][field].take();
+        }
+        object
+    };
+    (rest(before) != rest(after)).then(|| "changes the spec of an object".to_owned())
+}

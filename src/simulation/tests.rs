@@ -1,0 +1,124 @@
+//! Plays seeds.
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{
+    play::{Played, play},
+    weakened::Weakened,
+    world::Tally,
+};
+
+/// The number of seeds without `SIMULATED_SEEDS`: each takes two seconds of a processor,
+/// unoptimized.
+const SEEDS: u64 = 16;
+
+/// The longest idle time at the end; most seeds have a tenth of it.
+const IDLE: Duration = Duration::from_hours(1);
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+fn idle(seed: u64) -> Duration {
+    if seed.is_multiple_of(10) { IDLE } else { IDLE / 10 }
+}
+
+/// Plays seeds on all processors until one of them satisfies `stop`.
+fn seeds(
+    first: u64,
+    count: u64,
+    weakened: Weakened,
+    stop: impl Fn(&Played) -> bool + Sync,
+) -> Tally {
+    crate::prometheus::simulated::provider();
+    let next = AtomicU64::new(first);
+    let total = Mutex::new(Tally::default());
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let played = play(seed, weakened, idle(seed));
+                    total.lock().unwrap().add(&played.tally);
+                    if stop(&played) {
+                        next.store(first + count, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    total.into_inner().unwrap()
+}
+
+#[test]
+fn every_seed_keeps_the_rules() {
+    crate::prometheus::simulated::provider();
+    if let Some(seed) = number("SEED") {
+        let played = play(seed, Weakened::Nothing, IDLE);
+        eprintln!("{}", played.report());
+        assert!(played.violations.is_empty(), "seed {seed}");
+        return;
+    }
+    let count = number("SIMULATED_SEEDS").unwrap_or(SEEDS);
+    let first = number("FIRST_SEED").unwrap_or(1);
+    let began = Instant::now();
+    let failed = Mutex::new(Vec::new());
+    let total = seeds(first, count, Weakened::Nothing, |played| {
+        if played.violations.is_empty() {
+            return false;
+        }
+        let mut failed = failed.lock().unwrap();
+        failed.push((played.seed, played.violations.clone(), played.report()));
+        // A few show whether they have one cause.
+        failed.len() >= 20
+    });
+    eprintln!("{count} seeds in {:?}: {total:?}", began.elapsed());
+    let mut failed = failed.into_inner().unwrap();
+    failed.sort_by_key(|(seed, violations, _)| (violations.len(), *seed));
+    for (seed, violations, _) in &failed {
+        eprintln!("seed {seed}: {} wrong, first: {:?}", violations.len(), violations[0]);
+    }
+    if let Some((seed, _, report)) = failed.first() {
+        panic!("seed {seed}:\n{report}");
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_writes() {
+    crate::prometheus::simulated::provider();
+    for seed in [2, 5] {
+        let [first, second] =
+            [(); 2].map(|()| play(seed, Weakened::Nothing, Duration::from_mins(5)).writes);
+        let differs = first.iter().zip(&second).find(|(a, b)| a != b);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn each_broken_rule_is_found() {
+    let found = Mutex::new(BTreeSet::new());
+    for weakened in Weakened::ALL {
+        let stop = |played: &Played| {
+            let wrong = !played.violations.is_empty();
+            if wrong {
+                let first = &played.violations[0].1;
+                eprintln!("{weakened:?}: seed {}: {first}", played.seed);
+                found.lock().unwrap().insert(format!("{weakened:?}"));
+            }
+            wrong
+        };
+        seeds(1, 40, weakened, stop);
+    }
+    assert_eq!(found.into_inner().unwrap().len(), Weakened::ALL.len());
+}
