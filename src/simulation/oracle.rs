@@ -88,7 +88,7 @@ impl Oracle {
         self.asks.push(ask);
     }
 
-    /// Reports whether the last value of a label is the operator's: others make labels of their own.
+    /// Reports whether the operator wrote a label: others make labels of their own.
     pub fn owns(&self, node: &str, key: &str) -> bool {
         let node = &self.present.nodes[node];
         self.own.contains_key(&(node.uid.clone(), key.to_owned()))

@@ -8,7 +8,7 @@ use super::store::Store;
 /// The suffix of the labels of all `TrafficWatch`es.
 const SUFFIX: &str = ".traffic.example.com/unfit";
 
-/// What there is at a moment, labels of ours apart.
+/// The nodes and objects of a moment, labels of ours apart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scene {
     pub nodes: BTreeMap<String, NodeScene>,
