@@ -30,6 +30,8 @@ const ALONE: f64 = 9.0;
 
 pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     let victim = victim(stage)?;
+    let fit = async || Ok(stage.unfit()?.is_empty().then_some(()));
+    stage.until("every node fit", PATIENCE, fit).await?;
     let reflectors = stage.reflectors()?;
     let workers = lives(stage)?;
     stage.say(&format!(
@@ -58,7 +60,7 @@ pub(super) async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<(
     let (streams, moved) = tokio::join!(streams, moved(stage, &victim, &mut of_reflectors));
     checks.extend(of_streams.into_iter().chain(of_reflectors));
     streams?;
-    checks.push(alone(stage, since, &moved?)?);
+    checks.push(alone(stage, since, &moved?).await?);
     let only = stage.unfit()?;
     checks.push(Check::new(
         "TrafficWatch: no other node is unfit",
@@ -206,12 +208,18 @@ async fn moved(stage: &Stage<'_>, victim: &str, checks: &mut Vec<Check>) -> Resu
     Ok(both.into_iter().chain([end]).collect())
 }
 
-/// Compares the times of evictions with those at which reflectors changed.
-fn alone(stage: &Stage<'_>, since: Timestamp, moved: &[Timestamp]) -> Result<Check> {
-    let events = stage.cluster.audit_since(since)?;
-    let writes = operator_writes(&events).into_iter();
-    let evicted = writes.filter(|event| event.subresource == "eviction" && event.code < 300);
-    let evicted: Vec<Timestamp> = evicted.map(|event| event.time).collect();
+/// Waits for an eviction, which may come after the reflectors, and compares the times of both.
+async fn alone(stage: &Stage<'_>, since: Timestamp, moved: &[Timestamp]) -> Result<Check> {
+    let evicted = stage
+        .until("a pod evicted from the node", PATIENCE, async || {
+            let events = stage.cluster.audit_since(since)?;
+            let writes = operator_writes(&events).into_iter();
+            let evicted =
+                writes.filter(|event| event.subresource == "eviction" && event.code < 300);
+            let evicted: Vec<Timestamp> = evicted.map(|event| event.time).collect();
+            Ok((!evicted.is_empty()).then_some(evicted))
+        })
+        .await?;
     let apart = |eviction: &Timestamp| {
         moved
             .iter()
@@ -221,7 +229,7 @@ fn alone(stage: &Stage<'_>, since: Timestamp, moved: &[Timestamp]) -> Result<Che
     let closest = evicted.iter().map(apart).fold(f64::MAX, f64::min);
     Ok(Check::new(
         "one disruption at a time: evictions and the reflector's changes, by the audit log",
-        !evicted.is_empty() && moved.len() > 1 && closest >= ALONE,
+        moved.len() > 1 && closest >= ALONE,
         format!(
             "{} eviction(s), {} changes of reflectors, {closest:.0} s apart (at least {ALONE:.0} s)",
             evicted.len(),
