@@ -23,16 +23,20 @@ impl NodeStore {
     /// The patch is over the last known version: one that is late, from a process that led before,
     /// is refused if the node has changed since. If a newer version does not arrive, because its
     /// event was lost, the last attempt is over any version: it is a new request, before which the
-    /// lease is checked again.
+    /// lease is checked again. A node that was replaced meanwhile is not patched.
     ///
     /// # Errors
-    /// The errors of the API server.
+    /// The errors of the API server; the conflict, if the node was replaced.
     pub async fn patch(&self, client: &Client, name: &str, metadata: &Value) -> kube::Result<()> {
-        let mut version = self.version(name);
+        let incarnation = || self.known(name).map(|(incarnation, _)| incarnation);
+        let (mut version, before) = (self.known(name).map(|(_, version)| version), incarnation());
         for _ in 1..TRIES {
             match self.patch_at(client, name, metadata, version).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() => {
                     version = self.newer(name, version).await;
+                    if incarnation() != before {
+                        return Err(kube::Error::Api(status));
+                    }
                 }
                 result => return result,
             }
@@ -48,7 +52,8 @@ impl NodeStore {
         version: Option<u64>,
     ) -> kube::Result<()> {
         let mut metadata = metadata.clone();
-        if let Some(version) = version {
+        // A version that is not a number counts as zero, and cannot be named.
+        if let Some(version) = version.filter(|version| *version > 0) {
             metadata["resourceVersion"] = json!(version.to_string());
         }
         let patch = Patch::Merge(json!({"metadata": metadata}));
@@ -65,7 +70,7 @@ impl NodeStore {
     async fn newer(&self, name: &str, known: Option<u64>) -> Option<u64> {
         for _ in 0..LOOKS {
             tokio::time::sleep(LOOK).await;
-            let now = self.version(name);
+            let now = self.known(name).map(|(_, version)| version);
             if now != known {
                 return now;
             }
@@ -166,6 +171,22 @@ mod tests {
         let (result, ()) = tokio::join!(store.patch(&client, "a", &labels), event);
         result.unwrap();
         assert_eq!(server.overs(), [Some("7".into()), Some("9".into())]);
+    }
+
+    /// Otherwise a new machine would get the label of the one whose name it has.
+    #[tokio::test(start_paused = true)]
+    async fn a_patch_that_waits_is_not_made_to_the_successor_of_the_node() {
+        let (server, store) = world(9, 7);
+        let mut successor = node(9, &json!({}));
+        successor["metadata"]["uid"] = "another".into();
+        let (client, labels) = (server.client(), json!({"labels": {"k": "true"}}));
+        let event = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            store.apply(Event::Apply(serde_json::from_value(successor).unwrap()));
+        };
+        let (result, ()) = tokio::join!(store.patch(&client, "a", &labels), event);
+        assert!(matches!(result, Err(kube::Error::Api(status)) if status.is_conflict()));
+        assert_eq!(server.overs(), [Some("7".into())]);
     }
 
     /// Otherwise a node could not be written until its next heartbeat.

@@ -6,7 +6,7 @@ use kube::{Api, Client, core::ObjectMeta, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
 use super::{
-    Carrier, Census, Identity, NodeFacts, NodeObject, Offer, Readiness, Speaker,
+    Carrier, Census, Identity, Incarnation, NodeFacts, NodeObject, Offer, Readiness, Speaker,
     state::{State, Stored},
 };
 use crate::{
@@ -81,10 +81,9 @@ impl NodeStore {
         self.0.state.write().unwrap_or_else(PoisonError::into_inner).wrote_node(node);
     }
 
-    /// Returns the last known version of a node.
-    pub(super) fn version(&self, name: &str) -> Option<u64> {
-        // One that is not a number counts as zero, and cannot be named.
-        self.read().nodes().get(name).map(|node| node.version).filter(|version| *version > 0)
+    /// Returns the known incarnation of a node and its last known version.
+    pub(super) fn known(&self, name: &str) -> Option<(Incarnation, u64)> {
+        self.read().nodes().get(name).map(|node| (node.incarnation, node.version))
     }
 
     /// Returns the number of nodes.

@@ -116,7 +116,12 @@ impl TrafficWatchReconciler {
     }
 
     async fn write_label(&self, write: &NodeWrite) -> kube::Result<()> {
-        self.nodes.patch(&self.client, &write.node, &json!({"labels": labels(write)})).await
+        let labels = json!({"labels": labels(write)});
+        match self.nodes.patch(&self.client, &write.node, &labels).await {
+            // It was replaced in the meantime: the next judgment is of its successor.
+            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(()),
+            result => result,
+        }
     }
 
     /// Writes label and taint in one request. The list of taints is replaced as a whole, so the
