@@ -75,12 +75,18 @@ async fn until_offers(
     node: &str,
     range: std::ops::RangeInclusive<u64>,
 ) -> Result<u64> {
-    stage
+    let mut last = 0;
+    let found = stage
         .until(&format!("{node} offers {range:?}"), async || {
-            Ok(range.contains(&allocatable(stage, node, RESOURCE)?))
+            last = allocatable(stage, node, RESOURCE)?;
+            Ok(range.contains(&last))
         })
-        .await?;
-    allocatable(stage, node, RESOURCE)
+        .await;
+    if let Err(error) = found {
+        let rates = rates(stage, Duration::from_secs(5)).await?;
+        return Err(error.context(format!("it offers {last}; Mbit/s now: {rates:?}")));
+    }
+    Ok(last)
 }
 
 /// Creates ten pods at once that send to the outside of all nodes.
@@ -146,7 +152,7 @@ fn forget_reasons(stage: &Stage) -> Result<()> {
 /// Ten pods arrive at the same moment, and one of the links carries traffic that nobody declared:
 /// without and with a reservation.
 pub async fn ten_pods_at_once_promise_no_link_twice(stage: &Stage) -> Result<()> {
-    let traffic = stage.cluster.traffic(LOADED, UNDECLARED * 1_000_000, Duration::from_mins(10))?;
+    let traffic = stage.cluster.traffic(LOADED, UNDECLARED * 1_000_000, Duration::from_mins(20))?;
     watch(stage, false).await?;
     senders(stage, "herd", "{}").await?;
     ready(stage, "herd", PODS).await?;

@@ -15,8 +15,9 @@ use super::network;
 
 /// Bytes handed to the kernel at once: a tick's worth of gigabits.
 const CHUNK: usize = 1024 * 1024;
-/// The time for which the sender sleeps when it is ahead: even enough for rates over seconds. A
-/// thousand wake-ups a second would cost half a processor, and a hundred cost a tenth.
+/// The time whose bytes are sent at once: even enough for rates over seconds. A thousand wake-ups a
+/// second would cost half a processor, and a hundred cost a tenth. Without a rest a sender takes a
+/// whole processor, and its packets are so small that headers add a third.
 const TICK: Duration = Duration::from_millis(10);
 /// A sender that was kept waiting longer than this does not make up for it: a burst would be a
 /// different load.
@@ -109,7 +110,7 @@ fn send(
     let mut pace = Pace::new(rate);
     while started.elapsed() < duration && !stop.load(Ordering::Relaxed) {
         let due = pace.due(started.elapsed());
-        if due == 0 {
+        if due < pace.tick() {
             std::thread::sleep(TICK);
             continue;
         }
@@ -132,6 +133,16 @@ impl Pace {
     #[allow(clippy::cast_precision_loss, reason = "rates are far below 2^52")]
     fn new(bits_per_second: u64) -> Self {
         Self { bytes_per_second: bits_per_second as f64 / 8.0, done: 0.0 }
+    }
+
+    /// Returns the bytes of a tick, at least one.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates are far below 2^52, and never negative"
+    )]
+    fn tick(&self) -> usize {
+        ((TICK.as_secs_f64() * self.bytes_per_second) as usize).max(1)
     }
 
     #[allow(
@@ -233,6 +244,37 @@ mod tests {
         assert_eq!(pace.due(Duration::from_millis(10)), 0);
         // Ten seconds of silence: only the last 200 ms are made up for.
         assert_eq!(pace.due(Duration::from_secs(10)), 200_000);
+    }
+
+    #[test]
+    fn a_sender_rests_until_the_bytes_of_a_tick_are_due() {
+        let mut pace = Pace::new(8_000_000);
+        assert_eq!(pace.tick(), 10_000);
+        assert!(pace.due(Duration::from_millis(9)) < pace.tick());
+        assert!(pace.due(TICK) >= pace.tick());
+        assert_eq!(Pace::new(64).tick(), 1, "slower than a byte in a tick");
+    }
+
+    #[test]
+    fn packets_are_few_and_full() {
+        let receiver = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(receiver.local_addr().unwrap()).unwrap();
+        let reads = std::thread::spawn(move || {
+            let (mut stream, mut buffer) = (receiver.accept().unwrap().0, vec![0; CHUNK]);
+            let mut reads = 0_u32;
+            while std::io::Read::read(&mut stream, &mut buffer).unwrap() > 0 {
+                reads += 1;
+            }
+            reads
+        });
+        let time = Duration::from_millis(200);
+        let (bytes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        send(stream, 100_000_000, time, &bytes, &stop).unwrap();
+        let bytes = bytes.into_inner();
+        assert!(bytes <= 2_500_000, "{bytes} bytes in {time:?}");
+        // 125 kB at most 20 times; without a rest they come by the hundred bytes.
+        let reads = reads.join().unwrap();
+        assert!(reads <= 400, "{bytes} bytes in {reads} pieces");
     }
 
     #[test]
