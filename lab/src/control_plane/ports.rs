@@ -1,12 +1,11 @@
 //! Free TCP ports on loopback.
 
 use std::{
-    collections::BTreeSet,
     net::{Ipv4Addr, TcpListener},
     sync::{Mutex, PoisonError},
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 
 use super::components::Ports;
 use crate::workspace;
@@ -14,6 +13,9 @@ use crate::workspace;
 /// Below the kernel's own range for outgoing connections (32768 and up), so that no connection
 /// takes the port of a component that is down for a while.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
+/// Ports that a process claims at once. Several processes run side by side, and a port without a
+/// listener may belong to a component that is about to start.
+const BLOCK: u16 = 60;
 
 /// Picks five ports without a listener.
 pub(super) fn free() -> Result<Ports> {
@@ -26,25 +28,50 @@ pub(super) fn free() -> Result<Ports> {
     })
 }
 
-/// Ports that this process has handed out: they may not have a listener yet.
-static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+/// The ports of this process.
+struct Claimed {
+    /// A listener at the first port of each block keeps other processes out of it.
+    blocks: Vec<TcpListener>,
+    /// Those not handed out yet.
+    left: Vec<u16>,
+}
 
-/// Picks a port of loopback that has no listener, that no connection takes, and that this process
-/// has not handed out.
+static CLAIMED: Mutex<Claimed> = Mutex::new(Claimed { blocks: Vec::new(), left: Vec::new() });
+
+impl Claimed {
+    /// Claims a block at random: the ports of a process that ended may still have listeners.
+    fn claim(&mut self) -> Result<()> {
+        let blocks = (RANGE.end - RANGE.start) / BLOCK;
+        let random = u32::from_str_radix(&workspace::unique(), 16)?;
+        let start = u16::try_from(random % u32::from(blocks))?;
+        let firsts = (0..blocks).map(|n| RANGE.start + (start + n) % blocks * BLOCK);
+        let claim = |first| Some((first, TcpListener::bind((Ipv4Addr::LOCALHOST, first)).ok()?));
+        let (first, listener) = firsts
+            .filter_map(claim)
+            .next()
+            .with_context(|| format!("no free ports on 127.0.0.1 in {RANGE:?}"))?;
+        self.blocks.push(listener);
+        self.left.extend(first + 1..first + BLOCK);
+        Ok(())
+    }
+}
+
+/// Picks a port of loopback that has no listener, that no connection takes, and that neither this
+/// process nor another one has handed out.
 ///
 /// # Errors
 /// If there is none.
 pub fn free_port() -> Result<u16> {
-    // At random, so that processes that start at the same time hardly ever pick the same.
-    for _ in 0..100 {
-        let random = u32::from_str_radix(&workspace::unique(), 16)?;
-        let port = RANGE.start + u16::try_from(random % u32::from(RANGE.end - RANGE.start))?;
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-        if free && GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
-            return Ok(port);
+    let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        match claimed.left.pop() {
+            Some(port) if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() => {
+                return Ok(port);
+            }
+            Some(_) => {}
+            None => claimed.claim()?,
         }
     }
-    bail!("no free port on 127.0.0.1 in {RANGE:?}")
 }
 
 #[cfg(test)]
@@ -56,5 +83,22 @@ mod tests {
         let port = free_port().unwrap();
         assert!(RANGE.contains(&port));
         assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    }
+
+    #[test]
+    fn no_port_is_offered_twice_and_no_block_claimed_twice() {
+        let mut claimed = Claimed { blocks: Vec::new(), left: Vec::new() };
+        let mut other = Claimed { blocks: Vec::new(), left: Vec::new() };
+        for _ in 0..3 {
+            claimed.claim().unwrap();
+            other.claim().unwrap();
+        }
+        let given = usize::from(BLOCK) * 2;
+        let ports: std::collections::BTreeSet<_> = (0..given)
+            .map(|_| free_port().unwrap())
+            .chain(claimed.left)
+            .chain(other.left)
+            .collect();
+        assert_eq!(ports.len(), given + 6 * usize::from(BLOCK - 1));
     }
 }
