@@ -44,11 +44,10 @@ impl Claimed {
         let blocks = (RANGE.end - RANGE.start) / BLOCK;
         let random = u32::from_str_radix(&workspace::unique(), 16)?;
         let start = u16::try_from(random % u32::from(blocks))?;
-        let firsts = (0..blocks).map(|n| RANGE.start + (start + n) % blocks * BLOCK);
+        let mut firsts = (0..blocks).map(|n| RANGE.start + (start + n) % blocks * BLOCK);
         let claim = |first| Some((first, TcpListener::bind((Ipv4Addr::LOCALHOST, first)).ok()?));
         let (first, listener) = firsts
-            .filter_map(claim)
-            .next()
+            .find_map(claim)
             .with_context(|| format!("no free ports on 127.0.0.1 in {RANGE:?}"))?;
         self.blocks.push(listener);
         self.left.extend(first + 1..first + BLOCK);
