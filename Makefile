@@ -102,11 +102,12 @@ bench: image bench-peer ## Measure kinds, admission, assignment, reflectors: mem
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example assignment_bench
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example shares_bench
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example reflector_bench
+	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example scale_bench
 
 # A Go operator beside ours, scaffolded and tuned; BENCH_PEER= leaves it out, and names other programs otherwise.
 .PHONY: bench-peer
 bench-peer: image ## Measure the operator and a Go operator side by side, at 5,000 nodes, with a real Prometheus; BENCH_ROUNDS=5.
-	peer="$${BENCH_PEER-$$(hack/bench-peer)}" && export BENCH_PEER="$$peer" && \
+	peer="$$(hack/bench-peer)" && export BENCH_PEER="$$peer" && \
 	BENCH_ROWS="$${BENCH_ROWS:-5000x1}" $(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example bench -- $(BINARY) && \
 	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example peer_bench -- $(BINARY)
 
@@ -121,6 +122,18 @@ prove-reflectors: protoc ## Play every fault of every layout of route reflectors
 .PHONY: soak
 soak: protoc ## Kill the operator at every write of a pass of every kind, three ways each (the tests: a sample); CRASH="patch nodes".
 	SOAK=1 cargo test --test reconcile -- crash_points_of --nocapture --test-threads=1
+
+.PHONY: soak-memory
+soak-memory: image ## Judge 20,000 times, and fail above 1 kB of memory kept for each or above 0 descriptors; SOAK_EVALUATIONS=500.
+	cargo run --example soak -- $(BINARY)
+
+.PHONY: soak-schema
+soak-schema: protoc ## Walk through 200 generated specs of each kind on a real API server (the tests: 10 to 25); SCHEMA_SEED=7, SCHEMA_STEPS=50.
+	SCHEMA_SEED="$(SCHEMA_SEED)" SCHEMA_STEPS="$(or $(SCHEMA_STEPS),200)" cargo test --test reconcile -- schema:: --nocapture --test-threads=1
+
+.PHONY: mutants
+mutants: protoc ## Break one expression after the other, and name those that no test sees; MODULES="limits gate". A night.
+	hack/mutants $(MODULES)
 
 .PHONY: simulate
 simulate: protoc ## Play 10,000 seeds of the simulation, with an API server and a Prometheus in memory (the tests: 16); SEEDS=100, SEED=7 for one of them.

@@ -20,12 +20,8 @@
   prometheusAlerts+:: {
     local url = $._config.trafficOperator.runbookUrl,
     local withRunbook(rule) = rule {
-      annotations: {
-        [key]: if key == 'runbook_url' then std.rstripChars(url, '/') + '/' + rule.annotations[key]
-        else rule.annotations[key]
-        for key in std.objectFields(rule.annotations)
-        if key != 'runbook_url' || url != ''
-      },
+      annotations+: if url == '' then {}
+      else { runbook_url: std.rstripChars(url, '/') + '/' + rule.alert + '.md' },
     },
     groups+: [
       group { rules: [withRunbook(rule) for rule in group.rules] }

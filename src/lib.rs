@@ -1,4 +1,4 @@
-//! Kubernetes that acts on how its network really behaves.
+//! A Kubernetes operator that measures the network and acts on the results.
 //!
 //! One loop for every kind: **observe** reads and never writes, **plan** decides and does nothing
 //! else, **apply** writes and decides nothing, and the driver reports. Read in this order:
@@ -26,11 +26,13 @@
 //! - [`placement`]: assigns one thing to another. Pure, and without Kubernetes.
 //! - [`prometheus`]: PromQL in, numbers out; one request for all callers with the same query.
 //! - [`nodes`]: the known facts about nodes, and the node of a series.
-//! - [`selector`]: label selectors.
+//! - `selector`: label selectors.
 //! - [`pods`]: the known facts about pods, of which only a part is read.
-//! - [`runtime`]: one process, which is webhook, controller or both: client, lease, admin server,
-//!   shutdown.
-//! - [`serving`]: HTTP servers with limits for all clients and for each.
+//! - [`infra`]: the parts below all of these: client, lease, watches, the signal to end, log.
+//! - [`runtime`]: one process, which is webhook, controller or both: the composition of all parts,
+//!   and the admin server.
+//! - `text`: numbers, colors and tables for people.
+//! - `serving`: HTTP servers with limits for all clients and for each.
 //! - [`metrics`]: our own metrics.
 //! - [`manifests`]: the sources of the generated files in `deploy/`.
 //! - [`inspect`]: the logic of the commands that only read: pure answers, and thin code that reads
@@ -42,6 +44,7 @@ pub mod cli;
 mod clock;
 pub mod controller;
 mod extended_resources;
+pub mod infra;
 pub mod inspect;
 pub mod manifests;
 pub mod metrics;
@@ -52,11 +55,12 @@ pub mod pods;
 pub mod prometheus;
 pub mod route_reflector;
 pub mod runtime;
-pub mod selector;
-pub mod serving;
+pub(crate) mod selector;
+pub(crate) mod serving;
 #[cfg(test)]
 mod simulation;
 pub mod swarm;
+pub(crate) mod text;
 pub mod traffic_watch;
 pub mod webhook;
 

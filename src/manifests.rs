@@ -1,5 +1,5 @@
 //! Generates `deploy/crds`, `deploy/rbac` and `deploy/monitoring`, the files of the chart, the
-//! bundle for OLM, and the reference of fields.
+//! bundle for OLM, the pages of the alerts, and the reference of fields.
 use std::{path::Path, time::Duration};
 
 use anyhow::Context;
@@ -14,6 +14,7 @@ pub mod bundle;
 pub mod chart;
 pub mod fields;
 mod rbac;
+pub mod runbooks;
 
 pub use crate::api::network_prober::WEBHOOK;
 pub use rbac::{Account, Roles, core, is_operators, roles};
@@ -67,13 +68,14 @@ pub fn files() -> anyhow::Result<Vec<File>> {
 }
 
 /// Returns the files of the chart and the bundle for OLM, made from the generated files and from
-/// those in and next to `deploy/`, and the reference of fields.
+/// those in and next to `deploy/`, the pages of the alerts, and the reference of fields.
 ///
 /// # Errors
 /// When a file in or next to `deploy/` cannot be read, or the reference cannot show a field.
 pub fn packages(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
     let mut files = chart::files(generated, deploy)?;
     files.extend(bundle::files(generated, deploy)?);
+    files.push(runbooks::patch(deploy)?);
     files.extend(fields::files()?);
     Ok(files)
 }

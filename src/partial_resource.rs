@@ -1,4 +1,5 @@
 //! Objects of Kubernetes that are reduced while they are read: skipped fields are never allocated.
+use serde::{Deserialize, Deserializer};
 
 /// Gives a reduced type the identity of the full one, so that the client lists and watches it.
 ///
@@ -33,3 +34,10 @@ macro_rules! partial_resource {
 }
 
 pub(crate) use partial_resource;
+
+/// Reads null as the type's empty value, like the API server.
+pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -112,8 +112,8 @@ impl Operator {
             .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", "127.0.0.1:0")
             .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", "127.0.0.1:0")
             .env("MALLOC_ARENA_MAX", "1")
-            .env("MALLOC_MMAP_THRESHOLD_", "131072")
-            .env("MALLOC_TRIM_THRESHOLD_", "131072")
+            .env("MALLOC_MMAP_THRESHOLD_", "4194304")
+            .env("MALLOC_TRIM_THRESHOLD_", "4194304")
             .stdin(Stdio::null())
             .spawn();
         Ok(Self(child.with_context(|| format!("{}", program.display()))?))
@@ -129,6 +129,13 @@ impl Operator {
         Ok((kib("VmRSS:")? / 1024.0, kib("VmHWM:")? / 1024.0))
     }
 
+    /// Returns the number of open descriptors.
+    #[allow(dead_code, reason = "the soak alone counts them")]
+    pub fn descriptors(&self) -> anyhow::Result<i64> {
+        let count = fs::read_dir(format!("/proc/{}/fd", self.0.id()))?.count();
+        Ok(i64::try_from(count)?)
+    }
+
     /// Returns how much of the resident memory belongs to pages of the binary, in MiB.
     #[allow(dead_code, reason = "each bench reads what it prints")]
     pub fn binary_pages(&self) -> anyhow::Result<f64> {
@@ -138,6 +145,7 @@ impl Operator {
     }
 
     /// Returns the processor time so far, in milliseconds (the kernel counts in steps of ten).
+    #[allow(dead_code, reason = "each bench reads what it prints")]
     pub fn cpu(&self) -> anyhow::Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
         let fields: Vec<_> =

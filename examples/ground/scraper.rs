@@ -50,6 +50,11 @@ impl Scraper {
 }
 
 async fn scrape(url: &str) -> anyhow::Result<usize> {
+    page(url).await.map(|page| page.len())
+}
+
+/// Returns the page, which must be whole.
+pub async fn page(url: &str) -> anyhow::Result<String> {
     let http = reqwest::Client::builder().tls_certs_only([]).no_proxy().build()?;
     let response = http.get(url).send().await?.error_for_status()?;
     let kind = response.headers().get(header::CONTENT_TYPE);
@@ -57,7 +62,7 @@ async fn scrape(url: &str) -> anyhow::Result<usize> {
     let page = response.text().await?;
     // The text format, which a peer may have, does not mark its end.
     ensure!(page.ends_with(if open { "# EOF\n" } else { "\n" }), "the page has no end");
-    Ok(page.len())
+    Ok(page)
 }
 
 /// Returns an address with a port that has no listener, and that no connection takes in the

@@ -1,11 +1,24 @@
 //! The API server's audit log in the form that tests read: one event per request.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
+use kube::Client;
 use serde::Deserialize;
+use tokio::time::timeout;
+
+use crate::wait::{Look, until};
+
+/// The longest time for which the log may be behind: on an idle machine it is milliseconds.
+const BEHIND: Duration = Duration::from_mins(1);
+
+/// Time for the answer to a mark: an API server that has just been resumed answers late.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// The audit policy of the API server: every request once it is answered, without bodies.
 pub(crate) const POLICY: &str = "\
@@ -76,6 +89,40 @@ pub fn read(path: &Path) -> Result<Vec<AuditEvent>> {
         result => result.with_context(|| format!("reading the audit log {}", path.display()))?,
     };
     parse(&text)
+}
+
+/// Waits until the log holds every request that was answered before this call: it is a moment
+/// behind the answers.
+///
+/// # Errors
+///
+/// If the API server does not answer, or the log does not show that it has.
+pub(crate) async fn caught_up(client: &Client, log: &Path) -> Result<()> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    // The version is answered without the store, which may stand still in a test.
+    let mark = format!("/version?mark={}-{count}", std::process::id());
+    let before = fs::metadata(log).map_or(0, |file| file.len());
+    let look = || async {
+        let request = http::Request::get(&mark).body(Vec::new()).context("a request")?;
+        match timeout(ANSWER, client.request_text(request)).await {
+            Ok(Ok(_)) if after(log, before)?.contains(&mark) => Ok(Look::Done(())),
+            Ok(Ok(_)) => Ok(Look::NotYet("an answer that is not in the log".into())),
+            Ok(Err(error)) => Ok(Look::NotYet(error.to_string())),
+            Err(_) => Ok(Look::NotYet("no answer".into())),
+        }
+    };
+    until("the audit log", BEHIND, look).await
+}
+
+/// Returns what a log holds after this many bytes.
+fn after(log: &Path, bytes: u64) -> Result<String> {
+    let what = || format!("reading the audit log {}", log.display());
+    let mut file = File::open(log).with_context(what)?;
+    file.seek(SeekFrom::Start(bytes)).with_context(what)?;
+    let mut rest = Vec::new();
+    file.read_to_end(&mut rest).with_context(what)?;
+    Ok(String::from_utf8_lossy(&rest).into_owned())
 }
 
 fn parse(text: &str) -> Result<Vec<AuditEvent>> {

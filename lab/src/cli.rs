@@ -89,8 +89,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Impair { node, seconds, loss, delay } => {
             interruptible(impair(node, seconds, loss, delay))?;
         }
-        Command::Draw { file, prometheus, out, from, rate_interval, allow_empty } => {
-            let options = dashboard::Options { prometheus, from, rate_interval };
+        Command::Draw { file, prometheus, out, from, rate_interval, folded, allow_empty } => {
+            let options = dashboard::Options { prometheus, from, rate_interval, folded };
             let size = interruptible(dashboard::write(&file, &options, &out, allow_empty))?;
             println!("{} {} kB", out.display(), size.div_ceil(1000));
         }

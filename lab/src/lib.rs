@@ -30,7 +30,7 @@
 //! `demo` plays the product's main jobs on a cluster, `dashboard` draws dashboards, [`fault`] is a
 //! proxy that answers wrongly or not at all, [`flood`] has hostile clients, [`newcomer`] runs the
 //! commands of the documentation, [`history`] is a Prometheus with a made-up history, [`fleet`] one
-//! with thousands of nodes.
+//! with thousands of nodes, [`proof`] finds the tests that documents name.
 
 mod audit;
 pub mod bgp;
@@ -54,8 +54,10 @@ mod node;
 pub mod packages;
 mod pki;
 mod process;
+pub mod proof;
 mod relay;
 mod sink;
+mod skips;
 pub mod streams;
 pub mod tools;
 pub mod versions;
@@ -65,6 +67,7 @@ pub mod workspace;
 pub use audit::{AuditEvent, read as audit_file};
 pub use cluster::{Cluster, Impairment, Options as ClusterOptions};
 pub use control_plane::{ControlPlane, Options as ControlPlaneOptions, free_port};
+pub use skips::left_out;
 
 /// Reports progress on standard error: standard output is for results.
 pub(crate) fn progress(text: &str) {

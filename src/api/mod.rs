@@ -10,6 +10,8 @@ mod duration;
 pub mod go;
 mod mode;
 pub mod network_prober;
+#[cfg(test)]
+mod properties;
 mod quantity;
 pub(crate) mod reference;
 pub mod route_reflector_set;

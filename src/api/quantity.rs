@@ -21,10 +21,7 @@ pub fn parse_quantity(text: &str) -> Result<f64, InvalidQuantity> {
         .unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let scale = match suffix {
-        "" => 1.0,
-        "n" => 1e-9,
-        "u" => 1e-6,
-        "m" => 1e-3,
+        "" | "n" | "u" | "m" => 1.0,
         "k" => 1e3,
         "M" => 1e6,
         "G" => 1e9,
@@ -51,7 +48,13 @@ pub fn parse_quantity(text: &str) -> Result<f64, InvalidQuantity> {
         return Err(invalid());
     }
     let value: f64 = number.parse().map_err(|_| invalid())?;
-    Ok(value * scale)
+    // A division rounds as the decimal does: 300m is 0.3.
+    Ok(match suffix {
+        "n" => value / 1e9,
+        "u" => value / 1e6,
+        "m" => value / 1e3,
+        _ => value * scale,
+    })
 }
 
 #[cfg(test)]
@@ -69,6 +72,8 @@ mod tests {
             ("12Gi", 12.0 * 1_073_741_824.0),
             ("1000000000", 1e9),
             ("500m", 0.5),
+            ("1100m", 1.1),
+            ("7u", 0.000_007),
             ("+1k", 1000.0),
             (".5G", 5e8),
         ] {

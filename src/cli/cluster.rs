@@ -1,5 +1,5 @@
 //! Flags that select the cluster, and locate the operator in it.
-use std::path::PathBuf;
+use std::{env, path::PathBuf};
 
 use clap::Args;
 
@@ -7,6 +7,11 @@ use crate::{
     inspect::{cluster::Access, leader::Place},
     manifests,
 };
+
+/// The variables by which the operator's Deployments name a pod and its namespace to the processes
+/// in it, such as a command that `kubectl exec` starts there.
+const POD_NAME: &str = "POD_NAME";
+const POD_NAMESPACE: &str = "POD_NAMESPACE";
 
 /// The cluster.
 #[derive(Args, Clone, Debug)]
@@ -30,7 +35,8 @@ impl ClusterArgs {
 #[derive(Args, Clone, Debug)]
 pub struct LeaseArgs {
     /// Namespace of the operator.
-    #[arg(long, value_name = "NAMESPACE", default_value = manifests::NAMESPACE)]
+    #[arg(long, env = POD_NAMESPACE, value_name = "NAMESPACE")]
+    #[arg(default_value = manifests::NAMESPACE)]
     operator_namespace: String,
 
     /// Name of the operator's Lease, whose holder is the leading pod.
@@ -63,8 +69,11 @@ pub struct OperatorArgs {
 
 impl OperatorArgs {
     pub(super) fn place(&self) -> Place {
+        let namespace = self.lease.operator_namespace.clone();
+        let at_home = env::var(POD_NAMESPACE).is_ok_and(|home| home == namespace);
         Place {
-            namespace: self.lease.operator_namespace.clone(),
+            pod: env::var(POD_NAME).ok().filter(|pod| at_home && !pod.is_empty()),
+            namespace,
             lease: self.lease.lease_name.clone(),
             port: self.operator_port,
             url: self.operator_url.clone(),

@@ -6,14 +6,17 @@ use kube::Client;
 
 use super::{
     cluster::{ClusterArgs, OperatorArgs},
-    output::{self, ColorArgs, TextFormat},
+    output::{ColorArgs, Document, TextFormat},
+    progress,
     prometheus::PrometheusArgs,
 };
 use crate::{
     inspect::{
         cluster, explain,
         leader::Place,
-        probing, reflectors,
+        probing,
+        progress::Progress,
+        reflectors,
         streams::{self, Scope},
     },
     metrics::Metrics,
@@ -41,7 +44,7 @@ enum What {
     /// Reads the object from the API server, and the current judgment from the operator's leader.
     /// Changes nothing.
     #[command(name = "trafficwatch", visible_aliases = ["traffic-watch", "tw"])]
-    TrafficWatch(ColoredArgs),
+    TrafficWatch(ObjectArgs),
 
     /// Show which pods of a NetworkProber have an agent, why others have none, which paths are bad,
     /// and which nodes cause it.
@@ -63,17 +66,17 @@ enum What {
     ///
     /// Reads the same sources as `explain stream`. Changes nothing.
     #[command(visible_alias = "sw")]
-    Swarm(ColoredArgs),
+    Swarm(ObjectArgs),
 
-    /// Show which worker of a Swarm has a stream, since which version, whether it is known to run
-    /// it, and what the stream waits for.
+    /// Show which worker of a Swarm has a stream and since which version, whether the worker has
+    /// confirmed that it runs the stream, and what the stream waits for.
     ///
     /// Reads the Swarms, the workload, its pods and the lists from the API server, and the
     /// acknowledgements of workers from the operator's leader. Changes nothing.
     Stream(StreamArgs),
 
-    /// Show the streams of a worker of a Swarm, those that it still has to stop, and whether it is
-    /// known to run its list.
+    /// Show the streams of a worker of a Swarm, those that it must still stop, and whether it has
+    /// confirmed that it runs its list.
     ///
     /// Reads the same sources as `explain stream`. Changes nothing.
     Worker(WorkerArgs),
@@ -101,6 +104,9 @@ struct ObjectArgs {
     output: TextFormat,
 
     #[command(flatten)]
+    color: ColorArgs,
+
+    #[command(flatten)]
     cluster: ClusterArgs,
 
     #[command(flatten)]
@@ -117,15 +123,6 @@ impl ObjectArgs {
 }
 
 #[derive(Args, Clone, Debug)]
-struct ColoredArgs {
-    #[command(flatten)]
-    object: ObjectArgs,
-
-    #[command(flatten)]
-    color: ColorArgs,
-}
-
-#[derive(Args, Clone, Debug)]
 struct ReflectorArgs {
     /// Name of the object.
     #[arg(value_parser = name)]
@@ -134,6 +131,9 @@ struct ReflectorArgs {
     /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     output: TextFormat,
+
+    #[command(flatten)]
+    color: ColorArgs,
 
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -171,6 +171,9 @@ struct OfSwarm {
     /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     output: TextFormat,
+
+    #[command(flatten)]
+    color: ColorArgs,
 
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -256,84 +259,97 @@ fn namespaced(text: &str) -> Result<Namespaced, String> {
 }
 
 /// Prints the explanation.
-pub(super) fn run(args: ExplainArgs) -> anyhow::Result<()> {
-    match args.what {
-        What::Node(args) => explained("node", &args.name, node(&args)),
-        What::TrafficWatch(args) => {
-            explained("trafficwatch", &args.object.name, traffic_watch(&args))
-        }
-        What::Prober(args) => explained("prober", &args.object.name, prober(&args)),
-        What::Pod(args) => explained("pod", &args.object.name, pod(&args)),
-        What::Swarm(args) => explained("swarm", &args.object.name, swarm(&args)),
-        What::Stream(StreamArgs { id, of }) => explained("stream", &id, stream(&id, &of)),
-        What::Worker(WorkerArgs { name, of }) => explained("worker", &name, worker(&name, &of)),
-        What::RouteReflectorSet(args) => {
-            explained("routereflectorset", &args.name, reflector_set(&args))
+pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
+    let (kind, name, color) = args.what.subject();
+    color.choose();
+    let subject = format!("{kind} {name}");
+    let progress = Progress::default();
+    progress.enter(format!("{subject}: asking the API server and the operator"));
+    let explained = progress::block_on(&progress, args.what.explain());
+    // Only now is the line of the progress gone.
+    explained.and_then(|explained| explained.write()).with_context(|| format!("explain {subject}"))
+}
+
+impl What {
+    /// Returns the subject's kind and name, and the choice of colors.
+    fn subject(&self) -> (&'static str, String, ColorArgs) {
+        let (kind, name, color) = match self {
+            Self::Node(args) => ("node", &args.name, args.color),
+            Self::TrafficWatch(args) => ("trafficwatch", &args.name, args.color),
+            Self::Prober(args) => ("prober", &args.object.name, args.object.color),
+            Self::Pod(args) => ("pod", &args.object.name, args.object.color),
+            Self::Swarm(args) => ("swarm", &args.name, args.color),
+            Self::Stream(args) => ("stream", &args.id, args.of.color),
+            Self::Worker(args) => ("worker", &args.name, args.of.color),
+            Self::RouteReflectorSet(args) => ("routereflectorset", &args.name, args.color),
+        };
+        (kind, name.clone(), color)
+    }
+
+    async fn explain(&self) -> anyhow::Result<Document> {
+        match self {
+            Self::Node(args) => node(args).await,
+            Self::TrafficWatch(args) => traffic_watch(args).await,
+            Self::Prober(args) => prober(args).await,
+            Self::Pod(args) => pod(args).await,
+            Self::Swarm(args) => swarm(args).await,
+            Self::Stream(StreamArgs { id, of }) => stream(id, of).await,
+            Self::Worker(WorkerArgs { name, of }) => worker(name, of).await,
+            Self::RouteReflectorSet(args) => reflector_set(args).await,
         }
     }
 }
 
-fn explained(
-    kind: &str,
-    name: &str,
-    command: impl Future<Output = anyhow::Result<()>>,
-) -> anyhow::Result<()> {
-    output::block_on(command).with_context(|| format!("explain {kind} {name}"))
+async fn traffic_watch(args: &ObjectArgs) -> anyhow::Result<Document> {
+    let (client, place, namespace) = args.reach().await?;
+    let facts = explain::gather_watch(&client, &place, (&namespace, &args.name)).await?;
+    args.output.format(&explain::explain_watch(&facts), explain::watch_text)
 }
 
-async fn traffic_watch(ColoredArgs { object, color }: &ColoredArgs) -> anyhow::Result<()> {
-    color.choose();
-    let (client, place, namespace) = object.reach().await?;
-    let facts = explain::gather_watch(&client, &place, (&namespace, &object.name)).await?;
-    object.output.print(&explain::explain_watch(&facts), explain::watch_text)
+async fn swarm(args: &ObjectArgs) -> anyhow::Result<Document> {
+    let (client, place, namespace) = args.reach().await?;
+    let facts = streams::gather_swarm(&client, &place, (&namespace, &args.name)).await?;
+    args.output.format(&streams::explain_swarm(&facts), streams::swarm_text)
 }
 
-async fn swarm(ColoredArgs { object, color }: &ColoredArgs) -> anyhow::Result<()> {
-    color.choose();
-    let (client, place, namespace) = object.reach().await?;
-    let facts = streams::gather_swarm(&client, &place, (&namespace, &object.name)).await?;
-    object.output.print(&streams::explain_swarm(&facts), streams::swarm_text)
-}
-
-async fn reflector_set(args: &ReflectorArgs) -> anyhow::Result<()> {
+async fn reflector_set(args: &ReflectorArgs) -> anyhow::Result<Document> {
     let client = args.cluster.access().reading().await?;
     let set = cluster::read(&client, "get RouteReflectorSet", None, &args.name).await?;
     let now = Timestamp::now();
-    args.output.print(&reflectors::explain(&set), |explanation| reflectors::text(explanation, now))
+    args.output.format(&reflectors::explain(&set), |explanation| reflectors::text(explanation, now))
 }
 
-async fn stream(id: &str, of: &OfSwarm) -> anyhow::Result<()> {
+async fn stream(id: &str, of: &OfSwarm) -> anyhow::Result<Document> {
     let (client, place) = (of.cluster.access().reading().await?, of.operator.place());
     let facts = streams::gather_stream(&client, &place, of.scope(), id).await?;
-    of.output.print(&streams::explain_stream(&facts, id), streams::stream_text)
+    of.output.format(&streams::explain_stream(&facts, id), streams::stream_text)
 }
 
-async fn worker(name: &str, of: &OfSwarm) -> anyhow::Result<()> {
+async fn worker(name: &str, of: &OfSwarm) -> anyhow::Result<Document> {
     let (client, place) = (of.cluster.access().reading().await?, of.operator.place());
     let facts = streams::gather_worker(&client, &place, of.scope(), name).await?;
     let explanation = streams::explain_worker(&facts, name)
         .ok_or_else(|| anyhow::anyhow!(streams::no_such_worker(&facts, name)))?;
-    of.output.print(&explanation, streams::worker_text)
+    of.output.format(&explanation, streams::worker_text)
 }
 
-async fn prober(args: &ProbingArgs) -> anyhow::Result<()> {
+async fn prober(args: &ProbingArgs) -> anyhow::Result<Document> {
     let (client, place, namespace) = args.object.reach().await?;
     let of = (namespace.as_str(), args.object.name.as_str());
     let facts = probing::gather(&client, &place, of, &args.asked()?).await?;
-    args.object.output.print(&probing::explain(&facts), probing::text)
+    args.object.output.format(&probing::explain(&facts), probing::text)
 }
 
-async fn pod(args: &ProbingArgs) -> anyhow::Result<()> {
+async fn pod(args: &ProbingArgs) -> anyhow::Result<Document> {
     let (client, place, namespace) = args.object.reach().await?;
     let of = (namespace.as_str(), args.object.name.as_str());
     let facts = probing::gather_pod(&client, &place, of, &args.asked()?).await?;
-    args.object.output.print(&probing::explain_pod(&facts), probing::pod_text)
+    args.object.output.format(&probing::explain_pod(&facts), probing::pod_text)
 }
 
-async fn node(args: &NodeArgs) -> anyhow::Result<()> {
-    args.color.choose();
+async fn node(args: &NodeArgs) -> anyhow::Result<Document> {
     let (client, place) = (args.cluster.access().reading().await?, args.operator.place());
     let only = args.watch.as_ref().map(|w| (w.namespace.as_str(), w.name.as_str()));
     let facts = explain::gather(&client, &place, &args.name, only).await?;
-    args.output.print(&explain::explain(&facts), explain::text)
+    args.output.format(&explain::explain(&facts), explain::text)
 }

@@ -17,8 +17,8 @@ pub struct ManifestsArgs {
     of: Option<Of>,
 
     /// Write the files to this directory (`crds/`, `rbac/` and `monitoring/` below it) instead of
-    /// printing them; into `deploy/` of the repository also the files of the chart and the bundle,
-    /// and the reference of fields.
+    /// printing them. For `deploy/` of the repository, also write the files of the chart and the
+    /// bundle, and the field reference.
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
 }

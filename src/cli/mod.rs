@@ -29,7 +29,7 @@ mod values;
 pub use prometheus::PrometheusArgs;
 pub use run::RunArgs;
 
-/// Kubernetes that acts on how its network really behaves.
+/// A Kubernetes operator that measures the network and acts on the results.
 ///
 /// Judges nodes by their network load as measured by Prometheus, labels them as fit or unfit, and
 /// keeps Deployments on the fit ones. Measures the network between pods, assigns streams to
@@ -45,7 +45,7 @@ pub struct Cli {
 enum Command {
     /// Run the operator.
     Run(Box<RunArgs>),
-    /// Run one of the processes for pods.
+    /// Run inside a pod: as the agent of a NetworkProber, a worker of a Swarm, or its sidecar.
     Agent(AgentArgs),
     /// Show every object of every kind on one screen, and what needs attention.
     ///
@@ -101,7 +101,7 @@ impl Cli {
             Command::Agent(args) => agent::run(args).map(done),
             Command::Status(args) => status::run(&args),
             Command::Doctor(args) => doctor::run(&args),
-            Command::Explain(args) => explain::run(args).map(done),
+            Command::Explain(args) => explain::run(&args).map(done),
             Command::Evaluate(args) => evaluate::run(&args).map(done),
             Command::Backtest(args) => backtest::run(&args).map(done),
             Command::Plan(args) => plan::run(args).map(done),

@@ -14,10 +14,29 @@ pub(super) fn text(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes one JSON document.
-fn json(value: &impl Serialize) -> anyhow::Result<()> {
+/// Output that is complete, and not yet written.
+#[derive(Debug)]
+pub(super) enum Document {
+    /// Prose, whose colors depend on the terminal.
+    Prose(String),
+    /// Text for programs.
+    Data(String),
+}
+
+impl Document {
+    /// Writes it.
+    pub(super) fn write(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Prose(prose) => self::prose(prose),
+            Self::Data(data) => text(data),
+        }
+    }
+}
+
+/// Returns one JSON document.
+fn json(value: &impl Serialize) -> anyhow::Result<String> {
     let json = serde_json::to_string_pretty(value).context("JSON")?;
-    text(&format!("{json}\n"))
+    Ok(format!("{json}\n"))
 }
 
 /// Writes text with colors, if they are enabled.
@@ -97,11 +116,20 @@ impl TextFormat {
         value: &T,
         in_words: impl FnOnce(&T) -> String,
     ) -> anyhow::Result<()> {
-        match self {
-            Self::Text => prose(&in_words(value)),
-            Self::Json => json(value),
-            Self::Yaml => text(&yaml(value)?),
-        }
+        self.format(value, in_words)?.write()
+    }
+
+    /// Formats a value, in prose by `in_words`.
+    pub(super) fn format<T: Serialize>(
+        self,
+        value: &T,
+        in_words: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<Document> {
+        Ok(match self {
+            Self::Text => Document::Prose(in_words(value)),
+            Self::Json => Document::Data(json(value)?),
+            Self::Yaml => Document::Data(yaml(value)?),
+        })
     }
 }
 

@@ -5,10 +5,11 @@ use clap::{Args, Subcommand};
 use super::{
     cluster::{ClusterArgs, OperatorArgs},
     documents,
-    output::{self, TextFormat},
+    output::TextFormat,
+    progress,
 };
 use crate::{
-    inspect::{population::Population, spec, streams},
+    inspect::{population::Population, progress::Progress, spec, streams},
     manifests,
     route_reflector::{self, dry_run as reflector_dry_run},
     swarm::dry_run,
@@ -89,15 +90,18 @@ pub(super) fn run(args: PlanArgs) -> anyhow::Result<()> {
 
 fn swarms(args: &SwarmArgs) -> anyhow::Result<()> {
     let text = documents::read(&args.file)?;
-    let runs = output::block_on(async {
+    let progress = Progress::default();
+    let runs = progress::block_on(&progress, async {
         let access = args.cluster.access();
         let namespace = access.namespace(args.namespace.as_deref()).await?;
         let swarms = spec::read_swarms(&text, &namespace, args.namespace.is_some());
         let swarms = swarms.with_context(|| args.file.clone())?;
         let (client, place) = (access.reading().await?, args.operator.place());
         let mut runs = Vec::new();
-        for mut swarm in swarms {
+        let all = swarms.len();
+        for (done, mut swarm) in swarms.into_iter().enumerate() {
             let (namespace, name) = swarm.key();
+            progress.enter(format!("{namespace}/{name}: {} of {all} Swarms", done + 1));
             let run = streams::dry_run(&client, &place, &mut swarm).await;
             runs.push(run.with_context(|| format!("Swarm {namespace}/{name}"))?);
         }
@@ -115,13 +119,16 @@ fn swarms(args: &SwarmArgs) -> anyhow::Result<()> {
 fn reflectors(args: &ReflectorArgs) -> anyhow::Result<()> {
     let text = documents::read(&args.file)?;
     let sets = spec::read_reflectors(&text).with_context(|| args.file.clone())?;
-    let runs = output::block_on(async {
+    let progress = Progress::default();
+    let runs = progress::block_on(&progress, async {
+        progress.enter("reading the nodes");
         let client = args.cluster.access().reading().await?;
         let population = Population::of_cluster(&client).await?;
         let Population::Cluster(nodes) = population else { return Ok(vec![]) };
         let mut runs = Vec::new();
-        for set in &sets {
+        for (done, set) in sets.iter().enumerate() {
             let name = set.metadata.name.clone().unwrap_or_default();
+            progress.enter(format!("{name}: {} of {} RouteReflectorSets", done + 1, sets.len()));
             let run =
                 route_reflector::simulate(&client, &nodes, &args.operator_namespace, set).await;
             let run = run.map_err(|error| anyhow::anyhow!(error.to_text()));

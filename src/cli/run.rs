@@ -13,6 +13,7 @@ use super::{
     values::{https_url, lease_duration, lifetime, web_url},
 };
 use crate::{
+    infra::{lease::LeaseConfig, log},
     manifests,
     prometheus::{Exporters, exporters::BIRD_EXPORTER, promql::Matchers},
     runtime::{self, component::Component},
@@ -123,12 +124,12 @@ pub struct RunArgs {
     #[arg(long, env = "TRAFFIC_OPERATOR_PINGLIST_URL", value_name = "URL", value_parser = https_url)]
     pub pinglist_url: Option<Url>,
 
-    /// Image of agents whose NetworkProber names none [default: the image of this operator's pod].
+    /// Image of agents if the NetworkProber sets none [default: the image of this operator's pod].
     #[arg(long, env = "TRAFFIC_OPERATOR_AGENT_IMAGE", value_name = "IMAGE")]
     pub agent_image: Option<String>,
 
     /// URL where you serve the runbooks (docs/runbooks), for the annotation `runbook_url` of the
-    /// alerts of each NetworkProber [default: only the name of the page].
+    /// alerts of each NetworkProber [default: no such annotation].
     #[arg(long, env = "TRAFFIC_OPERATOR_RUNBOOK_URL", value_name = "URL", value_parser = web_url)]
     pub runbook_url: Option<Url>,
 
@@ -151,7 +152,7 @@ pub struct RunArgs {
 
 /// Runs the operator until it receives a signal to stop.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
-    runtime::log::init(&args.log)?;
+    log::init(&args.log)?;
     // Passes wait for the network; two threads serve 5,000 nodes with room to spare, and each
     // further one costs memory.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -180,7 +181,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             page_address: args.page_address,
         },
         max_unfit: args.max_unfit,
-        lease: runtime::lease::LeaseConfig {
+        lease: LeaseConfig {
             namespace: args.lease_namespace.clone(),
             name: args.lease_name.clone(),
             identity: args.identity.clone().unwrap_or_else(runtime::identity),

@@ -5,9 +5,10 @@ use clap::Args;
 
 use super::{
     cluster::{ClusterArgs, LeaseArgs},
-    output::{self, ColorArgs, TableFormat},
+    output::{ColorArgs, TableFormat},
+    progress,
 };
-use crate::inspect::status;
+use crate::inspect::{progress::Progress, status};
 
 /// Flags of `status`.
 #[derive(Args, Clone, Debug)]
@@ -16,7 +17,7 @@ pub struct StatusArgs {
     #[arg(short, long, value_name = "NAMESPACE", value_parser = super::explain::name)]
     namespace: Option<String>,
 
-    /// Show the objects of all namespaces, as without --namespace.
+    /// Show the objects of all namespaces, which is the default.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
 
@@ -44,7 +45,9 @@ impl StatusArgs {
 /// Prints the report; fails if anything needs attention.
 pub(super) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     args.color.choose();
-    let report = output::block_on(async {
+    let progress = Progress::default();
+    progress.enter("reading the objects of every kind and the operator's Lease");
+    let report = progress::block_on(&progress, async {
         let client = args.cluster.access().reading().await?;
         let facts = status::gather(&client, args.lease.key(), args.scope()).await;
         Ok(status::report(&facts))

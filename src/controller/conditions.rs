@@ -58,6 +58,21 @@ impl Verdict {
     }
 }
 
+/// Adds a failed write to a plan's conditions; returns false if the plan already has another
+/// failure for the same reason, whose text stays: failures that take turns would each be a write.
+pub(super) fn fail(conditions: &mut Vec<Verdict>, failure: Verdict) -> bool {
+    let same = |known: &Verdict| {
+        (known.type_, known.status, known.reason) == (failure.type_, failure.status, failure.reason)
+    };
+    // What a person must fix is always told.
+    if failure.status.is_none() && conditions.iter().any(same) {
+        return false;
+    }
+    conditions.retain(|known| known.type_ != failure.type_);
+    conditions.push(failure);
+    true
+}
+
 /// Sets one condition, keeping `lastTransitionTime` unless the status changed.
 ///
 /// - A condition of a new type is added with `now`.
@@ -112,6 +127,19 @@ mod tests {
         set(&mut conditions, &ready(None), Some(1), t2);
         assert_eq!(conditions[0].last_transition_time, Time(t2));
         assert_eq!(conditions[0].status, "Unknown");
+    }
+
+    #[test]
+    fn a_failure_does_not_reword_another_one_for_the_same_reason() {
+        let failure = |status, reason, text| verdict("Ready", status, reason, text);
+        let mut conditions = vec![failure(None, "ApiError", "a")];
+        assert!(!fail(&mut conditions, failure(None, "ApiError", "b")));
+        assert_eq!(conditions, [failure(None, "ApiError", "a")]);
+        for news in [failure(None, "Forbidden", "b"), failure(Some(false), "InvalidSpec", "c")] {
+            assert!(fail(&mut conditions, news.clone()));
+            assert_eq!(conditions, [news]);
+        }
+        assert!(fail(&mut conditions, failure(Some(false), "InvalidSpec", "d")));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
-use traffic_operator_core::disruption::{Budget, Holder, Zone};
+use traffic_operator_core::disruption::{Budget, Holder, Stays, Zone};
 
 pub use traffic_operator_core::disruption::Busy;
 
@@ -76,14 +76,25 @@ impl Disruptions {
         nodes: impl IntoIterator<Item = &'a str>,
         time: Duration,
     ) -> Result<(), Busy> {
+        self.attempt(holder, nodes, time).map(Attempt::made)
+    }
+
+    /// The same for an act that may be refused.
+    ///
+    /// # Errors
+    /// A zone in which another object disrupts something: the act must wait.
+    pub fn attempt<'a>(
+        &self,
+        holder: &Holder,
+        nodes: impl IntoIterator<Item = &'a str>,
+        time: Duration,
+    ) -> Result<Attempt, Busy> {
         let zones = self.zones(nodes);
-        if zones.is_empty() {
-            return Ok(());
-        }
         let mut state = self.state();
+        let before = state.budget.stays(&zones);
         let claimed = state.budget.claim(holder, &zones, time, clock::instant());
-        state.count(holder, if claimed.is_ok() { "started" } else { "deferred" });
-        claimed
+        claimed.inspect_err(|_| state.count(holder, "deferred"))?;
+        Ok(Attempt { disruptions: self.clone(), holder: holder.clone(), before })
     }
 
     /// Takes the zones of nodes for an act that cannot wait.
@@ -138,6 +149,38 @@ impl Disruptions {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An act whose zones are taken, and which may be refused. Without a result, the zones stay taken.
+#[derive(Debug)]
+#[must_use]
+pub struct Attempt {
+    disruptions: Disruptions,
+    holder: Holder,
+    before: Stays,
+}
+
+impl Attempt {
+    /// The act was made.
+    pub fn made(self) {
+        if !self.before.is_empty() {
+            self.disruptions.state().count(&self.holder, "started");
+        }
+    }
+
+    /// The API server has answered an eviction, or has not. One that it refuses disrupts nothing,
+    /// and holds no zone; without an answer, it may have been made.
+    pub fn answered<T>(self, answer: &kube::Result<T>) {
+        match answer {
+            Err(kube::Error::Api(_)) => self.refused(),
+            Ok(_) | Err(_) => self.made(),
+        }
+    }
+
+    /// It was not: nothing is disrupted.
+    pub fn refused(self) {
+        self.disruptions.state().budget.undo(&self.holder, self.before);
     }
 }
 
@@ -215,6 +258,26 @@ mod tests {
         let blocked = disruptions.blocked(&two(), &nodes);
         assert_eq!(blocked.keys().map(|node| &**node).collect::<Vec<_>>(), ["a1", "a2"]);
         assert_eq!(disruptions.blocked(&one(), &nodes).len(), 1);
+    }
+
+    #[test]
+    fn an_act_that_was_refused_leaves_its_zone_as_it_was() {
+        let disruptions = cluster();
+        disruptions.attempt(&one(), ["a1"], EVICTION).unwrap().refused();
+        assert!(
+            disruptions.state().counts.is_empty()
+                && disruptions.state().budget.is_idle(clock::instant())
+        );
+        // What it disrupts already stays disrupted.
+        disruptions.attempt(&one(), ["a1"], EVICTION).unwrap().made();
+        disruptions.attempt(&one(), ["a2"], EVICTION).unwrap().refused();
+        disruptions.claim(&two(), ["a1"], REFLECTOR).unwrap_err();
+        // An act that cannot wait took the zone meanwhile.
+        let attempt = disruptions.attempt(&one(), ["b1"], EVICTION).unwrap();
+        disruptions.take(&two(), ["b1"], REFLECTOR);
+        attempt.refused();
+        disruptions.claim(&one(), ["b1"], EVICTION).unwrap_err();
+        assert_eq!(disruptions.state().counts[&("Swarm", "started")], 1);
     }
 
     #[test]

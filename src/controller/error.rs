@@ -20,6 +20,10 @@ pub enum Error {
     /// served.
     #[error("{0}")]
     Taken(String),
+    /// The API server refuses the record that the rest of the decision relies on: nothing of the
+    /// decision is reported.
+    #[error("{0}")]
+    Unwritten(String),
     /// Some of the decided writes failed. All others were made, so the status reports the decision.
     #[error("{}", first(errors))]
     Stages {
@@ -75,7 +79,7 @@ impl Error {
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Invalid(_) | Self::Refused(_) => "InvalidSpec",
+            Self::Invalid(_) | Self::Refused(_) | Self::Unwritten(_) => "InvalidSpec",
             Self::Conflict(_) | Self::Taken(_) => "Conflict",
             Self::Pending(reason, _) => reason,
             Self::Stages { .. } => self.gravest().map_or("ApiError", Self::reason),
@@ -148,7 +152,7 @@ impl Error {
                 Some(Duration::from_secs(1))
             }
             Self::Stages { again, .. } => Some(*again),
-            Self::Kube { .. } => Some(backoff.min(Duration::from_secs(30))),
+            Self::Unwritten(_) | Self::Kube { .. } => Some(backoff.min(Duration::from_secs(30))),
         }
     }
 }
@@ -176,6 +180,15 @@ mod tests {
         assert_eq!(Error::Conflict("x".into()).requeue_after(9), Some(Duration::from_secs(10)));
         assert_eq!(api_error(500, "x").requeue_after(1), Some(Duration::from_secs(2)));
         assert_eq!(api_error(500, "x").requeue_after(99), Some(Duration::from_secs(30)));
+    }
+
+    /// It would report a version that no file has.
+    #[test]
+    fn w21_a_record_that_is_refused_is_no_partial_success() {
+        let error = Error::Unwritten("ConfigMap x: no".into());
+        assert!(!error.is_partial());
+        assert_eq!((error.reason(), error.verdict().status), ("InvalidSpec", Some(false)));
+        assert_eq!(error.requeue_after(3), Some(Duration::from_secs(8)));
     }
 
     #[test]

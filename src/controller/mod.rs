@@ -19,15 +19,15 @@ use kube::{
 
 use report::{announce, complain, publish, report, report_unreadable};
 
-use crate::{api::Kind, clock, metrics::Metrics, runtime::watch};
+use crate::{api::Kind, clock, infra::watch, metrics::Metrics};
 
-pub mod conditions;
+pub(crate) mod conditions;
 pub mod disruptions;
-pub mod error;
+pub(crate) mod error;
 mod events;
 mod memories;
 mod report;
-pub mod schedule;
+pub(crate) mod schedule;
 pub use conditions::{Verdict, count, verdict};
 pub use error::Error;
 pub use memories::{Key, Memories, key};
@@ -81,8 +81,11 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The finalizer of objects that [`Self::needs_cleanup`].
     const FINALIZER: &'static str;
 
-    /// Reports whether changes outside the owner tree must be undone before the object is removed.
-    fn needs_cleanup(&self, object: &Self::Kind) -> bool;
+    /// Reports whether changes outside the owner tree must be undone before the object is removed;
+    /// by default, everything is in the owner tree.
+    fn needs_cleanup(&self, _: &Self::Kind) -> bool {
+        false
+    }
     /// Reads; never writes.
     fn observe(
         &self,
@@ -106,9 +109,11 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Cleans up what is outside the owner tree; the object is removed once this succeeds.
     fn cleanup(
         &self,
-        object: &Self::Kind,
-        others: &Store<DeserializeGuard<Self::Kind>>,
-    ) -> impl Future<Output = Result<Vec<Notice>, Error>> + Send;
+        _: &Self::Kind,
+        _: &Store<DeserializeGuard<Self::Kind>>,
+    ) -> impl Future<Output = Result<Vec<Notice>, Error>> + Send {
+        std::future::ready(Ok(vec![]))
+    }
     /// The memories of all objects. The driver drops the memory of an object that is gone, or whose
     /// spec cannot be served.
     fn memories(&self) -> &Memories<Self::Memory>;
@@ -331,7 +336,7 @@ async fn pass_or_complain<R: Reconciler>(
             // It is not judged any more, and its series must not suggest that it is.
             ctx.forget(&key(object));
         }
-        // What another client just changed is no trouble to report.
+        // A change by another client in the meantime is not reported.
         if !error.is_partial() && !matches!(error, Error::Outpaced) {
             complain(object, ctx, error).await;
         }
@@ -357,10 +362,10 @@ async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Actio
     };
     publish(object, ctx, &notices);
     let mut conditions = plan.conditions;
-    if let Some(error) = &error {
+    if let Some(error) = &error
+        && conditions::fail(&mut conditions, error.verdict())
+    {
         announce(object, ctx, error);
-        conditions.retain(|condition| condition.type_ != error.verdict().type_);
-        conditions.push(error.verdict());
     }
     report(object, ctx, plan.status, &conditions).await?;
     let next = ctx.schedule.until_next(clock::instant(), plan.period);

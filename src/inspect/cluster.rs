@@ -12,8 +12,8 @@ use kube::{
 use crate::{
     api::Kind,
     controller::Error,
+    infra::{client, lease::Fence},
     metrics::Metrics,
-    runtime::{client, lease::Fence},
 };
 
 /// Maximum number of objects that a message names.
@@ -91,6 +91,30 @@ pub fn describe(action: &'static str, error: kube::Error) -> String {
     }
 }
 
+/// Returns the object of this name, if it exists.
+///
+/// The account of the operator, which runs commands in a pod of it, may list objects of its kinds
+/// but not get one by name: a list of one name needs no further right.
+///
+/// # Errors
+/// The error of the API server; if it refuses both, that of the read by name.
+pub async fn find<K: Kind>(
+    client: &Client,
+    namespace: Option<&str>,
+    name: &str,
+) -> kube::Result<Option<K>> {
+    let api: Api<K> = K::api(client.clone(), namespace);
+    let refused = match api.get_opt(name).await {
+        Err(kube::Error::Api(status)) if status.is_forbidden() => kube::Error::Api(status),
+        answer => return answer,
+    };
+    let only = ListParams::default().fields(&format!("metadata.name={name}"));
+    match api.list(&only).await {
+        Ok(found) => Ok(found.items.into_iter().next()),
+        Err(_) => Err(refused),
+    }
+}
+
 /// Reads one object; `action` names the refused operation in an error.
 ///
 /// # Errors
@@ -101,7 +125,7 @@ pub async fn read<K: Kind>(
     namespace: Option<&str>,
     name: &str,
 ) -> anyhow::Result<K> {
-    let found = K::api(client.clone(), namespace).get_opt(name).await;
+    let found = find(client, namespace, name).await;
     match found.map_err(|error| anyhow::anyhow!(describe(action, error)))? {
         Some(object) => Ok(object),
         None => anyhow::bail!(no_such::<K>(client, namespace, name).await),

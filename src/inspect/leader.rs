@@ -7,11 +7,11 @@ use serde::de::DeserializeOwned;
 
 use super::{
     cluster::describe,
-    figures::ago,
     forward::{self, ForwardError},
 };
 use crate::{
     runtime::status_page::STATE_PATH,
+    text::figures::ago,
     traffic_watch::overview::{Filter, Overview},
 };
 
@@ -29,6 +29,8 @@ pub struct Place {
     pub port: u16,
     /// The status page's address, for direct requests.
     pub url: Option<String>,
+    /// The operator's pod that runs this command; none outside the operator's namespace.
+    pub pod: Option<String>,
 }
 
 /// The content of the Lease.
@@ -127,8 +129,11 @@ pub async fn ask<T: DeserializeOwned>(
     path: &str,
 ) -> Result<(T, String), String> {
     let (text, whom) = match &place.url {
-        Some(url) => (direct(url, path).await?, url.clone()),
-        None => through_the_api_server(client, place, path).await?,
+        Some(url) => {
+            let answer = direct(url, path).await;
+            (answer.map_err(|why| format!("--operator-url {url}: {why}"))?, url.clone())
+        }
+        None => from_the_holder(client, place, path).await?,
     };
     let answer = serde_json::from_str(&text)
         .map_err(|error| format!("{whom} answers what this version cannot read: {error}"))?;
@@ -136,7 +141,7 @@ pub async fn ask<T: DeserializeOwned>(
 }
 
 async fn direct(url: &str, query: &str) -> Result<String, String> {
-    let failed = |error: reqwest::Error| format!("--operator-url {url}: {}", last_cause(&error));
+    let failed = |error: reqwest::Error| last_cause(&error);
     let http = reqwest::Client::builder()
         .user_agent(crate::USER_AGENT)
         .timeout(DEADLINE)
@@ -149,43 +154,63 @@ async fn direct(url: &str, query: &str) -> Result<String, String> {
     let answer = request.send().await.map_err(failed)?;
     let status = answer.status();
     if !status.is_success() {
-        return Err(format!("--operator-url {url}: HTTP status {}", status.as_u16()));
+        return Err(format!("HTTP status {}", status.as_u16()));
     }
     answer.text().await.map_err(failed)
 }
 
-async fn through_the_api_server(
+/// Asks the holder of the Lease: on the loopback if this command runs in its pod, whose account may
+/// not forward ports; otherwise through the API server.
+async fn from_the_holder(
     client: &Client,
     place: &Place,
     query: &str,
 ) -> Result<(String, String), String> {
-    let Place { namespace, lease, port, .. } = place;
+    let Place { namespace, lease, port, pod, .. } = place;
     let leader = leadership(client, place).await?.ok_or_else(|| {
         format!(
-            "nobody leads: the Lease {namespace}/{lease} has no holder; is the operator running?"
+            "no pod leads: the Lease {namespace}/{lease} has no holder; is the operator running?"
         )
     })?;
     let holder = leader.holder;
+    let mut why_not_here = String::new();
+    if pod.as_ref() == Some(&holder) {
+        let url = format!("http://127.0.0.1:{port}");
+        match direct(&url, query).await {
+            Ok(answer) => return Ok((answer, format!("pod {holder}"))),
+            Err(why) => why_not_here = format!("{url}: {why}; "),
+        }
+    }
     let answer = forward::get(client, (namespace, &holder, *port), query).await;
     let answer = answer.map_err(|error| {
         let renewed = leader.renewed.map(|at| ago(at, Timestamp::now())).unwrap_or_default();
-        unreachable(&holder, namespace, *port, &renewed, error)
+        why_not_here + &unreachable(place, &holder, &renewed, error)
     })?;
     Ok((answer, format!("pod {holder}")))
 }
 
 /// Returns the error for a port-forward without an answer, with a workaround.
-fn unreachable(
+fn unreachable(place: &Place, holder: &str, renewed: &str, error: ForwardError) -> String {
+    let Place { namespace, port, .. } = place;
+    let exec = format!("kubectl -n {namespace} exec {holder} -- /traffic-operator explain …");
+    let inside = format!("{exec} --operator-url http://127.0.0.1:{port}");
+    let other = place.pod.as_deref().filter(|pod| *pod != holder);
+    match (error, other) {
+        // The operator's account has no right to forward ports, and needs none.
+        (ForwardError::Api(kube::Error::Api(s)), Some(pod)) if s.is_forbidden() => {
+            format!("this pod, {pod}, does not lead; run the command in the leader: {exec}")
+        }
+        (error, _) => refusal(place, holder, renewed, &inside, error),
+    }
+}
+
+fn refusal(
+    Place { namespace, port, .. }: &Place,
     holder: &str,
-    namespace: &str,
-    port: u16,
     renewed: &str,
+    inside: &str,
     error: ForwardError,
 ) -> String {
-    let inside = format!(
-        "kubectl -n {namespace} exec {holder} -- /traffic-operator explain … --operator-url \
-         http://127.0.0.1:{port}"
-    );
     match error {
         ForwardError::Api(kube::Error::Api(s)) if s.is_forbidden() => format!(
             "you may not forward ports of pods in namespace {namespace} (get and create \
@@ -221,6 +246,16 @@ mod tests {
         kube::Error::Api(kube::core::Status::failure("no", reason).with_code(code).boxed())
     }
 
+    fn place(pod: Option<&str>) -> Place {
+        Place {
+            namespace: "ns".into(),
+            lease: "l".into(),
+            port: 8082,
+            url: None,
+            pod: pod.map(str::to_owned),
+        }
+    }
+
     #[test]
     fn a_leader_that_cannot_be_asked_leaves_a_way() {
         let api = |code, reason| ForwardError::Api(refused(code, reason));
@@ -231,9 +266,21 @@ mod tests {
             (ForwardError::Pod("connection refused".into()), "own port 8082: connection refused"),
             (ForwardError::Deadline, "no answer within 10 s"),
         ] {
-            let text = unreachable("p", "ns", 8082, "3s", error);
+            let text = unreachable(&place(None), "p", "3s", error);
             assert!(text.contains(expected) && text.contains("--operator-url"), "{text}");
         }
+    }
+
+    #[test]
+    fn another_replica_names_the_pod_that_knows() {
+        let forbidden = || ForwardError::Api(refused(403, "Forbidden"));
+        assert_eq!(
+            unreachable(&place(Some("q")), "p", "3s", forbidden()),
+            "this pod, q, does not lead; run the command in the leader: kubectl -n ns exec p -- \
+             /traffic-operator explain …"
+        );
+        let leader = unreachable(&place(Some("p")), "p", "3s", forbidden());
+        assert!(leader.contains("may not forward ports"), "{leader}");
     }
 
     #[test]

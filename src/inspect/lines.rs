@@ -2,11 +2,20 @@
 use std::fmt::Write;
 
 use super::probing::Advice;
+use crate::text::style::Tone;
 
 /// Adds a fact under its name.
-pub fn line(text: &mut String, name: &str, told: &str) {
+pub fn line(text: &mut String, name: &str, value: &str) {
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "  {name:<12} {told}");
+    let _ = writeln!(text, "  {name:<12} {value}");
+}
+
+/// Adds a condition that is not settled; the color tells one that keeps the object from working
+/// from all others.
+pub fn condition(text: &mut String, sentence: &str) {
+    let tone = if sentence.starts_with("Ready=False") { Tone::Bad } else { Tone::Notable };
+    let (state, message) = sentence.split_at(sentence.find(": ").unwrap_or(sentence.len()));
+    line(text, "condition", &format!("{}{message}", tone.paint(state)));
 }
 
 /// Adds the advice, under its own heading.

@@ -76,7 +76,7 @@ impl Population {
     #[must_use]
     pub fn select(&self, selector: &Selector, key: &str, now: i64) -> Vec<NodeFacts> {
         match self {
-            Self::Cluster(store) => store.select(selector, key),
+            Self::Cluster(store) => store.select(selector, key).nodes.to_vec(),
             Self::Series(names) => names
                 .iter()
                 .filter(|(_, since)| **since <= now)

@@ -3,16 +3,17 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    figures::ago,
     lines::{self, or_dash},
     probing::Advice,
     remedies,
     status::conditions::{sentence, unsettled},
-    table::table,
 };
-use crate::api::{
-    RouteReflectorSet,
-    route_reflector_set::{GroupStatus, Mode, PlannedStep, SlotStatus},
+use crate::{
+    api::{
+        RouteReflectorSet,
+        route_reflector_set::{GroupStatus, Mode, PlannedStep, SlotStatus},
+    },
+    text::{figures::ago, style::Tone, table::table},
 };
 
 /// One `RouteReflectorSet`.
@@ -83,11 +84,10 @@ pub fn explain(set: &RouteReflectorSet) -> ReflectorExplanation {
 #[must_use]
 pub fn text(made: &ReflectorExplanation, now: Timestamp) -> String {
     let paused = if made.paused { ", paused" } else { "" };
-    let mut text = format!(
-        "{} (mode {:?}{paused}): {} of {} reflectors are ready\n",
-        made.set, made.mode, made.ready, made.desired
-    );
-    let mut line = |name: &str, told: &str| lines::line(&mut text, name, told);
+    let ready = format!("{} of {} reflectors are ready", made.ready, made.desired);
+    let ready = Tone::of_part(made.ready, made.desired).paint(&ready);
+    let mut text = format!("{} (mode {:?}{paused}): {ready}\n", made.set, made.mode);
+    let mut line = |name: &str, value: &str| lines::line(&mut text, name, value);
     line("topology", &or_dash(made.topology.clone()));
     line("mesh", &or_dash(made.mesh.clone()));
     line("datastore", &or_dash(made.datastore.clone()));
@@ -95,7 +95,7 @@ pub fn text(made: &ReflectorExplanation, now: Timestamp) -> String {
         line("last step", &format!("{} ago", ago(at, now)));
     }
     for condition in &made.conditions {
-        line("condition", condition);
+        lines::condition(&mut text, condition);
     }
     text.push_str(&slots(&made.slots, now));
     text.push_str(&groups(&made.groups));
@@ -119,7 +119,7 @@ fn slots(slots: &[SlotStatus], now: Timestamp) -> String {
                 or_dash(slot.zone.clone()),
                 or_dash(slot.cluster_id.clone()),
                 or_dash(since),
-                or_dash(slot.leaving.clone()),
+                or_dash(slot.leaving.as_ref().map(|why| Tone::Notable.paint(why))),
             ]
         })
         .collect();
@@ -151,7 +151,7 @@ fn plan(steps: &[PlannedStep]) -> String {
                 step.step.clone(),
                 or_dash(step.node.clone().or_else(|| step.peer.clone())),
                 or_dash(step.slot.map(|slot| slot.to_string())),
-                or_dash(step.waiting_for.clone()),
+                or_dash(step.waiting_for.as_ref().map(|what| Tone::Notable.paint(what))),
             ]
         })
         .collect();
@@ -163,6 +163,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::text::style::plain;
 
     #[test]
     fn a_set_shows_its_slots_its_steps_and_what_they_wait_for() {
@@ -188,7 +189,15 @@ mod tests {
         }))
         .unwrap();
         let now = Timestamp::from_second(1_790_000_060).unwrap();
-        let text = text(&explain(&set), now);
+        let colored = text(&explain(&set), now);
+        for (tone, word) in [
+            (Tone::Notable, "2 of 3 reflectors are ready"),
+            (Tone::Notable, "RoutesSafe=False NoRedundancy"),
+            (Tone::Notable, "NotReady"),
+        ] {
+            assert!(colored.contains(&tone.paint(word)), "{word} has no color in\n{colored}");
+        }
+        let text = plain(&colored);
         for expected in [
             "rrs (mode Enforce): 2 of 3 reflectors are ready\n",
             "  topology     Zonal\n",

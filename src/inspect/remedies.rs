@@ -14,7 +14,9 @@ fn remedy(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "InvalidSpec" => "correct the field that the message names",
         "Conflict" => "the message names the other owner: change one of the two",
-        "Forbidden" => "`doctor` shows which rights the operator lacks; apply deploy/rbac again",
+        "Forbidden" => {
+            "`doctor` shows which rights the operator lacks; deploy again as it was installed"
+        }
         "PrometheusUnreachable"
         | "PrometheusTimeout"
         | "PrometheusUnavailable"

@@ -13,13 +13,20 @@ pub(super) async fn cleanup(
     prober: &NetworkProber,
 ) -> Result<Vec<Notice>, Error> {
     let owner = key(prober);
-    let mut ours = reconciler.owned.of(&prober.uid().unwrap_or_default());
-    ours.extend(reconciler.entries.of(&owner));
+    // The webhook first: the API server asks it about pods for as long as its entry is there.
+    let mut ours: Vec<_> = reconciler.entries.of(&owner).into_iter().collect();
+    ours.extend(reconciler.owned.of(&prober.uid().unwrap_or_default()));
     // Objects next to their owner are garbage-collected.
     let beyond: Vec<_> =
         ours.into_iter().filter(|key| key.namespace.as_ref() != Some(&owner.0)).collect();
+    // If one cannot be deleted, the others still are.
+    let mut first = None;
     for key in &beyond {
-        reconciler.delete_child(&owner, key).await?;
+        let deleted = reconciler.delete_child(&owner, key).await;
+        first = first.or(deleted.err());
+    }
+    if let Some(error) = first {
+        return Err(error);
     }
     let notice = (!beyond.is_empty()).then(|| Notice {
         warning: false,

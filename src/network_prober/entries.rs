@@ -29,8 +29,8 @@ use super::{
 use crate::{
     api::NetworkProber,
     controller::{FIELD_MANAGER, merge_params},
+    infra::watch::{self, Changes, Mirror, Reduced},
     metrics::Metrics,
-    runtime::watch::{self, Changes, Mirror, Reduced},
     webhook::configuration::{self, OBJECT},
 };
 

@@ -40,6 +40,10 @@ pub(super) fn decide(
         return Decision::NotYet("this replica has not listed the NetworkProbers yet");
     }
     let Some(view) = snapshot.get(prober_namespace, prober) else {
+        let key = (prober_namespace.to_owned(), prober.to_owned());
+        if snapshot.ending.contains(&key) {
+            return Decision::Unknown("the NetworkProber is being deleted or cannot be read");
+        }
         return Decision::NotYet("no such NetworkProber");
     };
     let Ok(settings) = &view.settings else {
@@ -58,6 +62,8 @@ pub(super) fn decide(
         Some(Standing::Allowed) => {
             return Decision::Unknown("the pod is no longer selected");
         }
+        // It may be one of too many, which reach no namespace.
+        None if view.over.is_some() => return Decision::Skip(SkipReason::OverBudget),
         // Its labels may be as new as the pod.
         None => return Decision::NotYet("the namespace is not selected"),
     }

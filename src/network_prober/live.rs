@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch as latest;
 
 use super::{
-    measurement::{self, AgentFigures, Asker, Measurement, Subject},
+    measurement::{self, AgentFigures, Measurement, Querier, Subject},
     overview::{self, Filter, Measured, Overview, PodView, ProberView},
     snapshot::Snapshot,
     state::ClusterState,
@@ -78,9 +78,10 @@ impl LiveProbers {
 
     /// The figures of one `NetworkProber`, which are queried once for all readers.
     async fn ask(&self, prober: &ProberView) -> Result<Arc<Measurement>, String> {
-        let (subject, asker) = (subject(prober), self.asker(&prober.namespace)?);
+        let (subject, querier) = (subject(prober), self.querier(&prober.namespace)?);
         let asked = subject.clone();
-        let request = |()| async move { measurement::measure(&asker, &asked).await.map(Arc::new) };
+        let request =
+            |()| async move { measurement::measure(&querier, &asked).await.map(Arc::new) };
         answered(self.figures.get(&subject, fresh(), PATIENCE, || async {}, request).await)
     }
 
@@ -90,20 +91,20 @@ impl LiveProbers {
         prober: &ProberView,
         (namespace, pod): (&str, &str),
     ) -> Result<Arc<AgentFigures>, String> {
-        let asker = self.asker(&prober.namespace)?;
+        let querier = self.querier(&prober.namespace)?;
         let key = (subject(prober), namespace.to_owned(), pod.to_owned());
         let asked = key.clone();
         let request = |()| async move {
             let (subject, namespace, pod) = &asked;
-            measurement::agent(&asker, subject, (namespace, pod)).await.map(Arc::new)
+            measurement::agent(&querier, subject, (namespace, pod)).await.map(Arc::new)
         };
         answered(self.agents.get(&key, fresh(), PATIENCE, || async {}, request).await)
     }
 
-    fn asker(&self, namespace: &str) -> Result<Asker, String> {
+    fn querier(&self, namespace: &str) -> Result<Querier, String> {
         let client = self.endpoints.named("figures", DEFAULT, Some(namespace))?;
         let payer = Payer::BuiltIn(namespace.into());
-        Ok(Asker::Operator(Client::clone(client), self.endpoints.clone(), payer))
+        Ok(Querier::Operator(Client::clone(client), self.endpoints.clone(), payer))
     }
 }
 

@@ -169,14 +169,14 @@ impl Limits {
 }
 
 /// The origin of a request.
-pub enum Asker {
+pub enum Querier {
     /// A command, once.
     Command(Client),
     /// The operator, which queries for many users and has a budget.
     Operator(Client, Endpoints, Payer),
 }
 
-impl Asker {
+impl Querier {
     async fn ask(&self, promql: &str) -> Result<Vec<Row>, QueryError> {
         let read = |answer: &crate::prometheus::Answer| {
             let mut rows = Vec::new();
@@ -200,15 +200,15 @@ impl Asker {
 ///
 /// # Errors
 /// When Prometheus does not answer, or not with numbers.
-pub async fn measure(asker: &Asker, subject: &Subject) -> Result<Measurement, QueryError> {
-    let rows = asker.ask(&queries::overview(subject)).await?;
+pub async fn measure(querier: &Querier, subject: &Subject) -> Result<Measurement, QueryError> {
+    let rows = querier.ask(&queries::overview(subject)).await?;
     let measured = Overview::of(rows, Limits::of(subject));
     let nodes = measured.chosen();
     if nodes.is_empty() {
         return Ok(measured.measurement(&nodes, vec![]));
     }
     let all = nodes.len() == measured.nodes.len();
-    let rows = asker.ask(&queries::paths(subject, (!all).then_some(&nodes))).await?;
+    let rows = querier.ask(&queries::paths(subject, (!all).then_some(&nodes))).await?;
     Ok(measured.measurement(&nodes, rows))
 }
 
@@ -244,12 +244,12 @@ pub struct Probes {
 /// # Errors
 /// As [`measure`].
 pub async fn agent(
-    asker: &Asker,
+    querier: &Querier,
     subject: &Subject,
     (namespace, pod): (&str, &str),
 ) -> Result<AgentFigures, QueryError> {
     let mut found = AgentFigures::default();
-    for row in asker.ask(&queries::of_agent(subject, namespace, pod)).await? {
+    for row in querier.ask(&queries::of_agent(subject, namespace, pod)).await? {
         match row.figure.as_str() {
             "list_age" => found.list_age = Some(row.value),
             "peers" => found.peers = Some(row.count()),

@@ -167,8 +167,8 @@ pub fn members(selection: &Selection<'_>) -> Members {
     let ours = selection.pods.iter().filter_map(|pod| {
         let standing = selection.scope.standing(pod.namespace())?;
         // The author learns nothing about a namespace that does not consent, not even a number.
-        let told = standing == Standing::Allowed || pod.namespace() == selection.settings.namespace;
-        (told && is_ours_to_count(selection.settings, pod)).then_some((&**pod, standing))
+        let seen = standing == Standing::Allowed || pod.namespace() == selection.settings.namespace;
+        (seen && is_ours_to_count(selection.settings, pod)).then_some((&**pod, standing))
     });
     let ours: Vec<_> = ours.collect();
     let allowed = ours.iter().filter(|(_, standing)| *standing == Standing::Allowed);

@@ -24,9 +24,10 @@ use super::{
     snapshot::Key,
 };
 use crate::{
+    clock,
     controller::{self, MANAGED_BY},
+    infra::watch::{self, Changes, Mirror, Reduced, Synced},
     metrics::Metrics,
-    runtime::watch::{self, Changes, Mirror, Reduced, Synced},
 };
 
 /// The memories of all `NetworkProber`s.
@@ -48,7 +49,7 @@ struct Applied {
 impl Memory {
     /// Remembers an object that was applied: its fingerprint, and its version from the answer.
     pub fn applied(&mut self, key: ChildKey, hash: u64, version: u64) {
-        self.0.insert(key, Applied { hash, version, at: Instant::now() });
+        self.0.insert(key, Applied { hash, version, at: clock::instant() });
     }
 
     /// Stores the version of an object, `None` if it is gone: if it differs from the applied
@@ -70,7 +71,10 @@ impl Memory {
     /// Returns the time since each object was applied.
     #[must_use]
     pub fn written(&self) -> BTreeMap<ChildKey, Duration> {
-        self.0.iter().map(|(key, applied)| (key.clone(), applied.at.elapsed())).collect()
+        self.0
+            .iter()
+            .map(|(key, applied)| (key.clone(), clock::instant().duration_since(applied.at)))
+            .collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use kube::{Api, ResourceExt, api::DynamicObject, core::PartialObjectMeta};
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     api::NetworkProber,
+    clock,
     controller::{Error, Key, MANAGED_BY, key},
 };
 
@@ -60,7 +61,7 @@ impl NetworkProberReconciler {
     async fn monitoring(&self) -> Result<BTreeSet<ChildKind>, Error> {
         let known = self.discovered.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((at, kinds)) = known
-            && at.elapsed() < DISCOVERY
+            && clock::instant().duration_since(at) < DISCOVERY
         {
             return Ok(kinds);
         }
@@ -74,7 +75,7 @@ impl NetworkProberReconciler {
             Err(error) => return Err(Error::kube("discover monitoring.coreos.com")(error)),
         };
         let mut discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
-        *discovered = Some((Instant::now(), BTreeSet::clone(&kinds)));
+        *discovered = Some((clock::instant(), BTreeSet::clone(&kinds)));
         Ok(kinds)
     }
 

@@ -3,7 +3,6 @@ use std::collections::BTreeSet;
 
 use super::{
     children::{Child, ChildKey, ChildKind, Content, Family, LARGEST_FILE},
-    conflict::WEBHOOKS,
     observed::Observed,
     pinglists::config_json,
     report,
@@ -56,12 +55,14 @@ pub fn plan(
     let settings = Settings::of(prober, &observed.setup.tenancy)?;
     let view = observed.view.as_deref();
     if let Some(over) = view.and_then(|view| view.over.as_ref()) {
-        return Ok(without_pods(prober, vec![report::over_budget(over)]));
+        let mut plan = without_pods(prober, vec![report::over_budget(over)]);
+        plan.desired.apply.extend(kept_webhook(prober, &settings, view, observed));
+        return Ok(plan);
     }
     let Some(view) = view.filter(|view| view.synced) else {
-        let told = prober.status.iter().flat_map(|status| &status.conditions);
-        let told = told.into_iter().any(|condition| condition.type_ == "Ready");
-        let conditions = if told { vec![] } else { vec![report::waiting()] };
+        let conditions = prober.status.iter().flat_map(|status| &status.conditions);
+        let known = conditions.into_iter().any(|condition| condition.type_ == "Ready");
+        let conditions = if known { vec![] } else { vec![report::waiting()] };
         return Ok(without_pods(prober, conditions));
     };
     if view.recipe.is_none() {
@@ -128,6 +129,40 @@ fn without_pods(
     }
 }
 
+/// Returns the webhook of one whose pods are unknown, if it has one that differs: with
+/// failurePolicy Fail and an old CA it would refuse pods.
+fn kept_webhook(
+    prober: &NetworkProber,
+    settings: &Settings,
+    view: Option<&ProberState>,
+    observed: &Observed,
+) -> Option<Child> {
+    let view = view.filter(|view| view.scope.allows_any() && view.full.is_none())?;
+    if settings.mode != Mode::Sidecar || !observed.configuration {
+        return None;
+    }
+    let webhook = webhook(&Family { prober, settings }, view, observed)?;
+    let differs = observed.unchanged.get(&webhook.key) != Some(&webhook.hash);
+    (differs && observed.existing.contains(&webhook.key)).then_some(webhook)
+}
+
+/// Returns the webhook; none without a certificate or a namespace.
+fn webhook(family: &Family<'_>, view: &ProberState, observed: &Observed) -> Option<Child> {
+    let settings = family.settings;
+    let allowed = view.scope.allowed().into_iter().map(Into::into).collect();
+    // An administrator's needs no consent: its labels are enough.
+    let labels = settings.namespace_labels(&observed.setup.tenancy);
+    family.webhook(&Interception {
+        prober: (&settings.namespace, &settings.name),
+        pod_selector: &settings.pod_selector,
+        namespaces: labels.map_or(Namespaces::Named(&allowed), Namespaces::Labeled),
+        operator_namespace: observed.setup.tenancy.operator(),
+        endpoint: &observed.endpoint,
+        ca_bundle: observed.bundle.as_deref()?,
+        failure_policy: settings.failure_policy,
+    })
+}
+
 /// Returns the pause after a write of a file, from its size in bytes in all namespaces together.
 fn pause(bytes: usize) -> Duration {
     Duration::from_secs((bytes / WRITE_RATE) as u64).min(LONGEST_PAUSE)
@@ -192,39 +227,12 @@ fn children(
         }
     }
     match settings.mode {
-        Mode::Sidecar if !view.has_place() => {
-            problem = problem.or(Some(format!(
-                "spec.mode: {WEBHOOKS} older NetworkProbers of mode Sidecar have a webhook, which is as \
-                 many as there may be; delete one, or use one for several namespaces (namespaceSelector)"
-            )));
-        }
-        Mode::Sidecar if !view.fits() => {
-            problem = problem.or(Some(
-                "spec.namespaceSelector: with those of the older NetworkProbers these namespaces do \
-                 not fit into one MutatingWebhookConfiguration; select fewer, or by labels from the \
-                 operator's namespace"
-                    .into(),
-            ));
+        Mode::Sidecar if view.full.is_some() => {
+            problem = problem.or(view.full.as_ref().map(ToString::to_string));
         }
         // There is nothing to write into; the status reports this.
         Mode::Sidecar if !observed.configuration => {}
-        Mode::Sidecar => {
-            if let Some(bundle) = ca {
-                let allowed = view.scope.allowed().into_iter().map(Into::into).collect();
-                // An administrator's needs no consent: its labels are enough.
-                let labels = settings.namespace_labels(&observed.setup.tenancy);
-                let asked = labels.map_or(Namespaces::Named(&allowed), Namespaces::Labeled);
-                children.extend(family.webhook(&Interception {
-                    prober: (&settings.namespace, &settings.name),
-                    pod_selector: &settings.pod_selector,
-                    namespaces: asked,
-                    operator_namespace: observed.setup.tenancy.operator(),
-                    endpoint: &observed.endpoint,
-                    ca_bundle: bundle,
-                    failure_policy: settings.failure_policy,
-                }));
-            }
-        }
+        Mode::Sidecar => children.extend(webhook(&family, view, observed)),
         Mode::DaemonSet => children.extend(view.recipe.as_ref().map(|r| family.daemon_set(r))),
     }
     let monitoring = &settings.monitoring;

@@ -49,7 +49,7 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
         SkipReason::Windows => ("it runs on Windows, the agent on Linux", "leave it"),
         SkipReason::MirrorPod => ("the kubelet runs it from a file", "leave it"),
         SkipReason::JobOnOldServer => (
-            "it ends, and without native sidecars (API server and all kubelets 1.29) the agent would keep it",
+            "its Job would not end without native sidecars (API server and all kubelets 1.29)",
             "leave it, or upgrade the cluster",
         ),
         SkipReason::OtherProber => {

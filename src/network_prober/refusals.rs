@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::children::ChildKey;
-use crate::controller::{Error, error::is_refusal};
+use crate::{
+    clock,
+    controller::{Error, error::is_refusal},
+};
 
 /// Time after a refusal until the same object is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -20,6 +23,10 @@ struct Refusal {
 }
 
 impl Refusal {
+    fn is_recent(&self) -> bool {
+        clock::instant().duration_since(self.at) < TRY_AGAIN
+    }
+
     fn error(&self) -> Error {
         if self.taken { Error::Taken(self.text.clone()) } else { Error::Refused(self.text.clone()) }
     }
@@ -33,17 +40,17 @@ impl Refusals {
     /// Returns the recent error of the same object.
     pub fn of(&self, key: &ChildKey, hash: u64) -> Option<Error> {
         let all = self.all();
-        let known = all.get(key).filter(|r| r.hash == hash && r.at.elapsed() < TRY_AGAIN);
+        let known = all.get(key).filter(|r| r.hash == hash && r.is_recent());
         known.map(Refusal::error)
     }
 
     /// Stores an object's error, with the time at which it first occurred.
     pub fn remember(&self, key: ChildKey, hash: u64, error: &Error) {
         let mut all = self.all();
-        all.retain(|_, refusal| refusal.at.elapsed() < TRY_AGAIN);
+        all.retain(|_, refusal| refusal.is_recent());
         let known = all.get(&key).is_some_and(|refusal| refusal.hash == hash);
         if !known {
-            let (at, taken) = (Instant::now(), matches!(error, Error::Taken(_)));
+            let (at, taken) = (clock::instant(), matches!(error, Error::Taken(_)));
             all.insert(key, Refusal { hash, at, taken, text: error.to_string() });
         }
     }

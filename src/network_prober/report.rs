@@ -97,8 +97,8 @@ pub(super) fn conditions(
 fn ready(settings: &Settings, view: &ProberState, observed: &Observed) -> Verdict {
     if settings.mode == Mode::Sidecar && !observed.configuration {
         let text = format!(
-            "the MutatingWebhookConfiguration {} is missing, so that no new pod gets an agent; {} \
-             brings it back",
+            "the MutatingWebhookConfiguration {} is missing, so new pods get no agent. To restore \
+             it: {}",
             configuration::OBJECT,
             configuration::RESTORE
         );
@@ -178,7 +178,7 @@ fn covered(view: &ProberState) -> Verdict {
 fn coverage(view: &ProberState) -> Verdict {
     let members = &view.members;
     if members.selected == 0 {
-        let text = "no pod is selected; of other namespaces only pods count whose namespace consents by \
+        let text = "no pod is selected; pods in other namespaces count only if these consent with \
                     the annotation probes.bigmikes.io/allow";
         return verdict("Covered", None, "NoPods", text);
     }
@@ -221,9 +221,9 @@ fn monitored(settings: &Settings, observed: &Observed) -> Verdict {
     let fields: Vec<_> =
         absent.iter().map(|(.., field)| format!("spec.monitoring.{field}: false")).collect();
     let text = format!(
-        "the API server knows no {}: install the prometheus-operator, or scrape the port \
+        "the API server does not serve {}: install the prometheus-operator, or scrape the port \
          np-prometheus in another way and set {}",
-        kinds.join(" and no "),
+        kinds.join(" and "),
         fields.join(", ")
     );
     verdict("Monitored", Some(false), "KindAbsent", text)
@@ -234,8 +234,8 @@ pub(super) fn notices(prober: &NetworkProber, view: &ProberState) -> Vec<Notice>
     let before = prober.status.clone().unwrap_or_default();
     let members = &view.members;
     let mut notices = Vec::new();
-    let (told, now) = (before.need_restart, count(members.need_restart));
-    if now > told {
+    let (reported, now) = (before.need_restart, count(members.need_restart));
+    if now > reported {
         notices.push(Notice {
             warning: false,
             reason: "NeedRestart",

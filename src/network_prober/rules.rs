@@ -235,8 +235,8 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Alert> {
             summary: format!("Agents of NetworkProber {prober} lack CPU time."),
             description: format!(
                 "For 10 minutes agents of NetworkProber {prober} have skipped more than every twentieth probe, \
-                 because they were not scheduled in time (agents now: {{{{ $value }}}}). What they measure is not the \
-                 network alone."
+                 because they were not scheduled in time (agents now: {{{{ $value }}}}). Their measurements include \
+                 their own scheduling delays."
             ),
         },
         Alert {
@@ -247,9 +247,9 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Alert> {
             summary: format!("Agents of NetworkProber {prober} cannot send probes."),
             description: format!(
                 "For 10 minutes agents of NetworkProber {prober} have skipped more than every twentieth probe, \
-                 because their own host has no descriptors, ports or memory left or forbids it (agents now: \
-                 {{{{ $value }}}}). Skipped probes are no loss: the paths from these nodes are measured less, or not \
-                 at all."
+                 because their own host has no descriptors, ports or memory left, or blocks them (agents now: \
+                 {{{{ $value }}}}). Skipped probes do not count as loss: the paths from these nodes are measured \
+                 less, or not at all."
             ),
         },
         Alert {
@@ -334,25 +334,24 @@ impl Alert {
         if let Some((namespace, _)) = prober.split_once('/') {
             labels["namespace"] = namespace.into();
         }
+        let mut annotations = json!({"summary": self.summary, "description": self.description});
+        // Without an address there is no link: one that leads nowhere would be worse than none.
+        if let Some(url) = runbooks {
+            annotations["runbook_url"] = runbook(url, self.name).into();
+        }
         json!({
             "alert": self.name,
             "expr": self.expr,
             "for": self.wait,
             "labels": labels,
-            "annotations": {
-                "summary": self.summary,
-                "description": self.description,
-                "runbook_url": runbook(runbooks, self.name),
-            },
+            "annotations": annotations,
         })
     }
 }
 
-/// The address of an alert's page, or its name alone: an address where nothing is served would be
-/// worse than none.
-fn runbook(runbooks: Option<&str>, alert: &str) -> String {
-    let place = runbooks.map(|url| format!("{}/", url.trim_end_matches('/'))).unwrap_or_default();
-    format!("{place}{alert}.md")
+/// Returns the address of an alert's page below the address of all runbooks.
+fn runbook(runbooks: &str, alert: &str) -> String {
+    format!("{}/{alert}.md", runbooks.trim_end_matches('/'))
 }
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ use super::{
     state::ClusterState,
 };
 use crate::{
+    infra::shutdown::Shutdown,
     metrics::Metrics,
-    runtime::shutdown::Shutdown,
     serving::{
         Limits,
         connections::{Connection, Lasts, Pace},

@@ -7,6 +7,8 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
+mod resources;
+
 use super::tenancy::Tenancy;
 use crate::{
     api::{
@@ -20,6 +22,13 @@ use crate::{
 
 /// The most pods of a full mesh: 9,900 pairs, 280,000 series of the original metric.
 pub const LARGEST_MESH: usize = 100;
+
+/// The most labels, and the most expressions, of a selector: the API server evaluates those of
+/// every webhook for every pod.
+const LARGEST_SELECTOR: usize = 32;
+
+/// The most values of an expression.
+const LARGEST_EXPRESSION: usize = 64;
 
 /// Older first, ties by namespace and name.
 pub type Rank = (Option<i64>, String, String);
@@ -134,6 +143,8 @@ impl Settings {
                 |q: k8s_openapi::apimachinery::pkg::api::resource::Quantity| q.0.trim().to_owned();
             map.into_iter().flatten().map(|(key, value)| (key, quantity(value))).collect()
         };
+        let (requests, limits) = (texts(resources.requests), texts(resources.limits));
+        resources::check(&requests, &limits)?;
         Ok(Self {
             uid: prober.uid().unwrap_or_default(),
             rank: (created, namespace.clone(), prober.name_any()),
@@ -157,8 +168,8 @@ impl Settings {
             },
             original_metrics: spec.original_metrics,
             failure_policy: spec.injection.failure_policy,
-            requests: texts(resources.requests),
-            limits: texts(resources.limits),
+            requests,
+            limits,
             monitoring: spec.monitoring.clone(),
         })
     }
@@ -203,6 +214,21 @@ fn invalid(path: &str, text: impl std::fmt::Display) -> Error {
 }
 
 fn selector(path: &str, selector: &LabelSelector) -> Result<Selector, Error> {
+    let expressions = selector.match_expressions.as_deref().unwrap_or_default();
+    let labels = selector.match_labels.as_ref().map_or(0, BTreeMap::len);
+    for (field, count) in [("matchLabels", labels), ("matchExpressions", expressions.len())] {
+        if count > LARGEST_SELECTOR {
+            let text = format!("has {count} entries; the limit is {LARGEST_SELECTOR}");
+            return Err(invalid(&format!("{path}.{field}"), text));
+        }
+    }
+    for (place, expression) in expressions.iter().enumerate() {
+        let count = expression.values.as_ref().map_or(0, Vec::len);
+        if count > LARGEST_EXPRESSION {
+            let text = format!("has {count} entries; the limit is {LARGEST_EXPRESSION}");
+            return Err(invalid(&format!("{path}.matchExpressions[{place}].values"), text));
+        }
+    }
     Selector::new(selector).map_err(|text| Error::Invalid(format!("spec.{path}.{text}")))
 }
 
@@ -229,84 +255,4 @@ fn duration(path: &str, value: crate::api::Duration, least: Duration) -> Result<
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[expect(clippy::needless_pass_by_value, reason = "reads better at the call")]
-    fn read(spec: serde_json::Value) -> Result<Settings, Error> {
-        let prober: NetworkProber = serde_json::from_value(serde_json::json!({
-            "metadata": {"name": "np", "namespace": "team"}, "spec": spec,
-        }))
-        .unwrap();
-        Settings::of(&prober, &Tenancy::of("traffic-operator-system"))
-    }
-
-    /// An object that was stored before the field had its American spelling keeps its value.
-    #[test]
-    fn neighbors_have_two_spellings_and_the_new_one_wins() {
-        let numbers = |more: serde_json::Value| {
-            let mut spec = serde_json::json!({"podSelector": {"matchLabels": {"app": "a"}}});
-            json_patch::merge(&mut spec, &more);
-            let of = read(spec).unwrap().neighbors;
-            (of.in_zone, of.per_other_zone)
-        };
-        let (new, old) = ("neighbors", "neighbours");
-        for (spec, expected) in [
-            (serde_json::json!({}), (8, 2)),
-            (serde_json::json!({new: {"inZone": 0, "perOtherZone": 0}}), (0, 0)),
-            (serde_json::json!({old: {"inZone": 0, "perOtherZone": 0}}), (0, 0)),
-            (serde_json::json!({old: {"inZone": 4}}), (4, 2)),
-            (
-                serde_json::json!({new: {"inZone": 3}, old: {"inZone": 4, "perOtherZone": 1}}),
-                (3, 2),
-            ),
-        ] {
-            assert_eq!(numbers(spec.clone()), expected, "{spec}");
-        }
-    }
-
-    /// The original's sample, word for word.
-    #[test]
-    fn the_original_sample_is_read_with_the_original_delivery() {
-        let settings = read(serde_json::json!({
-            "podSelector": {"matchLabels": {"app": "net-prober"}}, "httpPort": "9090",
-            "pollingPeriod": "10s", "httpPrometheusPort": "1222",
-            "agentImage": "bigmikes/kube-net-prober:test-version-v8"
-        }))
-        .unwrap();
-        assert_eq!((settings.http_port, settings.prometheus_port), (9090, 1222));
-        assert_eq!(settings.delivery, Delivery::ConfigMap);
-        assert_eq!((settings.period.as_secs(), settings.timeout.as_secs()), (10, 1));
-        let own = read(serde_json::json!({"podSelector": {"matchLabels": {"app": "a"}}})).unwrap();
-        assert_eq!(
-            (own.delivery, own.http_port, own.prometheus_port),
-            (Delivery::Pull, 8080, 2112)
-        );
-    }
-
-    /// The API server refuses these values too; this check is for objects that are older than the
-    /// schema.
-    #[test]
-    fn bad_values_are_named_by_their_path() {
-        let app = serde_json::json!({"matchLabels": {"app": "a"}});
-        for (change, path) in [
-            (serde_json::json!({"podSelector": {}}), "spec.podSelector"),
-            (serde_json::json!({"httpPort": "http"}), "spec.httpPort"),
-            (serde_json::json!({"httpPort": 0}), "spec.httpPort"),
-            (serde_json::json!({"httpPrometheusPort": "70000"}), "spec.httpPrometheusPort"),
-            (serde_json::json!({"httpPrometheusPort": 8080}), "spec.httpPrometheusPort"),
-            (serde_json::json!({"pollingPeriod": "0s"}), "spec.pollingPeriod"),
-            (serde_json::json!({"pollingPeriod": "1s", "timeout": "2s"}), "spec.timeout"),
-            (serde_json::json!({"agentImage": " "}), "spec.agentImage"),
-            (
-                serde_json::json!({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}),
-                "spec.podSelector.matchExpressions[0]",
-            ),
-        ] {
-            let mut spec = serde_json::json!({"podSelector": app});
-            spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-            let error = read(spec).unwrap_err().to_string();
-            assert!(error.starts_with(path), "{error}");
-        }
-    }
-}
+mod tests;

@@ -9,10 +9,10 @@ use std::{
 use kube::ResourceExt;
 
 use super::{
-    conflict::{Load, webhook_bytes},
     constraints::ByNamespace,
     members::{self, Members, Nodes, Selection},
     pinglists::Pinglists,
+    places::{Full, Places, webhook_bytes},
     scope::{NamespaceFacts, Scope, Standing},
     settings::{Rank, Settings},
     tenancy::Tenancy,
@@ -53,6 +53,7 @@ pub struct Reach {
     recipe: Option<Recipe>,
     scope: Scope,
     webhook_bytes: usize,
+    beyond: Option<Over>,
 }
 
 impl Reach {
@@ -72,18 +73,43 @@ impl Reach {
         );
         let webhook_bytes =
             settings.as_ref().map_or(0, |settings| webhook_bytes(settings, &scope, &setup.tenancy));
-        Self { settings, recipe, scope, webhook_bytes }
+        Self { settings, recipe, scope, webhook_bytes, beyond: None }
     }
 
-    /// The pods that one of this namespace needs to know.
+    /// Of one that is not served, because there are too many: it reaches no namespace.
     #[must_use]
-    pub fn demand(&self, namespace: &str, tenancy: &Tenancy) -> Demand {
-        match &self.settings {
+    pub fn beyond(
+        settings: Result<Settings, crate::controller::Error>,
+        setup: &Setup,
+        over: Over,
+    ) -> Self {
+        Self { beyond: Some(over), ..Self::of(settings, setup, &[]) }
+    }
+
+    /// Returns why it is not served, whatever it selects.
+    #[must_use]
+    pub fn beyond_all(&self) -> Option<&Over> {
+        self.beyond.as_ref()
+    }
+
+    /// Reports whether its pods may have agents in any namespace.
+    #[cfg(test)]
+    pub(super) fn reaches_any(&self) -> bool {
+        self.scope.allows_any()
+    }
+
+    /// The pods that one of this namespace needs to know; `None` if it is not served.
+    #[must_use]
+    pub fn demand(&self, namespace: &str, tenancy: &Tenancy) -> Option<Demand> {
+        if self.beyond.is_some() {
+            return None;
+        }
+        Some(match &self.settings {
             Ok(settings) => watches::demand(settings, &self.scope, tenancy),
             Err(_) => {
                 Demand { payer: watches::payer(namespace, tenancy), queries: BTreeSet::new() }
             }
-        }
+        })
     }
 }
 
@@ -109,9 +135,9 @@ pub struct ProberState {
     pub settings: Result<Settings, String>,
     /// Its namespaces.
     pub scope: Scope,
-    /// The size of the older ones' entries.
-    pub webhooks_before: Load,
-    /// The size of this prober's own part.
+    /// Why it has no webhook, if the older ones leave no place for it.
+    pub full: Option<Full>,
+    /// The size of its webhook's entry.
     pub webhook_bytes: usize,
     /// The recipe that it injects, if an image is known.
     pub recipe: Option<Recipe>,
@@ -131,6 +157,8 @@ pub struct ProberState {
 pub struct Surroundings<'a> {
     /// The older `NetworkProber`s.
     pub before: &'a Snapshot,
+    /// The places that they take in the object of all webhooks.
+    pub places: &'a Places,
     /// The requirements of namespaces on pods.
     pub constraints: &'a ByNamespace,
     /// The queries about nodes.
@@ -145,7 +173,7 @@ impl ProberState {
     #[must_use]
     pub fn of(
         prober: &NetworkProber,
-        Reach { settings, recipe, scope, webhook_bytes }: Reach,
+        Reach { settings, recipe, scope, webhook_bytes, .. }: Reach,
         pods: Pods<'_>,
         last: Option<&Self>,
         surroundings: &Surroundings<'_>,
@@ -155,7 +183,7 @@ impl ProberState {
             generation: prober.metadata.generation,
             settings,
             scope,
-            webhooks_before: surroundings.before.load(),
+            full: None,
             webhook_bytes,
             recipe,
             synced: matches!(pods, Pods::Listed(_)),
@@ -165,6 +193,7 @@ impl ProberState {
             pinglists: Pinglists::default(),
         };
         let Ok(settings) = &view.settings else { return view };
+        view.full = surroundings.places.full(&settings.namespace, webhook_bytes);
         let pods = match pods {
             Pods::Unlisted => return view,
             Pods::OverBudget(over) => {
@@ -197,18 +226,6 @@ impl ProberState {
             && self.scope.allows_any()
     }
 
-    /// Reports whether the older ones leave a place for its webhook.
-    #[must_use]
-    pub fn has_place(&self) -> bool {
-        self.webhooks_before.has_place()
-    }
-
-    /// Reports whether its webhook fits beside those of the older ones.
-    #[must_use]
-    pub fn fits(&self) -> bool {
-        self.webhooks_before.fits(self.webhook_bytes)
-    }
-
     /// Reports whether it is of this generation of the object.
     #[must_use]
     pub fn is_of(&self, prober: &NetworkProber) -> bool {
@@ -228,7 +245,7 @@ impl ProberState {
             && self.refused == other.refused
             && self.members == other.members
             && self.pinglists.version == other.pinglists.version
-            && self.webhooks_before == other.webhooks_before
+            && self.full == other.full
     }
 }
 
@@ -237,6 +254,9 @@ impl ProberState {
 pub struct Snapshot {
     /// The `NetworkProber`s.
     pub views: BTreeMap<Key, Arc<ProberState>>,
+    /// Those that have no view and get none: they are being deleted, or cannot be read. No pod
+    /// waits for news of them.
+    pub ending: BTreeSet<Key>,
     /// True if `NetworkProber`s and namespaces were listed.
     pub synced: bool,
     /// The requirements of namespaces on pods.
@@ -250,24 +270,11 @@ impl Snapshot {
         self.views.get(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// Returns the size of the entries of those that have one, or would without the limit.
-    #[must_use]
-    pub fn load(&self) -> Load {
-        let injects = |view: &&Arc<ProberState>| {
-            view.injects()
-                // One that is too large has none, and takes no room from others.
-                && view.fits()
-        };
-        self.views.values().filter(injects).fold(Load::default(), |load, view| Load {
-            webhooks: load.webhooks + 1,
-            bytes: load.bytes + view.webhook_bytes,
-        })
-    }
-
     /// Returns the ones older than `rank`, which have precedence.
     #[must_use]
     pub fn older(&self, rank: &Rank) -> Vec<(&Settings, &Scope)> {
-        let all = self.views.values().filter_map(|view| {
+        // What reaches no namespace claims no pod.
+        let all = self.views.values().filter(|view| view.injects()).filter_map(|view| {
             let settings = view.settings.as_ref().ok()?;
             Some((settings, &view.scope))
         });

@@ -4,11 +4,7 @@
 //! The webhook, the pinglists and the controller read the snapshot; none of them sends requests to
 //! the API server. The watched pods are defined in [`watches`]: without a `NetworkProber` there are
 //! none.
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{
     Stream, StreamExt,
@@ -31,13 +27,14 @@ use tokio::{
 use super::{
     constraints::{ByNamespace, reading},
     members::Nodes,
+    places::Places,
+    queue,
     scope::NamespaceFacts,
-    settings::Settings,
-    snapshot::{Key, Pods, ProberState, Reach, Setup, Snapshot, Surroundings},
+    snapshot::{Key, Pods, ProberState, Setup, Snapshot, Surroundings},
     watches::{self, PodQuery, PodWatches, budget::Demand},
 };
 use crate::{
-    api::NetworkProber, metrics::Metrics, nodes::NodeStore, pods::PodObject, runtime::watch,
+    api::NetworkProber, clock, infra::watch, metrics::Metrics, nodes::NodeStore, pods::PodObject,
     webhook::injection::NATIVE_SIDECARS,
 };
 
@@ -248,7 +245,7 @@ impl Follower {
             }
             Seen::Namespaces(done) => self.synced.1 |= done,
             Seen::Pods(query, event) => {
-                if !self.pods.take(&query, *event, std::time::Instant::now()) {
+                if !self.pods.take(&query, *event, clock::instant()) {
                     return;
                 }
             }
@@ -266,35 +263,32 @@ impl Follower {
         // A kubelet that does not know them would wait for the agent to end.
         let oldest = self.cluster.0.nodes.oldest_kubelet();
         setup.native_sidecars &= oldest.is_none_or(|version| version >= NATIVE_SIDECARS);
-        let mut read: Vec<_> = probers
-            .iter()
-            .filter_map(|prober| prober.0.as_ref().ok())
-            .filter(|prober| prober.metadata.deletion_timestamp.is_none())
-            .collect();
-        read.sort_by_key(|prober| {
-            (prober.creation_timestamp(), prober.namespace(), prober.name_any())
-        });
+        let (read, ending) = queue::read(&probers);
         let namespaces = self.namespaces.state();
         // Nothing can be created in a terminating namespace.
         let stay = namespaces.iter().filter(|n| n.metadata.deletion_timestamp.is_none());
         let namespaces: Vec<_> =
             stay.map(|namespace| NamespaceFacts::of(&namespace.metadata)).collect();
-        let reaches = read
-            .iter()
-            .map(|prober| Reach::of(Settings::of(prober, &setup.tenancy), &setup, &namespaces));
-        let reaches: Vec<_> = reaches.collect();
-        let demands = read.iter().zip(&reaches).map(|(prober, reach)| {
+        let reaches = queue::reaches(&read, &setup, &namespaces);
+        let demands = read.iter().zip(&reaches).filter_map(|(prober, reach)| {
             reach.demand(prober.namespace().as_deref().unwrap_or_default(), &setup.tenancy)
         });
         self.watch_pods(demands.collect());
         let before = self.cluster.snapshot();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Duration::try_from(clock::timestamp().as_duration()).unwrap_or_default();
         let constraints = Arc::clone(&self.constraints.borrow_and_update());
-        let mut snapshot =
-            Snapshot { synced: true, constraints: Arc::clone(&constraints), ..Snapshot::default() };
-        for (place, (prober, reach)) in read.into_iter().zip(reaches).enumerate() {
+        let mut places = Places::new(&setup.tenancy);
+        let mut snapshot = Snapshot {
+            synced: true,
+            ending,
+            constraints: Arc::clone(&constraints),
+            ..Snapshot::default()
+        };
+        let mut demanded = 0..;
+        for (prober, reach) in read.into_iter().zip(reaches) {
             let surroundings = Surroundings {
                 before: &snapshot,
+                places: &places,
                 constraints: &constraints,
                 nodes: Nodes {
                     zone: &|node| self.cluster.0.nodes.zone(node),
@@ -306,8 +300,11 @@ impl Follower {
             let last = before.views.get(&key).map(|view| &**view);
             // A new namespace does not delay the others.
             let known = last.is_some_and(|last| last.is_of(prober) && last.synced);
-            let listed = self.pods.pods(place, known);
-            let pods = match (self.pods.over(place), &listed) {
+            let beyond = reach.beyond_all().cloned();
+            let place = if beyond.is_none() { demanded.next() } else { None };
+            let listed = place.and_then(|place| self.pods.pods(place, known));
+            let over = beyond.as_ref().or_else(|| self.pods.over(place?));
+            let pods = match (over, &listed) {
                 (Some(over), _) => Pods::OverBudget(over),
                 (None, Some(pods)) => Pods::Listed(pods),
                 (None, None) => Pods::Unlisted,
@@ -317,12 +314,14 @@ impl Follower {
                 Some(old) if old.is_same(&view) => Arc::clone(old),
                 _ => Arc::new(view),
             };
+            places.take(&view);
             snapshot.views.insert(key, view);
         }
         self.metrics.stored("networkprobers", snapshot.views.len());
         self.metrics.stored("pods", self.pods.kept());
         self.metrics.stored("pod_watches", self.pods.open());
         let same = before.synced
+            && before.ending == snapshot.ending
             && Arc::ptr_eq(&before.constraints, &constraints)
             && before.views.len() == snapshot.views.len()
             && snapshot
@@ -337,7 +336,7 @@ impl Follower {
     /// Watches what is needed within the budgets, and nothing else.
     fn watch_pods(&mut self, demands: Vec<Demand>) {
         let Self { pods, objects, client, metrics, lists, .. } = self;
-        pods.settle(demands, std::time::Instant::now(), |query| {
+        pods.settle(demands, clock::instant(), |query| {
             let events = watches::follow(client, query, lists);
             let (events, stop) = abortable(watch::reported(events, "pods", metrics));
             let query = Arc::clone(query);

@@ -12,6 +12,7 @@ use super::{
     injector::decide,
     members::Nodes,
     observed::Observed,
+    places::Places,
     plan::plan,
     scope::NamespaceFacts,
     settings::Settings,
@@ -88,8 +89,13 @@ pub(super) fn view_among(
 ) -> ProberState {
     let read = |pod: &Value| Arc::new(serde_json::from_value::<PodObject>(pod.clone()).unwrap());
     let pods: Vec<_> = pods.iter().map(read).collect();
+    let mut places = Places::new(&setup.tenancy);
+    for view in before.views.values() {
+        places.take(view);
+    }
     let surroundings = Surroundings {
         before,
+        places: &places,
         constraints: &BTreeMap::new(),
         nodes: Nodes {
             zone: &|node| format!("zone-of-{node}"),
@@ -167,6 +173,18 @@ fn the_webhook_decides_by_what_is_known() {
     }
     let empty = Snapshot::default();
     assert!(matches!(decide(&empty, ("team", "np"), "team", &plain), Decision::NotYet(_)));
+}
+
+/// Its webhook stays until the controller removes it.
+#[test]
+fn s15_a_prober_that_is_being_deleted_delays_no_pod() {
+    let key = ("team".to_owned(), "np".to_owned());
+    let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
+    let pod = serde_json::from_value(json!({"spec": {"containers": [{}]}})).unwrap();
+    let asked = |snapshot: &Snapshot| decide(snapshot, ("team", "np"), "team", &pod);
+    assert!(matches!(asked(&snapshot), Decision::NotYet(_)), "its event may be on its way");
+    snapshot.ending.insert(key);
+    assert!(matches!(asked(&snapshot), Decision::Unknown(_)));
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! The facts about one node that decisions need.
-use std::sync::Arc;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use k8s_openapi::api::core::v1::Toleration;
+use kube::core::ObjectMeta;
 
 use super::Readiness;
 use crate::api::UNFIT_SUFFIX;
@@ -39,6 +43,20 @@ pub struct Incarnation {
     pub uid: u64,
     /// The time at which it was created, in seconds since 1970; 0 if unknown.
     pub created: i64,
+}
+
+impl Incarnation {
+    /// The incarnation that an object's metadata is of.
+    #[must_use]
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        let uid = metadata.uid.as_deref().map_or(0, |uid| {
+            let mut hasher = DefaultHasher::new();
+            uid.hash(&mut hasher);
+            hasher.finish()
+        });
+        let created = metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+        Self { uid, created }
+    }
 }
 
 /// One extended resource in the status of a node.
@@ -179,4 +197,14 @@ pub struct Carrier {
     pub label: bool,
     /// True if set as a taint.
     pub taint: bool,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+}
+
+impl Carrier {
+    /// Returns what a node has of a key, if anything.
+    #[must_use]
+    pub fn of(node: Arc<str>, incarnation: Incarnation, label: bool, taint: bool) -> Option<Self> {
+        (label || taint).then_some(Self { node, label, taint, incarnation })
+    }
 }

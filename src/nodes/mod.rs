@@ -4,11 +4,13 @@ mod facts;
 mod finger;
 mod patch;
 mod resource;
+mod selection;
 mod state;
 mod store;
 
 pub use facts::{Carrier, Census, Incarnation, Marked, NodeFacts, Offer, Speaker, Taint, Texts};
 pub use finger::Finger;
 pub use resource::{NodeObject, Readiness};
+pub use selection::Selection;
 pub use store::NodeStore;
 pub use traffic_operator_core::identity::{Identity, Resolution, ShortNames, Trail, host};

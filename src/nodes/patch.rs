@@ -2,10 +2,14 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Client, Resource, api::Patch, core::Request};
+use kube::{
+    Client, Resource,
+    api::Patch,
+    core::{Request, Status},
+};
 use serde_json::{Value, json};
 
-use super::{NodeObject, NodeStore};
+use super::{Incarnation, NodeObject, NodeStore};
 use crate::controller::merge_params;
 
 /// Maximum number of attempts while others write to the same node.
@@ -23,18 +27,31 @@ impl NodeStore {
     /// The patch is over the last known version: one that is late, from a process that led before,
     /// is refused if the node has changed since. If a newer version does not arrive, because its
     /// event was lost, the last attempt is over any version: it is a new request, before which the
-    /// lease is checked again. A node that was replaced meanwhile is not patched.
+    /// lease is checked again.
+    ///
+    /// A node that was replaced since the write was decided is not patched. `decided` is the
+    /// incarnation that the decision is about; without one, it is about the node of now.
     ///
     /// # Errors
-    /// The errors of the API server; the conflict, if the node was replaced.
-    pub async fn patch(&self, client: &Client, name: &str, metadata: &Value) -> kube::Result<()> {
-        let incarnation = || self.known(name).map(|(incarnation, _)| incarnation);
-        let (mut version, before) = (self.known(name).map(|(_, version)| version), incarnation());
+    /// The errors of the API server; a conflict, if the node was replaced.
+    pub async fn patch(
+        &self,
+        client: &Client,
+        name: &str,
+        decided: Option<Incarnation>,
+        metadata: &Value,
+    ) -> kube::Result<()> {
+        let known = self.known(name);
+        let mut version = known.map(|(_, version)| version);
+        let before = known.map(|(incarnation, _)| incarnation);
+        if decided.is_some() && before != decided {
+            return Err(replaced(name));
+        }
         for _ in 1..TRIES {
             match self.patch_at(client, name, metadata, version).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() => {
                     version = self.newer(name, version).await;
-                    if incarnation() != before {
+                    if self.known(name).map(|(incarnation, _)| incarnation) != before {
                         return Err(kube::Error::Api(status));
                     }
                 }
@@ -42,6 +59,12 @@ impl NodeStore {
             }
         }
         self.patch_at(client, name, metadata, None).await
+    }
+
+    /// Reports whether a node is gone, or another one has its name now.
+    #[must_use]
+    pub fn is_replaced(&self, name: &str, decided: Incarnation) -> bool {
+        self.known(name).is_none_or(|(incarnation, _)| incarnation != decided)
     }
 
     async fn patch_at(
@@ -77,6 +100,12 @@ impl NodeStore {
         }
         None
     }
+}
+
+/// The conflict of a write that was decided about a node which another one has replaced.
+fn replaced(name: &str) -> kube::Error {
+    let text = format!("node {name} is another one than the decision is about");
+    kube::Error::Api(Status::failure(&text, "Conflict").with_code(409).boxed())
 }
 
 #[cfg(test)]
@@ -155,7 +184,7 @@ mod tests {
         let (server, store) = world(7, 7);
         let labels = json!({"labels": {"k": "true"}});
         for _ in 0..2 {
-            store.patch(&server.client(), "a", &labels).await.unwrap();
+            store.patch(&server.client(), "a", None, &labels).await.unwrap();
         }
         assert_eq!(server.overs(), [Some("7".into()), Some("8".into())]);
     }
@@ -168,7 +197,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(300)).await;
             see(&store, 9);
         };
-        let (result, ()) = tokio::join!(store.patch(&client, "a", &labels), event);
+        let (result, ()) = tokio::join!(store.patch(&client, "a", None, &labels), event);
         result.unwrap();
         assert_eq!(server.overs(), [Some("7".into()), Some("9".into())]);
     }
@@ -184,8 +213,30 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(300)).await;
             store.apply(Event::Apply(serde_json::from_value(successor).unwrap()));
         };
-        let (result, ()) = tokio::join!(store.patch(&client, "a", &labels), event);
+        let (result, ()) = tokio::join!(store.patch(&client, "a", None, &labels), event);
         assert!(matches!(result, Err(kube::Error::Api(status)) if status.is_conflict()));
+        assert_eq!(server.overs(), [Some("7".into())]);
+    }
+
+    /// Otherwise it would have the verdict about another machine until its first judgment.
+    #[tokio::test(start_paused = true)]
+    async fn t14_a_write_decided_about_a_node_is_not_made_to_one_that_has_replaced_it_already() {
+        let (server, store) = world(7, 7);
+        let (decided, _) = store.known("a").unwrap();
+        let (client, labels) = (server.client(), json!({"labels": {"k": "true"}}));
+        let refused = async || {
+            let result = store.patch(&client, "a", Some(decided), &labels).await;
+            matches!(result, Err(kube::Error::Api(status)) if status.is_conflict())
+        };
+        assert!(!refused().await && !store.is_replaced("a", decided));
+        let mut successor = node(9, &json!({}));
+        successor["metadata"]["uid"] = "another".into();
+        let successor: NodeObject = serde_json::from_value(successor).unwrap();
+        store.apply(Event::Apply(successor.clone()));
+        assert!(refused().await && store.is_replaced("a", decided));
+        // Its successor may be there although it is not known yet.
+        store.apply(Event::Delete(successor));
+        assert!(refused().await && store.is_replaced("a", decided));
         assert_eq!(server.overs(), [Some("7".into())]);
     }
 
@@ -195,7 +246,7 @@ mod tests {
         let (server, store) = world(9, 7);
         let began = tokio::time::Instant::now();
         let labels = json!({"labels": {"k": "true"}});
-        store.patch(&server.client(), "a", &labels).await.unwrap();
+        store.patch(&server.client(), "a", None, &labels).await.unwrap();
         assert_eq!(server.overs(), [Some("7".into()), None]);
         assert_eq!(began.elapsed().as_secs(), 1);
     }

@@ -2,7 +2,6 @@
 use std::{
     cell::Cell,
     collections::{BTreeMap, HashSet},
-    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, OnceLock},
 };
 
@@ -16,7 +15,7 @@ use crate::{
         BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION,
         UNFIT_SUFFIX,
     },
-    runtime::watch::version,
+    infra::watch::version,
 };
 
 /// Minimum number of texts for a sweep: a node has some dozens, and this many take 10 kB.
@@ -28,6 +27,8 @@ const FEW_TEXTS: usize = 128;
 pub(super) struct State {
     /// The nodes by name, so that lists need no sorting.
     nodes: BTreeMap<Arc<str>, Stored>,
+    /// Counts changes of the stored data, our own writes included; what nodes offer is none.
+    changes: u64,
     /// Counted as nodes change, because each write of a mark needs it.
     census: Census,
     /// Computed on demand, and kept until a name or an address changes.
@@ -68,8 +69,9 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// Reports whether its content is the same, regardless of its version. What it offers wakes
-    /// nobody: passes read it at their own ticks, and our own writes change it on many nodes.
+    /// Reports whether its content is the same, regardless of its version. A change of
+    /// its offers wakes no pass: passes read them at their own ticks, and our own writes change
+    /// them on many nodes.
     fn is_same(&self, other: &Self) -> bool {
         let Self {
             labels,
@@ -147,6 +149,11 @@ impl State {
         &self.nodes
     }
 
+    /// Returns the number of changes so far: while it stays, selections stay.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// Prepares to look up one key on many nodes.
     pub fn lookup(&self, key: &str) -> Lookup {
         Lookup { key: self.texts.get(key).cloned(), place: Cell::default() }
@@ -189,6 +196,7 @@ impl State {
         {
             count(&mut self.census, node, usize::wrapping_sub);
             node.ours |= node.version < version;
+            self.changes = self.changes.wrapping_add(1);
             node.unfit = is_unfit(&labels);
             node.labels = labels;
             node.calico = calico;
@@ -256,7 +264,7 @@ impl State {
             open: node.is_schedulable() && is_untainted(&taints),
             taints,
             calico: self.calico(&node.metadata),
-            incarnation: incarnation(&node.metadata),
+            incarnation: Incarnation::of(&node.metadata),
             readiness: node.readiness(),
             cordoned: node.is_cordoned(),
             schedulable: node.is_schedulable(),
@@ -271,6 +279,12 @@ impl State {
 
     /// Applies an event; returns true if the stored data changed.
     pub fn apply(&mut self, event: Event<NodeObject>) -> bool {
+        let changed = self.take(event);
+        self.changes = self.changes.wrapping_add(u64::from(changed));
+        changed
+    }
+
+    fn take(&mut self, event: Event<NodeObject>) -> bool {
         match event {
             Event::Init => {
                 self.listing = Some(Vec::new());
@@ -360,14 +374,4 @@ fn count(census: &mut Census, node: &Stored, step: fn(usize, usize) -> usize) {
 /// Reports whether any `TrafficWatch` marks a node with these labels.
 pub(super) fn is_unfit(labels: &[(Arc<str>, Arc<str>)]) -> bool {
     labels.iter().any(|(key, value)| &**value == "true" && key.ends_with(UNFIT_SUFFIX))
-}
-
-fn incarnation(metadata: &ObjectMeta) -> Incarnation {
-    let uid = metadata.uid.as_deref().map_or(0, |uid| {
-        let mut hasher = DefaultHasher::new();
-        uid.hash(&mut hasher);
-        hasher.finish()
-    });
-    let created = metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
-    Incarnation { uid, created }
 }

@@ -6,12 +6,14 @@ use kube::{Api, Client, core::ObjectMeta, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
 use super::{
-    Carrier, Census, Identity, Incarnation, NodeFacts, NodeObject, Offer, Readiness, Speaker,
+    Carrier, Census, Identity, Incarnation, NodeFacts, NodeObject, Offer, Readiness, Selection,
+    Speaker,
+    selection::{Choice, Selections},
     state::{State, Stored},
 };
 use crate::{
+    infra::watch::{self, Synced},
     metrics::Metrics,
-    runtime::watch::{self, Synced},
     selector::Selector,
 };
 
@@ -34,6 +36,7 @@ struct Inner {
     synced: Synced,
     /// Counts changes of the stored data; a heartbeat changes nothing.
     changed: signal::Sender<u64>,
+    selections: Selections,
 }
 
 impl NodeStore {
@@ -105,38 +108,51 @@ impl NodeStore {
         state.nodes().values().any(|node| selector.matches(|key| node.label(key).map(|v| &**v)))
     }
 
-    /// Returns the nodes of a selection, by name, with their value of the label `key`.
+    /// Returns the nodes of a selection, by name, with their value of the label `key`, and the
+    /// other nodes that have this key.
     #[must_use]
-    pub fn select(&self, selector: &Selector, key: &str) -> Vec<NodeFacts> {
+    pub fn select(&self, selector: &Selector, key: &str) -> Selection {
         self.selected(selector, key, true)
     }
 
     /// Returns the same without their other labels, which few decisions need.
     #[must_use]
-    pub fn select_unlabeled(&self, selector: &Selector, key: &str) -> Vec<NodeFacts> {
+    pub fn select_unlabeled(&self, selector: &Selector, key: &str) -> Selection {
         self.selected(selector, key, false)
     }
 
-    fn selected(&self, selector: &Selector, key: &str, labels: bool) -> Vec<NodeFacts> {
+    fn selected(&self, selector: &Selector, key: &str, labels: bool) -> Selection {
+        let choice = Choice { selector: selector.clone(), key: key.to_owned(), labels };
         let state = self.read();
+        if let Some(selection) = self.0.selections.get(&choice, state.changes()) {
+            return selection;
+        }
         let selects = selector.prepared(|key| state.lookup(key));
         let (label, taint) = (state.lookup(key), state.lookup(key));
-        let nodes = state.nodes().iter();
-        nodes
-            .filter(|(_, node)| selects.matches(|key| key.label(node).map(|v| &**v)))
-            .map(|(name, node)| NodeFacts {
-                name: Arc::clone(name),
-                label: label.label(node).cloned(),
-                taint: taint.taint(node).cloned(),
-                schedulable: node.schedulable,
-                open: node.open,
-                capacity: node.capacity.clone(),
-                incarnation: node.incarnation,
-                labels: if labels { Arc::clone(&node.labels) } else { Arc::default() },
-                taints: Arc::clone(&node.taints),
-                unfit: node.unfit,
-            })
-            .collect()
+        let (mut nodes, mut strays) = (Vec::with_capacity(state.nodes().len()), Vec::new());
+        for (name, node) in state.nodes() {
+            let (name, mark, taint) = (Arc::clone(name), label.label(node), taint.taint(node));
+            if selects.matches(|key| key.label(node).map(|v| &**v)) {
+                nodes.push(NodeFacts {
+                    name,
+                    label: mark.cloned(),
+                    taint: taint.cloned(),
+                    schedulable: node.schedulable,
+                    open: node.open,
+                    capacity: node.capacity.clone(),
+                    incarnation: node.incarnation,
+                    labels: if labels { Arc::clone(&node.labels) } else { Arc::default() },
+                    taints: Arc::clone(&node.taints),
+                    unfit: node.unfit,
+                });
+            } else {
+                let (mark, taint) = (mark.is_some(), taint.is_some());
+                strays.extend(Carrier::of(name, node.incarnation, mark, taint));
+            }
+        }
+        let selection = Selection { nodes: nodes.into(), strays: strays.into() };
+        self.0.selections.put(choice, state.changes(), &selection);
+        selection
     }
 
     /// Returns the number of nodes, and of those that any `TrafficWatch` marks.
@@ -201,28 +217,13 @@ impl NodeStore {
     /// Returns the nodes that have `key` as a label or taint, by name.
     #[must_use]
     pub fn carriers(&self, key: &str) -> Vec<Carrier> {
-        self.carriers_except(key, &[])
-    }
-
-    /// Returns the same without the nodes of a selection, which is sorted by name as well.
-    #[must_use]
-    pub fn carriers_except(&self, key: &str, selected: &[NodeFacts]) -> Vec<Carrier> {
         let state = self.read();
-        let mut selected = selected.iter().peekable();
-        let mut include = |name: &Arc<str>| {
-            // Nearly always the same shared text, compared by address.
-            if selected.next_if(|facts| facts.name == *name).is_some() {
-                return false;
-            }
-            while selected.next_if(|facts| facts.name < *name).is_some() {}
-            selected.next_if(|facts| facts.name == *name).is_none()
-        };
         let (label, taint) = (state.lookup(key), state.lookup(key));
         let carrier = |(name, node): (&Arc<str>, &Stored)| {
             let (label, taint) = (label.label(node).is_some(), taint.taint(node).is_some());
-            (label || taint).then(|| Carrier { node: Arc::clone(name), label, taint })
+            Carrier::of(Arc::clone(name), node.incarnation, label, taint)
         };
-        state.nodes().iter().filter(|(name, _)| include(name)).filter_map(carrier).collect()
+        state.nodes().iter().filter_map(carrier).collect()
     }
 
     /// Returns the nodes that offer an extended resource, by name.
@@ -272,7 +273,7 @@ mod tests {
     }
 
     fn labels(store: &NodeStore) -> Vec<(String, Option<String>)> {
-        let nodes = store.select(&Selector::linux(), "key");
+        let nodes = store.select(&Selector::linux(), "key").nodes;
         nodes
             .iter()
             .map(|n| (n.name.to_string(), n.label.as_ref().map(ToString::to_string)))
@@ -293,8 +294,8 @@ mod tests {
             store.apply(event);
         }
         assert_eq!(labels(&store), [("a".into(), Some("true".into())), ("c".into(), None)]);
-        let carrier = Carrier { node: "a".into(), label: true, taint: false };
-        assert_eq!(store.carriers("key"), [carrier]);
+        let carrier = Carrier::of("a".into(), Incarnation::default(), true, false);
+        assert_eq!(store.carriers("key"), Vec::from_iter(carrier));
         let by_ip = store.identity().resolve(&[], |_| Some("ip-c:9100"));
         assert_eq!(by_ip, crate::nodes::Resolution::Node(1));
         store.apply(Event::Init);

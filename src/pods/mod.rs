@@ -1,6 +1,7 @@
 //! The operator's knowledge of pods: the part that an injector and a list of peers need. Nothing
 //! else is kept.
-pub mod address;
+pub(crate) mod address;
+mod affinity;
 mod agent;
 mod names;
 mod needs;

@@ -1,8 +1,7 @@
 //! The quality-of-service class of a pod, as the API server computes it.
 use serde::{Deserialize, Deserializer, de};
 
-use super::wire::nullable;
-use crate::api::parse_quantity;
+use crate::{api::parse_quantity, partial_resource::nullable};
 
 /// The quality-of-service class of a pod, which decides whether the kubelet evicts it last, in the
 /// middle or first.

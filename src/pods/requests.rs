@@ -6,8 +6,10 @@ use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectM
 use kube::core::NamespaceResourceScope;
 use serde::{Deserialize, Deserializer};
 
-use super::wire::nullable;
-use crate::{extended_resources::Amounts, partial_resource::partial_resource};
+use crate::{
+    extended_resources::Amounts,
+    partial_resource::{nullable, partial_resource},
+};
 
 /// A Pod without anything but its place and its requests.
 #[derive(Clone, Debug, Default, Deserialize)]

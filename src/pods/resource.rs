@@ -356,6 +356,31 @@ mod tests {
         assert!(pod(json!({"spec": {"os": {"name": "windows"}}})).is_windows());
         let selected = json!({"spec": {"nodeSelector": {"kubernetes.io/os": "windows"}}});
         assert!(pod(selected).is_windows());
+        let os = |operator: &str, values: &[&str]| {
+            json!({"matchExpressions": [
+                {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+                {"key": "kubernetes.io/os", "operator": operator, "values": values},
+            ]})
+        };
+        let windows = || os("In", &["windows"]);
+        for (terms, expected) in [
+            (json!([windows()]), true),
+            (json!([windows(), windows()]), true),
+            (json!([windows(), os("In", &["linux"])]), false),
+            (json!([windows(), {}]), false),
+            (json!([os("In", &["windows", "linux"])]), false),
+            (json!([os("NotIn", &["windows"])]), false),
+            (json!([os("In", &[])]), false),
+            (json!([null, {"matchExpressions": [null, {"key": null, "values": [null]}]}]), false),
+            (json!([]), false),
+            (json!(null), false),
+        ] {
+            let required = json!({"nodeSelectorTerms": terms});
+            let rule = json!({"requiredDuringSchedulingIgnoredDuringExecution": required});
+            let affinity = json!({"spec": {"affinity": {"nodeAffinity": rule}}});
+            assert_eq!(pod(affinity).is_windows(), expected, "{terms}");
+        }
+        assert!(!pod(json!({"spec": {"affinity": {"nodeAffinity": null}}})).is_windows());
         assert!(!pod(json!({"spec": {"os": {"name": "linux"}}})).is_windows());
     }
 

@@ -5,10 +5,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::{Deserialize, Deserializer};
 
 use super::{
+    affinity::Affinity,
     names::{self, AGENT_CONTAINER, DELIVERY_VARIABLE, SOUND_SECONDS},
     qos::Resources,
     resource::{self, PodObject},
 };
+use crate::partial_resource::nullable;
+
+/// The name of the operating system that runs no agent.
+const WINDOWS: &str = "windows";
 
 #[derive(Deserialize)]
 struct Pod {
@@ -75,6 +80,7 @@ struct Spec {
     share_process_namespace: bool,
     os: Option<Os>,
     node_selector: Option<NodeSelector>,
+    affinity: Option<Affinity>,
     restart_policy: Option<Box<str>>,
     security_context: Option<SecurityContext>,
     containers: Option<Vec<Option<Container>>>,
@@ -231,13 +237,6 @@ struct Waiting {
     reason: Box<str>,
 }
 
-/// Reads null as the type's empty value, like the API server.
-pub(super) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
 /// Reports a key as present, even with the value null.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     nullable(deserializer).map(Some)
@@ -304,11 +303,13 @@ impl From<Spec> for resource::Spec {
         };
         let os = spec.os.and_then(|os| os.name);
         let selected = spec.node_selector.and_then(|selector| selector.os);
+        let named = [os, selected].iter().flatten().any(|name| &**name == WINDOWS);
+        let required = spec.affinity.is_some_and(|affinity| affinity.requires_os(WINDOWS));
         Self {
             node: spec.node_name,
             host_network: spec.host_network,
             shares_processes: spec.host_pid || spec.share_process_namespace,
-            windows: [os, selected].iter().flatten().any(|name| &**name == "windows"),
+            windows: named || required,
             restart_policy: spec.restart_policy,
             run_as_user: spec.security_context.and_then(|context| context.run_as_user),
             containers: containers(spec.containers),

@@ -152,7 +152,7 @@ pub(super) async fn permit(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
 impl Late {
     /// Converts it into the error for the object that asked.
     #[must_use]
-    pub fn error(self, payer: &Payer) -> QueryError {
+    pub(super) fn error(self, payer: &Payer) -> QueryError {
         match (self, payer) {
             (Self::Answer, _) => {
                 QueryError::new(Class::Timeout, "no answer within the interval of this object")

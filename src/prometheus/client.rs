@@ -17,6 +17,7 @@ use super::{
     budget::{self, Limits},
     config::{EndpointConfig, shown},
     decode::{Pieces, Series},
+    question::Question,
     transport::{Ready, Transport},
 };
 use crate::metrics::Metrics;
@@ -38,7 +39,7 @@ struct Inner {
     metrics: Metrics,
 }
 
-/// The raw answer, to be read by [`super::decode`].
+/// The raw answer, to be read by `super::decode`.
 pub struct Answer {
     /// HTTP status.
     pub status: u16,
@@ -48,28 +49,8 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// A query, for the current time or for a range.
-pub(super) struct Question {
-    pub promql: String,
-    /// Start and end in Unix seconds, and the step between two points.
-    pub range: Option<(i64, i64, Duration)>,
-    /// The time after which the server gives up.
-    timeout: Duration,
-}
-
 /// An answer, with the permit if it is large.
 type Read = (Answer, Option<OwnedSemaphorePermit>);
-
-impl Question {
-    fn instant(promql: &str) -> Self {
-        Self { promql: promql.to_owned(), range: None, timeout: Duration::ZERO }
-    }
-
-    /// Returns the server's timeout in milliseconds.
-    pub fn timeout(&self) -> i64 {
-        i64::try_from(self.timeout.as_millis()).unwrap_or(i64::MAX)
-    }
-}
 
 impl Client {
     /// Creates a client for one endpoint.
@@ -173,7 +154,7 @@ impl Client {
     }
 
     /// Counts a request that was not made.
-    pub fn not_asked(&self, error: &QueryError) {
+    pub(super) fn not_asked(&self, error: &QueryError) {
         self.0.metrics.prometheus_request(self.name(), error.class.reason(), Duration::ZERO);
     }
 

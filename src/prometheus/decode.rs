@@ -50,6 +50,20 @@ pub fn vector<'a>(
     elements(status, content_type, body, wanted, |element: Element<'a>| take(element.into()))
 }
 
+/// Refuses an answer of which its server warns: what it lacks may well exist.
+///
+/// For decisions about all elements together. Where each element decides about itself, those that
+/// are there count.
+///
+/// # Errors
+/// When there is a warning.
+pub fn whole(warnings: &[String]) -> Result<(), QueryError> {
+    warnings.first().map_or(Ok(()), |warning| {
+        let message = format!("the server warns of its own answer: {warning}");
+        Err(QueryError::new(Class::BadAnswer, message))
+    })
+}
+
 /// Reads the body of a range query's answer like [`vector`], one series at a time.
 ///
 /// # Errors

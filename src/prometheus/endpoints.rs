@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
 
-use super::{Budget, Client, Payer, Seat, config::EndpointsConfig};
+use super::{Budget, Client, Late, Payer, QueryError, Seat, config::EndpointsConfig};
 use crate::metrics::Metrics;
 
 /// The clients of all endpoints, and their common budget; clones share them.
@@ -79,6 +79,19 @@ impl Endpoints {
         self.budget.seat(payer)
     }
 
+    /// Returns the error for an object that has no answer of an endpoint, and counts the request
+    /// if it was not sent.
+    #[must_use]
+    pub fn late(&self, endpoint: &str, late: Late, payer: &Payer) -> QueryError {
+        let error = late.error(payer);
+        if late == Late::Seat
+            && let Some(client) = self.get(endpoint)
+        {
+            client.not_asked(&error);
+        }
+        error
+    }
+
     /// Iterates over the names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.clients.keys().map(String::as_str)
@@ -90,7 +103,25 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::prometheus::Class;
     use crate::prometheus::testing::{Directory, provider};
+
+    #[test]
+    fn an_object_without_an_answer_counts_a_request_only_if_none_was_sent() {
+        provider();
+        let config = EndpointsConfig::load(None, None, Duration::from_secs(1)).unwrap();
+        let metrics = Metrics::new();
+        let endpoints = Endpoints::new(&config, metrics.clone()).unwrap();
+        let refused = || {
+            let page = metrics.encode().unwrap();
+            page.lines().filter(|line| line.contains("OverBudget") && line.ends_with(" 1")).count()
+        };
+        let payer = Payer::Own("a".into());
+        let error = endpoints.late("default", Late::Answer, &payer);
+        assert_eq!((error.class.reason(), refused()), (Class::Timeout.reason(), 0));
+        let error = endpoints.late("default", Late::Seat, &payer);
+        assert_eq!((error.class.reason(), refused()), ("OverBudget", 1));
+    }
 
     #[test]
     fn s07_an_endpoint_is_for_the_namespaces_it_lists() {

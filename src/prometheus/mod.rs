@@ -7,10 +7,11 @@
 mod budget;
 mod client;
 mod config;
-pub mod decode;
+pub(crate) mod decode;
 mod endpoints;
 pub mod exporters;
-pub mod promql;
+pub(crate) mod promql;
+mod question;
 mod secrets;
 mod sharing;
 #[cfg(test)]

@@ -169,11 +169,25 @@ impl Authority {
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
     }
 
+    /// Returns the TLS configuration of a server whose certificate was valid until 2020.
+    pub fn expired(&self, name: &str) -> ServerConfig {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        let cert = params.signed_by(&key, &self.0).unwrap().pem();
+        Self::serving(&cert, &key.serialize_pem(), None)
+    }
+
     /// Returns the TLS configuration of a server called `name`; with `clients`, it accepts only
     /// clients with a certificate signed by this authority.
     pub fn server(&self, name: &str, clients: Option<&Authority>) -> ServerConfig {
-        provider();
         let (cert, key) = self.issue(name);
+        Self::serving(&cert, &key, clients)
+    }
+
+    fn serving(cert: &str, key: &str, clients: Option<&Authority>) -> ServerConfig {
+        provider();
         let chain =
             vec![rustls::pki_types::CertificateDer::from_pem_slice(cert.as_bytes()).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();

@@ -22,8 +22,8 @@ use rustls::{
 
 use super::{
     Class, QueryError,
-    client::Question,
     config::{EndpointConfig, shown},
+    question::Question,
     secrets::{self, Secrets, TlsFiles, complaint},
 };
 
@@ -208,7 +208,7 @@ impl Ready<'_> {
         // Instant and range queries have the same methods, and no trait in common.
         macro_rules! send {
             ($query:expr) => {{
-                let mut query = $query.timeout(question.timeout());
+                let mut query = $query.timeout(question.milliseconds());
                 for (name, value) in &self.transport.config.parameters {
                     query = query.query(name, value);
                 }

@@ -2,7 +2,6 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
@@ -13,6 +12,7 @@ use super::{
 };
 use crate::{
     api::{CLUSTER_ID_ANNOTATION, RouteReflectorSet},
+    clock,
     controller::{
         Error, Key, Notice,
         disruptions::{self, REFLECTOR},
@@ -82,7 +82,7 @@ impl RouteReflectorReconciler {
             return Ok(vec![]);
         }
         // Before it is tried: a write that failed may have been carried out.
-        memory.last_step = Some(plan::whole(Timestamp::now()));
+        memory.last_step = Some(plan::whole(clock::timestamp()));
         memory.statuses = super::gate::Measured::default();
         self.memories.put(key.clone(), memory);
         let session = desired.session;
@@ -180,7 +180,7 @@ impl RouteReflectorReconciler {
     }
 
     async fn patch(&self, node: &str, metadata: &Value) -> Result<(), Error> {
-        match self.nodes.patch(&self.client, node, metadata).await {
+        match self.nodes.patch(&self.client, node, None, metadata).await {
             // The node was deleted in the meantime, with everything on it.
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             result => result.map_err(Error::kube("patch node")),

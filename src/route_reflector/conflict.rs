@@ -17,7 +17,7 @@ pub fn held<'a>(
     });
     let holder = older.min_by_key(|other| rank(other))?;
     Some(format!(
-        "the cluster is served by the older RouteReflectorSet {}; there can be one",
+        "the cluster is served by the older RouteReflectorSet {}; only one can be active",
         holder.name_any()
     ))
 }

@@ -118,8 +118,8 @@ impl Measured {
         let few = silent.len() * 2 <= clients;
         // Sessions of the mesh are between clients: reflectors know nothing of them.
         let scraped = wanted.clients().filter(|node| self.nodes.contains_key(*node)).count();
-        let told = !wanted.mesh || scraped * 2 >= clients;
-        if self.asked.is_some() && few && told && wanted.reflectors().all(heard) {
+        let enough = !wanted.mesh || scraped * 2 >= clients;
+        if self.asked.is_some() && few && enough && wanted.reflectors().all(heard) {
             silent
         } else {
             BTreeSet::new()

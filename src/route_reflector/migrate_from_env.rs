@@ -73,8 +73,8 @@ impl Text {
     }
 }
 
-/// A value as JSON, which is YAML and quotes whatever needs it. What JSON leaves as it is and YAML
-/// refuses, or takes for the end of a line, is escaped: nothing ends a comment.
+/// A value as JSON, which is YAML and quotes whatever needs it. Characters that JSON leaves as they
+/// are, and that YAML refuses or takes for the end of a line, are escaped: nothing ends a comment.
 fn quoted(value: &impl serde::Serialize) -> String {
     let mut text = String::new();
     for c in json!(value).to_string().chars() {

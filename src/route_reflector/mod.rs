@@ -5,7 +5,7 @@
 //! with the behavior of BIRD); [`election`], the choice of reflectors (pure); [`steps`], the
 //! single writes from the current state to the target, and which of them are possible now;
 //! [`gate`], the verification of the sessions that a step depends on; `next`, the choice of the
-//! next step; `plan`, which combines these; [`topology`] and [`datastore`], the data read and
+//! next step; `plan`, which combines these; `topology` and [`datastore`], the data read and
 //! written; `observe`, `apply` and `cleanup`, one pass.
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -24,22 +24,22 @@ use crate::{
         disruptions::{Disruptions, holder},
         schedule::Schedule,
     },
+    infra::lease::Fence,
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{Endpoints, Exporters, QueryError, Shared},
-    runtime::lease::Fence,
 };
 
 mod apply;
 mod cleanup;
-pub mod conflict;
+pub(crate) mod conflict;
 pub mod datastore;
 pub mod dry_run;
 pub mod families;
 pub mod gate;
-pub mod memory;
+pub(crate) mod memory;
 mod metrics;
-pub mod migrate_from_env;
+pub(crate) mod migrate_from_env;
 mod names;
 mod next;
 mod observe;
@@ -50,8 +50,8 @@ mod report;
 pub mod settings;
 pub mod steps;
 pub mod stores;
-pub mod taints;
-pub mod topology;
+pub(crate) mod taints;
+pub(crate) mod topology;
 mod workloads;
 
 pub use traffic_operator_core::{bgp_model, election};

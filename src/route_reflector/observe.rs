@@ -2,10 +2,9 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use k8s_openapi::jiff::Timestamp;
 use kube::{Api, ResourceExt};
 
 use super::{
@@ -19,6 +18,7 @@ use super::{
 };
 use crate::{
     api::{RouteReflectorSet, TrafficWatch, route_reflector_set::Gate},
+    clock,
     controller::{Error, disruptions, key},
     nodes::NodeStore,
     prometheus::{Class, Payer, QueryError},
@@ -66,7 +66,7 @@ impl RouteReflectorReconciler {
         let built_in = || gate::query(&self.exporters, wanted.as_deref().unwrap_or(&nothing));
         let query = settings.query.clone().unwrap_or_else(built_in);
         let endpoint = set.spec.transition.prometheus.as_str();
-        let tick = self.schedule.tick_start(Instant::now(), interval);
+        let tick = self.schedule.tick_start(clock::instant(), interval);
         let key: Question = (endpoint.into(), query.into());
         // It has no namespace.
         let payer = match &settings.query {
@@ -80,7 +80,7 @@ impl RouteReflectorReconciler {
             let (metrics, wanted) = (self.metrics.clone(), wanted.clone());
             async move {
                 // Before it is sent: no sample counts as younger than it is.
-                let asked = Asked { wanted, at: plan::seconds(Timestamp::now()) };
+                let asked = Asked { wanted, at: plan::seconds(clock::timestamp()) };
                 let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
                 let client = client.ok_or_else(gone)?;
                 let result = client.query_seated(&query, seat, |answer| {
@@ -103,7 +103,7 @@ impl RouteReflectorReconciler {
         let patience = interval.clamp(Duration::from_secs(5), Duration::from_secs(10));
         let seat = || self.prometheus.seat(&payer);
         let asked = self.measurements.get(&key, tick, patience, seat, ask).await;
-        let result = asked.unwrap_or_else(|late| Err(late.error(&payer)));
+        let result = asked.unwrap_or_else(|late| Err(self.prometheus.late(endpoint, late, &payer)));
         Some(result.map_err(|error| error.to_string()))
     }
 
@@ -114,7 +114,7 @@ impl RouteReflectorReconciler {
         }
         let datastore = self.datastore(set)?;
         let Some(reports) = datastore.node_status() else { return Ok(()) };
-        memory.statuses.hear(reports.read_reports().await?, plan::seconds(Timestamp::now()));
+        memory.statuses.hear(reports.read_reports().await?, plan::seconds(clock::timestamp()));
         Ok(())
     }
 }
@@ -134,7 +134,7 @@ pub(super) async fn observe(
     let readable = || all.iter().filter_map(|other| other.0.as_ref().ok());
     let sets = all.iter().map(|other| other.name_any()).collect();
     let mut observed = Observed {
-        now: Timestamp::now(),
+        now: clock::timestamp(),
         held: conflict::held(set, readable()),
         settings: Settings::of(set).map_err(|error| error.to_string()),
         speakers: vec![],
@@ -166,10 +166,11 @@ pub(super) async fn observe(
     let questions = plan::questions(set, &observed, deleting);
     if questions.workloads {
         let known = observed.memory.workloads.as_ref();
-        let fresh = known.is_some_and(|(at, _)| at.elapsed() < COUNTED);
+        let fresh = known.is_some_and(|(at, _)| clock::instant().duration_since(*at) < COUNTED);
         if !fresh {
-            let counted = workloads::count(&reconciler.client).await?;
-            observed.memory.workloads = Some((Instant::now(), Arc::new(counted)));
+            let count = workloads::count(&reconciler.client);
+            let known = observed.memory.workloads.take();
+            observed.memory.workloads = workloads::counted(count, known).await;
         }
     }
     // They are Calico's objects too.

@@ -307,7 +307,12 @@ impl Pass<'_> {
             (Next::Wait(..), Gate::NodeStatus) if writes => self.unseen(&memory),
             _ => vec![],
         };
-        let reports = Reports::next(&mut memory, needed);
+        let mut reports = Reports::next(&mut memory, needed);
+        // A process before this one may have left some.
+        let first = memory.began == Some(now) && snapshot.stale.is_none();
+        if first && writes && self.settings.gate == Gate::NodeStatus && reports == Reports::Keep {
+            reports = Reports::Stop;
+        }
         let period = match next {
             Next::Take(_) if writes => NEXT,
             // The watch signals when it answers.

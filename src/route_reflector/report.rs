@@ -202,7 +202,7 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
     }
     if !decided.target.guests.is_empty() {
         let guests: Vec<_> = decided.target.guests.iter().map(|zone| &**zone).collect();
-        text.push_str("; clients of another zone's reflectors: those of ");
+        text.push_str("; zones whose clients use the reflectors of another zone: ");
         text.push_str(&guests.join(", "));
     }
     let bare = decided.snapshot.without_password();

@@ -41,7 +41,7 @@ impl ReflectorLabels {
 
 /// One node.
 #[derive(Clone, Debug)]
-pub struct Actual {
+pub struct BgpNode {
     /// The labels and annotations of the node.
     pub labels: ReflectorLabels,
     /// Its zone, if it has one.
@@ -50,13 +50,15 @@ pub struct Actual {
     pub address: Option<IpAddr>,
     /// It speaks every address family that is covered.
     pub complete: bool,
+    /// False if Calico has its own Nodes, and none of it that can be read: it can get no labels.
+    pub known: bool,
 }
 
 /// All objects.
 #[derive(Clone, Debug)]
 pub struct BgpTopology {
     /// All nodes.
-    pub nodes: BTreeMap<Arc<str>, Actual>,
+    pub nodes: BTreeMap<Arc<str>, BgpNode>,
     /// All nodes that speak BGP, and their peerings.
     pub fabric: Fabric,
     /// The same of the other address family, where that is covered too.
@@ -161,8 +163,9 @@ impl BgpTopology {
             let zone = speaker.labels.binary_search_by(|(key, _)| (**key).cmp(zone)).ok();
             let zone = zone.map(|place| &speaker.labels[place].1).filter(|zone| !zone.is_empty());
             let complete = families.are_spoken(addresses);
-            let actual = Actual { labels: carried, zone: zone.cloned(), address, complete };
-            bgp.nodes.insert(Arc::clone(&speaker.name), actual);
+            let known = of_calico.is_none_or(|all| all.contains_key(&speaker.name));
+            let node = BgpNode { labels: carried, zone: zone.cloned(), address, complete, known };
+            bgp.nodes.insert(Arc::clone(&speaker.name), node);
         }
         if families.second.is_some() {
             bgp.second = Some(Fabric::new(second, peers.clone(), snapshot.mesh));
@@ -217,12 +220,12 @@ impl BgpTopology {
     /// Returns the labels and annotations of a node.
     #[must_use]
     pub fn labels(&self, node: &str) -> Option<&ReflectorLabels> {
-        self.nodes.get(node).map(|actual| &actual.labels)
+        self.nodes.get(node).map(|node| &node.labels)
     }
 
     /// The nodes that reflect routes, by name.
     pub fn reflectors(&self) -> impl Iterator<Item = (&Arc<str>, &ReflectorLabels)> {
-        let all = self.nodes.iter().map(|(name, actual)| (name, &actual.labels));
+        let all = self.nodes.iter().map(|(name, node)| (name, &node.labels));
         all.filter(|(_, labels)| labels.is_reflector())
     }
 }
@@ -307,3 +310,6 @@ fn host(text: &str) -> Option<IpAddr> {
     }
     text.parse::<std::net::SocketAddr>().ok().map(|address| address.ip())
 }
+
+#[cfg(test)]
+mod properties;

@@ -1,5 +1,9 @@
 //! Number of workloads on each node that a short loss of its routes would affect.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -9,7 +13,11 @@ use kube::{
 };
 use serde::Deserialize;
 
-use crate::{controller::Error, partial_resource::partial_resource};
+use super::memory::Workloads;
+use crate::{clock, controller::Error, partial_resource::partial_resource};
+
+/// For how long a choice waits for the count.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Pods in one answer: some hundred kilobytes.
 const PAGE: u32 = 500;
@@ -73,9 +81,35 @@ pub(super) async fn count(client: &kube::Client) -> Result<BTreeMap<Arc<str>, u3
     }
 }
 
+/// Returns the count and its time; if it fails or takes too long, the one that is known. It decides
+/// only between nodes that are otherwise equal, and must not keep a dead reflector in its place.
+pub(super) async fn counted(
+    count: impl Future<Output = Result<BTreeMap<Arc<str>, u32>, Error>>,
+    known: Option<(Instant, Workloads)>,
+) -> Option<(Instant, Workloads)> {
+    let why = match tokio::time::timeout(PATIENCE, count).await {
+        Ok(Ok(counted)) => return Some((clock::instant(), Arc::new(counted))),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+    };
+    tracing::warn!(why, "pods not counted, reflectors are chosen without");
+    known
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_count_that_fails_or_hangs_leaves_the_known_one() {
+        let fails = || async { Err(Error::Invalid("429".into())) };
+        let known = Some((clock::instant(), Arc::new(BTreeMap::from([("n".into(), 2)]))));
+        assert_eq!(counted(fails(), None).await, None);
+        assert_eq!(counted(fails(), known.clone()).await, known);
+        assert_eq!(counted(std::future::pending(), known.clone()).await, known);
+        let counts = async { Ok(BTreeMap::from([("n".into(), 3)])) };
+        assert_eq!(counted(counts, known).await.unwrap().1["n"], 3);
+    }
 
     #[test]
     fn only_what_would_notice_counts() {

@@ -15,8 +15,8 @@ use kube::Client;
 use rustls::ServerConfig;
 use tokio::task::JoinSet;
 
-use super::shutdown::Shutdown;
 use crate::{
+    infra::shutdown::Shutdown,
     metrics::Metrics,
     serving::{Limits, Server, connections::Lasts},
     webhook::certificates::{self, Certificates, Lifetimes},

@@ -11,6 +11,11 @@ use tokio::{
 use crate::{
     api::NetworkProber,
     controller::disruptions::Disruptions,
+    infra::{
+        client,
+        lease::{Candidate, Fence, LeaseConfig},
+        shutdown::Shutdown,
+    },
     metrics::Metrics,
     network_prober::live::LiveProbers,
     nodes::NodeStore,
@@ -20,25 +25,18 @@ use crate::{
     webhook::certificates::Certificates,
 };
 
-pub mod admin;
-pub mod client;
-pub mod component;
-pub mod kinds;
+pub(crate) mod admin;
+pub(crate) mod component;
+pub(crate) mod kinds;
 mod leader;
-pub mod lease;
-pub mod log;
-pub mod shutdown;
 mod start;
 pub mod status_page;
-pub mod watch;
-pub mod webhook;
+pub(crate) mod webhook;
 
 use admin::{AdminConfig, Readiness};
 use component::Component;
 use kinds::{Definition, Definitions, Kinds};
 use leader::Leader;
-use lease::{Candidate, Fence, LeaseConfig};
-use shutdown::Shutdown;
 use status_page::Live;
 use webhook::{Prober, Serving, WebhookConfig};
 

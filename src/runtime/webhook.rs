@@ -8,11 +8,9 @@ use kube::{Api, Client};
 use reqwest::Url;
 use tokio::sync::watch as latest;
 
-use super::{
-    Tasks, admin::Readiness, component::Component, first_ended, kinds::Definition,
-    shutdown::Shutdown,
-};
+use super::{Tasks, admin::Readiness, component::Component, first_ended, kinds::Definition};
 use crate::{
+    infra::shutdown::Shutdown,
     metrics::Metrics,
     network_prober::{
         Agents, ClusterInjector, PINGLIST_LIMITS, PINGLIST_PATH, REVIEWS, REVIEWS_OF_ONE_SOURCE,
@@ -248,7 +246,7 @@ impl Serving {
             match never {}
         });
         let (ready, mut bundle) = (self.readiness.clone(), self.certificates.bundle());
-        let (known, told, component) = (cluster.clone(), self.metrics.clone(), self.component);
+        let (known, metrics, component) = (cluster.clone(), self.metrics.clone(), self.component);
         tasks.spawn(async move {
             known.synced().await;
             ready.reached("networkprobers");
@@ -264,8 +262,8 @@ impl Serving {
                 // Only replicas that answer export it: an alert fires if none does.
                 if let Some(bundle) = published.filter(|_| component.answers()) {
                     ready.reached("certificate");
-                    told.certificate_ends("ca", bundle.authority_not_after);
-                    told.certificate_ends("leaf", bundle.leaf_not_after);
+                    metrics.certificate_ends("ca", bundle.authority_not_after);
+                    metrics.certificate_ends("leaf", bundle.leaf_not_after);
                 }
                 bundle.changed().await.context("the certificates are gone")?;
             }

@@ -133,25 +133,25 @@ impl Limited {
 
 impl<S> Accept<TcpStream, S> for Limited {
     type Stream = Counted;
-    type Service = Told<S>;
-    type Future = Ready<io::Result<(Counted, Told<S>)>>;
+    type Service = WithConnection<S>;
+    type Future = Ready<io::Result<(Counted, WithConnection<S>)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         ready(self.counted(stream).map(|counted| {
             let connection = counted.connection.clone();
-            (counted, Told { service, connection })
+            (counted, WithConnection { service, connection })
         }))
     }
 }
 
 /// A service that knows the connection of each request.
 #[derive(Clone, Debug)]
-pub struct Told<S> {
+pub struct WithConnection<S> {
     service: S,
     connection: Connection,
 }
 
-impl<S, B> Service<Request<B>> for Told<S>
+impl<S, B> Service<Request<B>> for WithConnection<S>
 where
     S: Service<Request<B>>,
 {

@@ -16,8 +16,8 @@ use prometheus_client::metrics::counter::Counter;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 
-pub mod budget;
-pub mod connections;
+pub(crate) mod budget;
+pub(crate) mod connections;
 #[cfg(test)]
 mod tests;
 

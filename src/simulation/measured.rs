@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     dice::{Dice, number},
+    faults::Fault,
     oracle::Ask,
-    trouble::Fault,
     weakened::Weakened,
     world::World,
 };

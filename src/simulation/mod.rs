@@ -12,12 +12,13 @@
 //! | `world` | the state of everything, and the record |
 //! | `server`, `call`, `watching`, `store` | the API server |
 //! | `measured` | Prometheus |
-//! | `trouble` | the faults of both |
+//! | `faults` | the faults of both |
 //! | `operator` | the processes of the operator |
 //! | `oracle`, `scene`, `model` | the judges of each write, and of the end |
 //! | `weakened` | broken rules, which the judges must find |
 mod call;
 mod dice;
+mod faults;
 mod measured;
 mod model;
 mod operator;
@@ -28,7 +29,6 @@ mod script;
 mod server;
 mod store;
 mod tests;
-mod trouble;
 mod watching;
 mod weakened;
 mod world;

@@ -11,14 +11,14 @@ use tokio::{
 use super::world::World;
 use crate::{
     controller::{self, disruptions::Disruptions, schedule::Schedule},
-    metrics::Metrics,
-    nodes::NodeStore,
-    prometheus::{Endpoints, EndpointsConfig, Exporters, Shared},
-    runtime::{
+    infra::{
         client,
         lease::{Candidate, Fence, LeaseConfig},
         shutdown::Shutdown,
     },
+    metrics::Metrics,
+    nodes::NodeStore,
+    prometheus::{Endpoints, EndpointsConfig, Exporters, Shared},
     traffic_watch::{
         Ceiling, DeploymentStore, LABEL_CONCURRENCY, Memories, RequestStore,
         TrafficWatchReconciler, ceiling,

@@ -1,8 +1,9 @@
 //! The judge of every write of the operator.
 //!
 //! The operator acts on what it saw, which is behind the world. So a write is right if it is right
-//! by any scene of the time in which the operator may have decided it, over the labels that the
-//! nodes have at the moment of the write.
+//! by any view of the time in which the operator may have decided it, over the labels that the
+//! nodes have at the moment of the write. Nodes and objects come by watches of their own: a view
+//! has the nodes of one scene, and an object of another.
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -11,9 +12,9 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    scene::{NodeScene, Past, Scene, WatchScene, at_least, at_most, marks},
+    faults::FaultWindow,
+    scene::{NodeScene, Past, Scene, WatchScene, at_least, at_most, labels, marks, without_marks},
     store::Store,
-    trouble::Trouble,
     world::Write,
 };
 
@@ -54,6 +55,8 @@ pub struct Oracle {
     born: BTreeMap<String, Duration>,
     /// The last value that the operator wrote, by UID and key.
     own: BTreeMap<(String, String), String>,
+    /// The time at which it last removed a mark, by UID and key.
+    removed: BTreeMap<(String, String), Duration>,
     pub violations: Vec<(Duration, String)>,
 }
 
@@ -99,8 +102,8 @@ impl Oracle {
     }
 
     /// Judges a write that changed something; returns the number of labels that it changed.
-    pub fn judge(&mut self, write: &Write, store: &Store, troubles: &[Trouble]) -> u64 {
-        let from = since(write.at, troubles);
+    pub fn judge(&mut self, write: &Write, store: &Store, windows: &[FaultWindow]) -> u64 {
+        let from = since(write.at, windows);
         let wrong = match write.key.plural.as_str() {
             "nodes" => return self.judge_node(write, store, from),
             "trafficwatches" => {
@@ -146,9 +149,11 @@ impl Oracle {
                 let text = format!("{wrong}: {key} of {node} from {from:?} to {to:?}");
                 self.violate(write.at, text);
             }
-            match new.get(key) {
-                Some(value) => drop(self.own.insert((uid, key.clone()), value.clone())),
-                None => drop(self.own.remove(&(uid, key.clone()))),
+            let mark = (uid, key.clone());
+            if let Some(value) = new.get(key) {
+                self.own.insert(mark, value.clone());
+            } else if self.own.remove(&mark).is_some_and(|value| value == "true") {
+                self.removed.insert(mark, write.at);
             }
         }
         changes
@@ -156,12 +161,8 @@ impl Oracle {
 
     /// Returns the reason why a change of a label is wrong.
     fn wrong(&self, change: &Change<'_>, store: &Store, from: Duration) -> Option<String> {
-        let scenes = || {
-            let past = self.past.iter().filter(move |past| past.until >= from);
-            past.map(|past| &past.scene).chain([&self.present])
-        };
         let Some(to) = change.to else {
-            let may = scenes().any(|scene| {
+            let may = self.scenes(from).any(|scene| {
                 let holder = scene.holder(change.key);
                 holder.is_none_or(|watch| {
                     watch.leaving || scene.selected(watch).all(|node| node != change.node)
@@ -174,10 +175,10 @@ impl Oracle {
             return None;
         }
         let mut why = "the label of nobody".to_owned();
-        for scene in scenes() {
-            let Some(watch) = scene.holder(change.key).filter(|watch| !watch.paused) else {
-                continue;
-            };
+        let holders = self.scenes(from).filter_map(|scene| scene.holder(change.key));
+        let mut holders: Vec<_> = holders.filter(|watch| !watch.paused).collect();
+        holders.dedup();
+        for (watch, scene) in holders.iter().flat_map(|w| self.scenes(from).map(move |s| (*w, s))) {
             let Some(node) = scene.nodes.get(change.node).filter(|n| n.uid == change.uid) else {
                 continue;
             };
@@ -187,6 +188,8 @@ impl Oracle {
             }
             let wrong = if to == "true" {
                 self.wrong_mark(change, store, (scene, watch, node), from)
+            } else if self.took_over(change.key, watch, from) {
+                None
             } else {
                 self.wrong_unmark(change, store, (scene, watch))
             };
@@ -198,6 +201,31 @@ impl Oracle {
         Some(why)
     }
 
+    /// Returns the scenes since then, and the present one.
+    fn scenes(&self, from: Duration) -> impl Iterator<Item = &Scene> {
+        let past = self.past.iter().filter(move |past| past.until >= from);
+        past.map(|past| &past.scene).chain([&self.present])
+    }
+
+    /// Reports whether a node was marked under a label that its object had before: a mark that is
+    /// carried over is none more, even above a limit that was lowered meanwhile.
+    fn is_carried(&self, change: &Change<'_>, watch: &WatchScene, from: Duration) -> bool {
+        let all = self.scenes(from).flat_map(|scene| scene.watches.values());
+        let mut before = all.filter(|old| old.uid == watch.uid && old.key != watch.key);
+        before.any(|old| {
+            let mark = (change.uid.to_owned(), old.key.clone());
+            self.own.get(&mark).is_some_and(|value| value == "true")
+                || self.removed.get(&mark).is_some_and(|at| *at >= from)
+        })
+    }
+
+    /// Reports whether an object became the holder of a key: it brings the states along that it
+    /// found without it, and nodes that it suppressed lose the mark of its predecessor.
+    fn took_over(&self, key: &str, watch: &WatchScene, from: Duration) -> bool {
+        let mut holders = self.scenes(from).map(|scene| scene.holder(key));
+        holders.any(|holder| holder.is_none_or(|holder| holder.uid != watch.uid))
+    }
+
     fn wrong_mark(
         &self,
         change: &Change<'_>,
@@ -205,6 +233,9 @@ impl Oracle {
         (scene, watch, node): (&Scene, &WatchScene, &NodeScene),
         from: Duration,
     ) -> Option<String> {
+        if change.from.is_none() && self.is_carried(change, watch, from) {
+            return None;
+        }
         let range = self.ranges[change.key];
         let values = self.values(change);
         let above = values.iter().filter(|value| **value > range.max.0).count();
@@ -311,10 +342,8 @@ impl Oracle {
 
     fn judge_deployment(&self, write: &Write, from: Duration) -> Option<String> {
         let name = (write.key.namespace.clone(), write.key.name.clone());
-        let past = self.past.iter().filter(|past| past.until >= from);
-        let scenes = past.map(|past| &past.scene).chain([&self.present]);
         let uids: Vec<_> =
-            scenes.filter_map(|s| s.watches.get(&name)).map(|w| w.uid.clone()).collect();
+            self.scenes(from).filter_map(|s| s.watches.get(&name)).map(|w| w.uid.clone()).collect();
         let owned = |object: &Option<Value>| {
             let owner = object.as_ref().map(|o| &o["metadata"]["ownerReferences"][0]["uid"]);
             owner.is_none_or(|owner| uids.iter().any(|uid| *owner == uid.as_str()))
@@ -335,28 +364,14 @@ struct Change<'a> {
 
 /// Returns the earliest time of a view that may have led to a write: faults of the API server
 /// keep the operator from seeing the present.
-fn since(now: Duration, troubles: &[Trouble]) -> Duration {
+fn since(now: Duration, windows: &[FaultWindow]) -> Duration {
     let mut from = now.saturating_sub(BEHIND);
-    for trouble in troubles.iter().rev().filter(|trouble| trouble.fault.is_of_the_server()) {
-        if trouble.from <= now && trouble.until >= from {
-            from = from.min(trouble.from.saturating_sub(BEHIND));
+    for window in windows.iter().rev().filter(|window| window.fault.is_of_the_server()) {
+        if window.from <= now && window.until >= from {
+            from = from.min(window.from.saturating_sub(BEHIND));
         }
     }
     from
-}
-
-fn labels(store: &Store) -> BTreeMap<String, BTreeMap<String, String>> {
-    store.all("nodes").map(|(key, node)| (key.name.clone(), marks(node))).collect()
-}
-
-fn without_marks(node: &Value) -> Value {
-    let mut node = node.clone();
-    let ours = marks(&node);
-    node["metadata"]["resourceVersion"].take();
-    if let Some(labels) = node["metadata"]["labels"].as_object_mut() {
-        labels.retain(|key, _| !ours.contains_key(key));
-    }
-    node
 }
 
 /// Judges a write to a `TrafficWatch`: its status, and the finalizer.

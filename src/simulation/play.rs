@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::{
     dice::{Dice, number},
+    faults::Fault,
     measured::Exporter,
     model,
     operator::Replica,
     script::{self, NAMES, Script, Step},
     store::{Edit, Key},
-    trouble::Fault,
     weakened::Weakened,
     world::{State, Tally, World},
 };
@@ -162,7 +162,7 @@ fn happen(state: &mut State, script: &Script, step: &Step, now: Duration, dice: 
             let patch = json!({"metadata": {"labels": {key: value}}});
             merge(state, &node_key(node), false, &patch, now);
         }
-        Step::Trouble(trouble) => state.troubles.push(*trouble),
+        Step::Fault(window) => state.windows.push(*window),
         Step::Compact => state.store.compact(),
         Step::Kill(..) => {}
     }
@@ -171,8 +171,8 @@ fn happen(state: &mut State, script: &Script, step: &Step, now: Duration, dice: 
 /// Ends all faults, and sets the last loads.
 fn heal(world: &World, script: &Script) {
     world.change("the end of all faults", |state, now| {
-        for trouble in &mut state.troubles {
-            trouble.until = trouble.until.min(now);
+        for window in &mut state.windows {
+            window.until = window.until.min(now);
         }
         let nodes: Vec<_> = state.store.all("nodes").map(|(key, _)| key.name.clone()).collect();
         for (node, load) in nodes.iter().zip(script.last.iter().cycle()) {

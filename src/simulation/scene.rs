@@ -48,6 +48,22 @@ pub fn marks(node: &Value) -> BTreeMap<String, String> {
     ours.map(|(key, value)| (key.clone(), value.as_str().unwrap().to_owned())).collect()
 }
 
+/// Returns the labels of all nodes that are ours by their names.
+pub fn labels(store: &Store) -> BTreeMap<String, BTreeMap<String, String>> {
+    store.all("nodes").map(|(key, node)| (key.name.clone(), marks(node))).collect()
+}
+
+/// Returns a node without these labels and without its version.
+pub fn without_marks(node: &Value) -> Value {
+    let mut node = node.clone();
+    let ours = marks(&node);
+    node["metadata"]["resourceVersion"].take();
+    if let Some(labels) = node["metadata"]["labels"].as_object_mut() {
+        labels.retain(|key, _| !ours.contains_key(key));
+    }
+    node
+}
+
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }

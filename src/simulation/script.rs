@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{
     dice::{Dice, number},
+    faults::{Fault, FaultWindow},
     measured::Exporter,
-    trouble::{Fault, Trouble},
 };
 
 /// The longest time in which things happen.
@@ -34,7 +34,7 @@ pub enum Step {
     DeleteWatch(&'static str),
     /// Another client edits a label of ours.
     Label(String, &'static str, Value),
-    Trouble(Trouble),
+    Fault(FaultWindow),
     Compact,
     /// Ends a replica, and starts it again after these milliseconds.
     Kill(usize, u64),
@@ -175,7 +175,7 @@ impl Script {
             _ => {
                 let from = Duration::from_millis(at);
                 let until = from + Duration::from_millis(dice.between(1_000, 100_000));
-                Step::Trouble(Trouble { from, until, fault: fault(dice) })
+                Step::Fault(FaultWindow { from, until, fault: fault(dice) })
             }
         }
     }

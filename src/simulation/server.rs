@@ -10,8 +10,8 @@ use tower::{BoxError, Service};
 use super::{
     call::{Call, Verb},
     dice::Dice,
+    faults::{self, End},
     store::{Key, Refusal},
-    trouble::{self, End},
     watching,
     world::{World, Write},
 };
@@ -56,7 +56,7 @@ impl World {
             *count += 1;
             let mut dice = Dice::of(&[self.seed(), call.number, *count]);
             let faults = state.faults(self.now());
-            let way = trouble::way(&call, &faults, &mut dice);
+            let way = faults::way(&call, &faults, &mut dice);
             if way.end != End::Answered {
                 state.tally.faults += 1;
             }

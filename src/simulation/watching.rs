@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::BoxError;
 
-use super::{call::Call, dice::Dice, server::Body, trouble::Fault, world::World};
+use super::{call::Call, dice::Dice, faults::Fault, server::Body, world::World};
 
 /// One open watch.
 struct Watch {

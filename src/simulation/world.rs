@@ -17,11 +17,11 @@ use tower::BoxError;
 
 use super::{
     call::Call,
+    faults::{Fault, FaultWindow},
     measured::Loads,
     oracle::Oracle,
     server::Body,
     store::{Key, Store},
-    trouble::{Fault, Trouble},
     weakened::Weakened,
 };
 
@@ -76,7 +76,7 @@ impl Tally {
 
 pub struct State {
     pub store: Store,
-    pub troubles: Vec<Trouble>,
+    pub windows: Vec<FaultWindow>,
     /// The number of requests of each kind so far.
     pub requests: HashMap<u64, u64>,
     /// Requests that are carried out at this moment.
@@ -97,7 +97,7 @@ impl World {
         crate::clock::simulated::begin(Timestamp::from_second(BEGINNING).unwrap());
         let state = State {
             store: Store::default(),
-            troubles: Vec::new(),
+            windows: Vec::new(),
             requests: HashMap::new(),
             pending: Vec::new(),
             tally: Tally::default(),
@@ -151,9 +151,9 @@ impl World {
 impl State {
     /// Returns the faults of a moment.
     pub fn faults(&self, now: Duration) -> Vec<Fault> {
-        let troubles = self.troubles.iter();
-        let now = troubles.filter(|trouble| trouble.from <= now && now < trouble.until);
-        now.map(|trouble| trouble.fault).collect()
+        let windows = self.windows.iter();
+        let now = windows.filter(|window| window.from <= now && now < window.until);
+        now.map(|window| window.fault).collect()
     }
 
     /// Returns the objects of a list as the operator gets them, and their version.
@@ -180,8 +180,8 @@ impl State {
         }
         self.writes.push(format!("{} {line}", at.as_millis()));
         if *changed {
-            let (store, troubles) = (&self.store, &self.troubles);
-            self.tally.marks += self.oracle.judge(write, store, troubles);
+            let (store, windows) = (&self.store, &self.windows);
+            self.tally.marks += self.oracle.judge(write, store, windows);
         }
     }
 }

@@ -3,13 +3,41 @@ use super::{
     cluster::{Cluster, Eviction},
     handover::Refresh,
     memory::{Memories, Pinned},
-    plan::Desired,
+    plan::{Desired, Publish},
 };
 use crate::{
     api::Swarm,
-    controller::{Error, Notice},
+    controller::{Error, Key, Notice},
 };
 use std::sync::Arc;
+
+/// Writes the file: the head first, and then its parts. Returns false if another writer of a part
+/// was faster.
+async fn write(
+    cluster: &impl Cluster,
+    memories: &Memories,
+    key: &Key,
+    publish: &Publish,
+) -> Result<bool, Error> {
+    // Of two writers, the slower decides again on the new state.
+    let Some(metadata) = cluster.publish(publish).await? else { return Err(Error::Outpaced) };
+    cluster.published(&metadata, publish);
+    memories.change(key, |memory| {
+        memory.published = Some(Arc::clone(&publish.published));
+        let snapshot = Arc::make_mut(&mut memory.snapshot);
+        for (reason, count) in &publish.moves {
+            *snapshot.counters.moves.entry(reason).or_default() += count;
+        }
+    });
+    for part in &publish.parts {
+        // A part that is not written now is behind its head, and is repaired before the next
+        // decision.
+        if !cluster.part(part).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
 
 /// Writes the plan: the file first, and changes of pods only once the file is written.
 pub(super) async fn apply(
@@ -27,23 +55,11 @@ pub(super) async fn apply(
     }
     let mut notices = Vec::new();
     if let Some(publish) = desired.publish {
-        // Of two writers, the slower decides again on the new state.
-        let Some(metadata) = cluster.publish(&publish).await? else { return Err(Error::Outpaced) };
-        cluster.published(&metadata, &publish);
-        memories.change(&key, |memory| {
-            memory.published = Some(Arc::clone(&publish.published));
-            let snapshot = Arc::make_mut(&mut memory.snapshot);
-            for (reason, count) in publish.moves {
-                *snapshot.counters.moves.entry(reason).or_default() += count;
-            }
-        });
+        let written = write(cluster, memories, &key, &publish).await;
+        memories.change(&key, |memory| memory.written(&written, cluster.now()));
         notices.extend(publish.notices);
-        for part in &publish.parts {
-            // A part that is not written now is behind its head, and is repaired before the next
-            // decision.
-            if !cluster.part(part).await? {
-                return Ok(notices);
-            }
+        if !written? {
+            return Ok(notices);
         }
     }
     if let Some(immutable) = desired.immutable {

@@ -31,7 +31,7 @@ use super::{
 use crate::placement::hash;
 
 pub mod parts;
-pub mod stored;
+pub(crate) mod stored;
 mod words;
 
 /// The key of the state.
@@ -87,7 +87,7 @@ pub enum Malformed {
     /// The workers' file.
     #[error("the workers' file: {0}")]
     Config(#[source] serde_yaml::Error),
-    /// The state. What is releasing is then not known.
+    /// The state. The streams that are being released are then unknown.
     #[error("{STATE_KEY}: {0}")]
     State(#[source] serde_yaml::Error),
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{api::Swarm, controller::Error};
 
-pub mod parts;
+pub(crate) mod parts;
 
 /// The known history.
 #[derive(Clone, Debug, PartialEq)]

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     acknowledgement::{self, Key},
     api::{Swarm, swarm::WorkloadKind},
+    clock,
     controller::{
         Error, FIELD_MANAGER, MANAGED_BY,
         disruptions::{self, Disruptions, EVICTION},
@@ -53,7 +54,7 @@ pub(super) struct Live<'a> {
 
 impl Cluster for Live<'_> {
     fn now(&self) -> Instant {
-        Instant::now()
+        clock::instant()
     }
 
     async fn pod(&self, name: &str) -> Result<Option<PodFacts>, Error> {
@@ -164,14 +165,16 @@ impl Cluster for Live<'_> {
     async fn evict(&self, worker: &str, uid: &str) -> Result<Eviction, Error> {
         let node = self.node_of(uid);
         let holder = disruptions::holder("Swarm", &self.swarm.key());
-        if self.disruptions.claim(&holder, node.as_deref(), EVICTION).is_err() {
+        let Ok(attempt) = self.disruptions.attempt(&holder, node.as_deref(), EVICTION) else {
             return Ok(Eviction::Deferred);
-        }
+        };
         let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let options =
             DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let params = EvictParams { delete_options: Some(options), ..EvictParams::default() };
-        match self.pods_api().evict(worker, &params).await {
+        let answer = self.pods_api().evict(worker, &params).await;
+        attempt.answered(&answer);
+        match answer {
             Ok(_) => Ok(Eviction::Done),
             Err(kube::Error::Api(s)) if s.is_not_found() || s.is_conflict() => Ok(Eviction::Gone),
             // A disruption budget (429), two of them (500), or another guard of this pod: the
@@ -255,7 +258,7 @@ impl Live<'_> {
             Ok(metadata) => Ok(Some(metadata)),
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
             Err(kube::Error::Api(status)) if is_refusal(&status) => {
-                Err(Error::Refused(format!("ConfigMap {map}: {}", status.message)))
+                Err(Error::Unwritten(format!("ConfigMap {map}: {}", status.message)))
             }
             Err(source) => Err(Error::Kube { action: "write ConfigMap", source }),
         }

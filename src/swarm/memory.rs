@@ -6,8 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::jiff::Timestamp;
-
 use super::{
     acknowledge::Answer,
     evictions::Evictions,
@@ -16,12 +14,20 @@ use super::{
     secret::{self, Secret},
     snapshot::Snapshot,
     watches::{PodFacts, WorkloadView},
+    workers::Stalled,
 };
-use crate::{api::SwarmStatus, controller};
+use crate::{
+    api::SwarmStatus,
+    clock,
+    controller::{self, Error, Verdict},
+};
 
 /// Number of unanswered requests after which a worker counts as silent: a busy or starting worker
 /// misses some.
 const ASKED: u32 = 3;
+
+/// Longest time between two attempts to write a record that cannot be written.
+const PAUSE: Duration = Duration::from_secs(30);
 
 /// The last report of a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,8 +75,12 @@ pub struct Memory {
     pub evictions: Evictions,
     /// The time since which a worker has had no pod on a node.
     pub absent: BTreeMap<Arc<str>, Instant>,
+    /// The newest template of a `Deployment`, and since when it has had no ready pod.
+    pub stalled: Option<Stalled>,
     /// The last published file, with the content it was read from or written to.
     pub published: Option<Arc<Published>>,
+    /// Set while writes of the file fail.
+    pub unwritten: Option<Unwritten>,
     /// The parts of a divided file as they were read last.
     pub parts: Vec<Option<Part>>,
     /// The time since which no worker has a stream.
@@ -100,6 +110,27 @@ pub struct Memory {
     pub stuck: Vec<Arc<str>>,
     /// The state shown by metrics and the page.
     pub snapshot: Arc<Snapshot>,
+}
+
+/// Writes of the file, or of a part of it, that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwritten {
+    /// The number of failures in a row.
+    pub count: u32,
+    /// The time of the last one.
+    pub at: Instant,
+    /// The reason, for the condition.
+    pub verdict: Verdict,
+}
+
+impl Unwritten {
+    /// Returns the time until the next attempt, if it is not due.
+    #[must_use]
+    pub fn rests(&self, now: Instant) -> Option<Duration> {
+        let pause = Duration::from_secs(1 << self.count.min(5)).min(PAUSE);
+        let left = pause.saturating_sub(now.saturating_duration_since(self.at));
+        Some(left).filter(|left| !left.is_zero())
+    }
 }
 
 /// A stream on its last step.
@@ -188,10 +219,24 @@ impl Memory {
     /// operator does not change.
     pub(super) fn pending(&mut self, view: &WorkloadView, now: Instant) {
         for pod in view.pods.iter().filter(|pod| pod.node.is_none()) {
-            let age = pod.created.map(|created| Timestamp::now().duration_since(created));
+            let age = pod.created.map(|created| clock::timestamp().duration_since(created));
             let age = age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default();
             let since = now.checked_sub(age).unwrap_or(now);
             self.absent.entry(Arc::clone(&pod.name)).or_insert(since);
+        }
+    }
+
+    /// Notes the outcome of a write of the file with all its parts. Where another writer was
+    /// faster, nothing has failed.
+    pub(super) fn written(&mut self, outcome: &Result<bool, Error>, now: Instant) {
+        match outcome {
+            Ok(true) => self.unwritten = None,
+            Ok(false) | Err(Error::Outpaced) => {}
+            Err(error) => {
+                let before = self.unwritten.as_ref().map_or(0, |before| before.count);
+                let count = before.saturating_add(1);
+                self.unwritten = Some(Unwritten { count, at: now, verdict: error.verdict() });
+            }
         }
     }
 

@@ -69,14 +69,14 @@ impl Collector for Gauges {
         gauge(
             &mut encoder,
             "traffic_operator_swarm_duplicate_owners",
-            "Streams that two workers report to run",
+            "Streams that two workers report running",
             &|snapshot| vec![(vec![], count(snapshot.duplicates.len()))],
         )?;
         gauge(
             &mut encoder,
             "traffic_operator_swarm_workers",
-            "Workers that are to have streams, those with a ready pod, those not known to run their list, those whose \
-             answers are not signed",
+            "Workers that the Swarm assigns streams to, those with a ready pod, those that have not \
+             acknowledged their list, those whose answers are not signed",
             &|snapshot| {
                 let number = |is: &dyn Fn(&super::snapshot::Worker) -> bool| {
                     count(snapshot.workers.iter().filter(|worker| is(worker)).count())

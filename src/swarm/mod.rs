@@ -1,10 +1,10 @@
 //! Serves [`Swarm`]: `observe` reads, `plan` decides, `apply` writes.
 //!
 //! Read in this order: [`handover`], the protocol (pure, and explored state by state in its tests);
-//! [`mod@file`], the written files; [`history`], the trusted part of them; [`workers`], the
-//! workers; `plan`, which combines these and [`crate::placement::assignment`]; [`watches`], the
+//! [`mod@file`], the written files; `history`, the trusted part of them; `workers`, the
+//! workers; `plan`, which combines these and [`crate::placement::assignment`]; `watches`, the
 //! watched objects; [`acknowledge`], the requests to workers; `cluster`, the cluster of a pass: the
-//! real one (`live`), or a simulated one ([`dry_run`]).
+//! real one (`live`), or a simulated one (`dry_run`).
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
@@ -24,28 +24,28 @@ use crate::{
 pub mod acknowledge;
 mod apply;
 mod cluster;
-pub mod conflict;
-pub mod dry_run;
-pub mod evictions;
+pub(crate) mod conflict;
+pub(crate) mod dry_run;
+pub(crate) mod evictions;
 #[cfg(test)]
 mod explorer;
 pub mod file;
-pub mod history;
-pub mod inspection;
-pub mod limits;
+pub(crate) mod history;
+pub(crate) mod inspection;
+pub(crate) mod limits;
 mod live;
-pub mod memory;
+pub(crate) mod memory;
 mod metrics;
 mod observe;
 mod plan;
 mod polls;
 mod report;
-pub mod secret;
-pub mod settings;
-pub mod snapshot;
-pub mod watches;
-pub mod weights;
-pub mod workers;
+pub(crate) mod secret;
+pub(crate) mod settings;
+pub(crate) mod snapshot;
+pub(crate) mod watches;
+pub(crate) mod weights;
+pub(crate) mod workers;
 
 use acknowledge::WorkerClient;
 pub use inspection::router;
@@ -132,11 +132,6 @@ impl Reconciler for SwarmReconciler {
     const NAME: &'static str = "swarm";
     const FINALIZER: &'static str = "traffic.example.com/swarm";
 
-    /// Needs no cleanup: the objects that it owns are in its namespace and are garbage-collected.
-    fn needs_cleanup(&self, _: &Swarm) -> bool {
-        false
-    }
-
     async fn observe(&self, swarm: &Swarm, others: &Others) -> Result<Observed, Error> {
         observe::observe(self, swarm, others).await
     }
@@ -147,10 +142,6 @@ impl Reconciler for SwarmReconciler {
 
     async fn apply(&self, swarm: &Swarm, desired: Desired) -> Result<Vec<Notice>, Error> {
         apply::apply(&self.live(swarm), swarm, &self.memories, desired).await
-    }
-
-    async fn cleanup(&self, _: &Swarm, _: &Others) -> Result<Vec<Notice>, Error> {
-        Ok(vec![])
     }
 
     fn memories(&self) -> &Memories {

@@ -23,9 +23,10 @@ use super::{
 };
 use crate::{
     api::Swarm,
+    clock,
     controller::Error,
     nodes::NodeStore,
-    prometheus::{Class, Late, Payer, QueryError},
+    prometheus::{Class, Payer, QueryError},
     selector::Selector,
 };
 
@@ -55,7 +56,7 @@ pub(super) async fn observe(
     if let Some(view) = &mut view {
         unfit = reconciler.unfit(view);
         confirmed = look(&reconciler.live(swarm), swarm, view, &mut memory).await?;
-        match reconciler.measure(swarm, Instant::now()).await {
+        match reconciler.measure(swarm, clock::instant()).await {
             Some(Ok(measured)) => {
                 if let Ok(settings) = Settings::of(swarm, view.source.as_ref()) {
                     let known = &memory.weights;
@@ -67,7 +68,7 @@ pub(super) async fn observe(
             None => memory.weights = Arc::default(),
         }
     }
-    Ok(Observed { now: Instant::now(), held, view, confirmed, memory, unfit, measuring })
+    Ok(Observed { now: clock::instant(), held, view, confirmed, memory, unfit, measuring })
 }
 
 impl SwarmReconciler {
@@ -127,15 +128,7 @@ impl SwarmReconciler {
         let patience = interval.max(Duration::from_secs(2));
         let seat = || self.prometheus.seat(&payer);
         let asked = self.measurements.get(&key, tick, patience, seat, ask).await;
-        Some(asked.unwrap_or_else(|late| {
-            let error = late.error(&payer);
-            if late == Late::Seat
-                && let Some(client) = &client
-            {
-                client.not_asked(&error);
-            }
-            Err(error)
-        }))
+        Some(asked.unwrap_or_else(|late| Err(self.prometheus.late(&key.0, late, &payer))))
     }
 
     /// The nodes that streams should leave.
@@ -146,8 +139,8 @@ impl SwarmReconciler {
 
 /// The nodes that a label marks unfit.
 pub(super) fn unfit(nodes: &NodeStore, key: &str) -> BTreeSet<String> {
-    let nodes = nodes.select(&Selector::linux(), key).into_iter();
-    let unfit = nodes.filter(|node| node.label.as_deref() == Some("true"));
+    let nodes = nodes.select_unlabeled(&Selector::linux(), key).nodes;
+    let unfit = nodes.iter().filter(|node| node.label.as_deref() == Some("true"));
     unfit.map(|node| node.name.to_string()).collect()
 }
 

@@ -282,12 +282,18 @@ impl<'a> Decision<'a> {
             orphaned: self.orphaned(&step, &stuck),
             stranded: self.stranded(&snapshot),
         };
-        let conditions = report::conditions(self.swarm, &self.settings, &snapshot, &facts);
+        let held = self.held();
+        let mut conditions = report::conditions(self.swarm, &self.settings, &snapshot, &facts);
+        if let Some((_, verdict)) = &held {
+            conditions.retain(|condition| condition.type_ != verdict.type_);
+            conditions.push(verdict.clone());
+        }
         let (at, status) = report::status(&self.settings, &snapshot, &self.memory, now);
         self.memory.status = Some((at, status.clone()));
         let moving = desired.publish.is_some()
             || desired.immutable.is_some()
-            || snapshot.counts.releasing + snapshot.counts.free > 0
+            || !snapshot.releasing.is_empty()
+            || snapshot.counts.free > 0
             || self.unheard()
             || snapshot.workers.iter().any(WorkerSnapshot::is_behind);
         let period = match (moving && writes, stuck.is_empty()) {
@@ -295,6 +301,7 @@ impl<'a> Decision<'a> {
             (true, false) => STUCK,
             (false, _) => self.settings.weights.as_ref().map_or(PERIOD, |w| w.interval.min(PERIOD)),
         };
+        let period = held.map_or(period, |(left, _)| period.max(MOVING).min(left));
         self.memory.snapshot = Arc::new(snapshot);
         desired.memory = Some(self.memory);
         Ok(Plan { desired, status, conditions, notices, period })
@@ -325,6 +332,9 @@ impl<'a> Decision<'a> {
             await_targets: longest(self.memory.awaiting, self.settings.timeout),
         };
         let workers = self.workers.by_name();
+        if self.held().is_some() {
+            return Step::default();
+        }
         if self.history.repair.is_some() {
             let repaired = self.history.repaired(self.highest);
             if self.history.repair == Some(Repair::First) {

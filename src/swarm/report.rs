@@ -152,7 +152,7 @@ fn ready(swarm: &Swarm, snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
 
 fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
     if !snapshot.duplicates.is_empty() {
-        let text = format!("two workers report to run {:?}", snapshot.duplicates[0]);
+        let text = format!("two workers report that they run {:?}", snapshot.duplicates[0]);
         return verdict("Converged", Some(false), "DuplicateOwner", text);
     }
     if let Some((worker, epoch, why)) = facts.stuck.first() {
@@ -172,11 +172,10 @@ fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
     }
     if facts.barrier {
         let text = "it is unknown what workers have read: all of them must acknowledge a new \
-                    file before anything is given to another";
+                    file before any stream moves";
         return verdict("Converged", Some(false), "HistoryUnknown", text);
     }
-    let counts = snapshot.counts;
-    if counts.releasing > 0 || counts.free > 0 {
+    if !snapshot.releasing.is_empty() || snapshot.counts.free > 0 {
         let text = "streams are moving to another worker";
         return verdict("Converged", Some(false), "Moving", text);
     }

@@ -30,11 +30,11 @@ impl Measured {
     /// Reads an answer.
     ///
     /// # Errors
-    /// When it is not a vector.
+    /// When it is not a vector, or may be partial.
     pub fn read(status: u16, content_type: &str, body: &[u8]) -> Result<Self, QueryError> {
         let mut seen: BTreeMap<Arc<str>, Option<f64>> = BTreeMap::new();
         let mut rejected = 0;
-        decode::vector(status, content_type, body, |element| {
+        let warnings = decode::vector(status, content_type, body, |element| {
             let value = element.value.filter(|value| (0.0..=LARGEST).contains(value));
             match (element.labels.get(STREAM), value) {
                 (Some(stream), Some(value))
@@ -50,6 +50,8 @@ impl Measured {
             }
             Ok(())
         })?;
+        // A sum over half of the series would be a small weight, and streams would move by it.
+        decode::whole(&warnings)?;
         let weights = seen.into_iter().filter_map(|(stream, value)| Some((stream, value?)));
         let weights: BTreeMap<_, _> = weights.collect();
         if weights.is_empty() && rejected > 0 {
@@ -111,28 +113,65 @@ pub fn scaled(weights: &[f64]) -> Vec<u64> {
     weights.iter().map(scale).collect()
 }
 
-/// Returns the weight of each worker, and its number of streams.
+/// The load of one worker.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    weight: f64,
+    /// The part of it that is pinned.
+    pinned: f64,
+    streams: usize,
+    /// Number of streams that may go elsewhere.
+    movable: usize,
+}
+
+/// Returns the weight of each worker between which streams can move for balance, and its number of
+/// streams. `takes` says of each worker whether it takes streams at all.
+///
+/// A worker with a dedicated stream takes no other, so it is none of them; nor is one that carries
+/// more than the mean by its pinned streams alone, of which none can leave.
 #[must_use]
 pub fn loads(
-    previous: &[Option<usize>],
+    streams: &[Stream],
     weights: &[f64],
-    workers: usize,
+    places: &[Option<usize>],
+    takes: &[bool],
 ) -> (Vec<f64>, Vec<usize>) {
-    let (mut loads, mut counts) = (vec![0.0; workers], vec![0; workers]);
-    for (place, weight) in previous.iter().zip(weights) {
-        if let Some(place) = place {
-            loads[*place] += weight;
-            counts[*place] += 1;
+    let mut each: Vec<_> = takes.iter().map(|takes| takes.then(Load::default)).collect();
+    for ((stream, weight), place) in streams.iter().zip(weights).zip(places) {
+        let Some(worker) = place.and_then(|place| each.get_mut(place)) else { continue };
+        if stream.dedicated {
+            *worker = None;
+        }
+        let Some(load) = worker else { continue };
+        load.weight += weight;
+        load.streams += 1;
+        if stream.pin.is_some() {
+            load.pinned += weight;
+        } else {
+            load.movable += 1;
         }
     }
-    (loads, counts)
+    let mut all: Vec<Load> = each.into_iter().flatten().collect();
+    loop {
+        let before = all.len();
+        let mean = mean(all.iter().map(|load| load.weight), before);
+        all.retain(|load| load.movable > 0 || load.pinned <= mean);
+        if all.len() == before {
+            return all.iter().map(|load| (load.weight, load.streams)).unzip();
+        }
+    }
+}
+
+fn mean(all: impl Iterator<Item = f64>, count: usize) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "workers are fewer than 2^52")]
+    let count = count.max(1) as f64;
+    all.sum::<f64>() / count
 }
 
 /// Returns the weight of the heaviest worker as a multiple of the mean; 1 if all weights are 0.
 #[must_use]
 pub fn ratio(loads: &[f64]) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "workers are fewer than 2^52")]
-    let mean = loads.iter().sum::<f64>() / loads.len().max(1) as f64;
+    let mean = mean(loads.iter().copied(), loads.len());
     let heaviest = loads.iter().copied().fold(0.0, f64::max);
     if mean > 0.0 { heaviest / mean } else { 1.0 }
 }
@@ -199,6 +238,26 @@ mod tests {
         assert!(error.contains("label \"stream\""), "{error}");
     }
 
+    /// A weight that is there may lack half of what it sums up.
+    #[test]
+    fn p15_weights_of_a_partial_answer_are_none() {
+        let one = element(r#""stream":"a""#, "5");
+        for sign in [r#""warnings":["store-2 did not answer"]"#, r#""isPartial":true"#] {
+            let body = format!(
+                r#"{{"status":"success",{sign},"data":{{"resultType":"vector","result":[{one}]}}}}"#
+            );
+            let error = Measured::read(200, "application/json", body.as_bytes()).unwrap_err();
+            assert_eq!(error.class, Class::BadAnswer);
+            assert!(error.to_string().contains("warns of its own answer"), "{error}");
+        }
+        // Notes that say nothing about completeness are no warnings.
+        let body = format!(
+            r#"{{"status":"success","infos":["x"],"data":{{"resultType":"vector","result":[{one}]}}}}"#
+        );
+        let measured = Measured::read(200, "application/json", body.as_bytes()).unwrap();
+        assert_eq!(measured.weights.len(), 1);
+    }
+
     #[test]
     fn s02_more_names_than_streams_can_be_are_not_kept() {
         let all: Vec<_> = (0..limits::STREAMS + 10)
@@ -254,6 +313,33 @@ mod tests {
         assert_eq!(scaled(&[0.0, 1e9]), [1, 1_000_000]);
         assert_eq!(scaled(&[0.0, 0.0]), [1, 1]);
         assert_eq!(scaled(&[3.0, 3.0]), [1_000_000, 1_000_000]);
+    }
+
+    #[test]
+    fn w24_only_workers_between_which_streams_move_have_a_load() {
+        let plain = |id: &str| stream(id, 1);
+        let dedicated = Stream { dedicated: true, ..stream("d", 1) };
+        let pinned = |id: &str, to: &str| Stream { pin: Some(to.into()), ..stream(id, 1) };
+        let of = |streams: &[Stream], weights: &[f64], places: &[usize], takes: &[bool]| {
+            let places: Vec<_> = places.iter().copied().map(Some).collect();
+            loads(streams, weights, &places, takes)
+        };
+        let two = [plain("a"), plain("b")];
+        let all = [true; 3];
+        assert_eq!(of(&two, &[2.0, 3.0], &[0, 1], &all), (vec![2.0, 3.0, 0.0], vec![1, 1, 0]));
+        let drained = [true, true, false];
+        assert_eq!(of(&two, &[2.0, 3.0], &[0, 1], &drained), (vec![2.0, 3.0], vec![1, 1]));
+        // Whatever else is there still.
+        let three = [plain("a"), dedicated, plain("b"), plain("c")];
+        let loads = of(&three, &[2.0, 90.0, 1.0, 4.0], &[0, 1, 1, 2], &all);
+        assert_eq!(loads, (vec![2.0, 4.0], vec![1, 1]));
+        // A pinned stream counts on its worker, unless it is more than the part of one by itself.
+        let four = [pinned("p", "w-0"), plain("a"), plain("b")];
+        assert_eq!(of(&four, &[3.0, 2.0, 4.0], &[0, 1, 2], &all).0, [3.0, 2.0, 4.0]);
+        assert_eq!(of(&four, &[9.0, 2.0, 4.0], &[0, 1, 2], &all).0, [2.0, 4.0]);
+        let shared = of(&four, &[9.0, 2.0, 4.0], &[0, 0, 2], &all).0;
+        assert_eq!(shared, [11.0, 0.0, 4.0], "the other can leave");
+        assert_eq!(of(&[], &[], &[], &[false; 3]), (vec![], vec![]));
     }
 
     #[test]

@@ -70,7 +70,13 @@ pub struct Workers {
     /// True if the workload is being replaced by another version of itself: nothing is moved for
     /// balance meanwhile.
     pub rolling: bool,
+    /// The newest template of a `Deployment`, and since when it has had no ready pod while older
+    /// ones have pods.
+    pub stalled: Option<Stalled>,
 }
+
+/// A template without a ready pod: its hash, and since when.
+pub type Stalled = (Option<Box<str>>, Instant);
 
 impl Workers {
     /// Finds them. `unfit` are the nodes that streams should leave.
@@ -153,7 +159,7 @@ impl Finder<'_> {
         for (_, pod) in rest {
             all.push(self.worker(Arc::clone(&pod.name), Some(pod), Standing::Keeps, false));
         }
-        Workers { all, rolling: false }
+        Workers { all, rolling: false, stalled: None }
     }
 
     fn deployed(&self, pods: &[PodFacts]) -> Workers {
@@ -171,12 +177,19 @@ impl Finder<'_> {
         let rolling = live.iter().any(|pod| pod.template != newest)
             || live.len() != usize::try_from(self.workload.replicas).unwrap_or(usize::MAX)
             || self.workload.observed_generation < self.workload.generation;
+        let stalled = self.stalled(&live, newest.as_deref());
+        let is_old = |at: Instant| self.now.saturating_duration_since(at) >= self.settings.timeout;
+        let is_stuck = stalled.as_ref().is_some_and(|(_, since)| is_old(*since));
         let mut all = Vec::new();
         for pod in live {
             // The workers that run longest get what can be assigned; one that is not ready loses
-            // nothing.
-            let standing = if pod.template != newest || !pod.ready {
+            // nothing. Where no pod of the newest template becomes ready, those that run get what
+            // has no worker.
+            let standing = if !pod.ready {
                 Standing::Keeps
+            } else if pod.template != newest {
+                let takes = is_stuck && !self.is_unfit(Some(pod));
+                if takes { Standing::Full } else { Standing::Keeps }
             } else if self.is_unfit(Some(pod)) {
                 Standing::Leaving
             } else {
@@ -187,7 +200,17 @@ impl Finder<'_> {
         for pod in rest {
             all.push(self.worker(Arc::clone(&pod.name), Some(pod), Standing::Keeps, false));
         }
-        Workers { all, rolling }
+        Workers { all, rolling, stalled }
+    }
+
+    /// Returns the newest template if only older ones have ready pods.
+    fn stalled(&self, live: &[&PodFacts], newest: Option<&str>) -> Option<Stalled> {
+        let is_newest = |pod: &&&PodFacts| pod.template.as_deref() == newest;
+        let runs = live.iter().filter(is_newest).any(|pod| pod.ready);
+        let older = live.iter().any(|pod| !is_newest(&pod));
+        let known = self.memory.stalled.as_ref().filter(|(of, _)| of.as_deref() == newest);
+        let since = known.map_or(self.now, |(_, since)| *since);
+        (older && !runs).then(|| (newest.map(Into::into), since))
     }
 
     fn is_unfit(&self, pod: Option<&PodFacts>) -> bool {

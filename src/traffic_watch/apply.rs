@@ -1,5 +1,5 @@
 //! Writes the plan: nodes, the Deployment, evictions. Decides nothing.
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -9,6 +9,7 @@ use kube::{
     core::PartialObjectMeta,
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     LABEL_CONCURRENCY, TrafficWatchReconciler,
@@ -16,11 +17,12 @@ use super::{
     deployments::DeploymentFacts,
     evictions::PodFacts,
     memory::Decided,
+    node_writes,
     plan::{Desired, Edit, NodeWrite},
     reservation::OfferWrite,
 };
 use crate::{
-    api::{TrafficWatch, traffic_watch::TaintEffect},
+    api::TrafficWatch,
     clock,
     controller::{
         Error, FIELD_MANAGER, Key, Notice,
@@ -31,9 +33,10 @@ use crate::{
     nodes::NodeObject,
 };
 
-/// Maximum number of attempts to write a taint while others write to the same node: taints are one
-/// list, so each attempt depends on the last read.
-const TAINT_TRIES: usize = 5;
+/// The time in which a pass begins to write to nodes, or `spec.interval` if that is longer. While
+/// requests take seconds, thousands of them would take an hour: nothing would be judged meanwhile,
+/// and verdicts written that are long over.
+const WRITING: Duration = Duration::from_secs(10);
 
 /// Writes the plan; a failed write does not keep the others from being made.
 pub(super) async fn apply(
@@ -50,14 +53,20 @@ pub(super) async fn apply(
             None => entry.pause(facts),
         }
     });
+    let end = Instant::now() + Duration::from(watch.spec.interval).max(WRITING);
     // A failure does not prevent the other writes.
-    let results = reconciler.write_nodes(desired.nodes).await;
-    reconciler.memories.change(&key, |entry| entry.wrote(&results, clock::timestamp()));
-    let mut errors: Vec<_> =
-        results.into_iter().filter_map(|(_, result)| result.err()).take(1).collect();
-    let offered = reconciler.write_offers(desired.offers).await;
-    reconciler.memories.change(&key, |entry| entry.offered(&offered, clock::timestamp()));
-    errors.extend(offered.into_iter().find_map(|(_, result)| result.err()));
+    let results = sorted(reconciler.write_nodes(desired.nodes, Some(end)).await);
+    let reported = reconciler.memories.change(&key, |entry| {
+        entry.wrote(&results, clock::timestamp());
+        entry.memory.failed.reported().map(|(node, _)| Arc::clone(node))
+    });
+    let mut errors: Vec<_> = failure(results, reported.as_deref()).into_iter().collect();
+    let offered = sorted(reconciler.write_offers(desired.offers, Some(end)).await);
+    let reported = reconciler.memories.change(&key, |entry| {
+        entry.offered(&offered, clock::timestamp());
+        entry.failed_offers.reported().map(|(node, _)| Arc::clone(node))
+    });
+    errors.extend(failure(offered, reported.as_deref()));
     if let Some(child) = desired.deployment
         && let Err(error) = reconciler.apply_child(watch, &key, child).await
     {
@@ -67,85 +76,90 @@ pub(super) async fn apply(
     Error::stages(notices, errors)
 }
 
+type Results = Vec<(Arc<str>, Result<(), Error>)>;
+
+/// By the names of nodes, not in the order of the answers: the same failures have the same text.
+fn sorted(mut results: Results) -> Results {
+    results.sort_by(|(a, _), (b, _)| a.cmp(b));
+    results
+}
+
+/// The error of the node that is reported already, else the first.
+fn failure(results: Results, reported: Option<&str>) -> Option<Error> {
+    let failures = results.into_iter().filter_map(|(node, result)| Some((node, result.err()?)));
+    failures.min_by_key(|(node, _)| reported != Some(&**node)).map(|(_, error)| error)
+}
+
+/// Ends at that time, if there is one.
+async fn reached(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}
+
 impl TrafficWatchReconciler {
     /// Writes to nodes, each tried even if the previous one failed. Marks come last: if a place
-    /// that was to be free is not, the next plan sees it, and knows which node holds it.
+    /// that was to be free is not, the next plan sees it, and knows which node holds it. After
+    /// `end` no write begins: those that are left are planned again, by a newer judgment.
     pub(super) async fn write_nodes(
         &self,
         writes: Vec<NodeWrite>,
+        end: Option<Instant>,
     ) -> Vec<(Arc<str>, Result<(), Error>)> {
-        let frees: Vec<_> =
+        let mut taken: BTreeSet<_> =
             writes.iter().filter(|w| w.frees).map(|w| Arc::clone(&w.node)).collect();
         let (marks, others): (Vec<_>, Vec<_>) =
             writes.into_iter().partition(|write| write.label == Edit::Set(true));
-        let mut results = self.write_all(others).await;
-        let is_free = |(node, result): &(Arc<str>, Result<(), Error>)| {
-            result.is_ok() || !frees.contains(node)
-        };
-        if results.iter().all(is_free) {
-            results.extend(self.write_all(marks).await);
+        let mut results = self.write_all(others, end).await;
+        for (node, _) in results.iter().filter(|(_, result)| result.is_ok()) {
+            taken.remove(node);
+        }
+        if taken.is_empty() {
+            results.extend(self.write_all(marks, end).await);
         }
         results
     }
 
-    async fn write_all(&self, writes: Vec<NodeWrite>) -> Vec<(Arc<str>, Result<(), Error>)> {
-        let results = futures::stream::iter(writes).map(|write| async move {
-            // Never closed, so there is always a permit to wait for.
-            let _permit = self.label_writes.acquire().await;
-            let place = match write.label {
-                Edit::Set(true) => self.ceiling.admit(&write.node),
-                _ => None,
-            };
-            if write.label == Edit::Set(true) && place.is_none() {
-                // Another object took the last place since this was planned: the next plan sees it.
-                return (write.node, Ok(()));
-            }
-            let result = match write.taint {
-                Edit::Keep => self.write_label(&write).await,
-                _ => self.write_taint(&write).await,
-            };
-            drop(place);
-            let result = match result {
-                // The node was deleted in the meantime, with everything on it.
-                Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
-                result => result.map_err(Error::kube("patch node")),
-            };
-            (write.node, result)
-        });
+    async fn write_all(
+        &self,
+        writes: Vec<NodeWrite>,
+        end: Option<Instant>,
+    ) -> Vec<(Arc<str>, Result<(), Error>)> {
+        let results =
+            futures::stream::iter(writes).take_until(reached(end)).map(|write| async move {
+                // Never closed, so there is always a permit to wait for.
+                let _permit = self.label_writes.acquire().await;
+                let place = match write.label {
+                    Edit::Set(true) => self.ceiling.admit(&write.node),
+                    _ => None,
+                };
+                if write.label == Edit::Set(true) && place.is_none() {
+                    // Another object took the last place since: the next plan sees it.
+                    return (write.node, Ok(()));
+                }
+                let result = match write.taint {
+                    Edit::Keep => self.write_label(&write).await,
+                    _ => node_writes::with_taint(&self.client, &self.nodes, &write).await,
+                };
+                drop(place);
+                let result = match result {
+                    // The node was deleted in the meantime, with everything on it.
+                    Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
+                    result => result.map_err(Error::kube("patch node")),
+                };
+                (write.node, result)
+            });
         results.buffer_unordered(LABEL_CONCURRENCY).collect().await
     }
 
     async fn write_label(&self, write: &NodeWrite) -> kube::Result<()> {
-        let labels = json!({"labels": labels(write)});
-        match self.nodes.patch(&self.client, &write.node, &labels).await {
+        let labels = json!({"labels": node_writes::labels(write)});
+        let decided = Some(write.incarnation);
+        match self.nodes.patch(&self.client, &write.node, decided, &labels).await {
             // It was replaced in the meantime: the next judgment is of its successor.
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(()),
             result => result,
-        }
-    }
-
-    /// Writes label and taint in one request. The list of taints is replaced as a whole, so the
-    /// write is refused, and tried again, if any client changed the node since it was read.
-    async fn write_taint(&self, write: &NodeWrite) -> kube::Result<()> {
-        let nodes = Api::<NodeObject>::all(self.client.clone());
-        let mut tries = 0;
-        loop {
-            let node = nodes.get(&write.node).await?;
-            let patch = Patch::Merge(json!({
-                "metadata": {
-                    "resourceVersion": node.metadata.resource_version, "labels": labels(write),
-                },
-                "spec": {"taints": taints(node.taints(), &write.key, write.taint)},
-            }));
-            tries += 1;
-            match nodes.patch(&write.node, &merge_params(), &patch).await {
-                Ok(written) => {
-                    self.nodes.wrote_node(&written);
-                    return Ok(());
-                }
-                Err(kube::Error::Api(s)) if s.is_conflict() && tries < TAINT_TRIES => {}
-                Err(error) => return Err(error),
-            }
         }
     }
 
@@ -153,23 +167,30 @@ impl TrafficWatchReconciler {
     pub(super) async fn write_offers(
         &self,
         writes: Vec<OfferWrite>,
+        end: Option<Instant>,
     ) -> Vec<(Arc<str>, Result<(), Error>)> {
-        let results = futures::stream::iter(writes).map(|write| async move {
-            // Never closed, so there is always a permit to wait for.
-            let _permit = self.label_writes.acquire().await;
-            let nodes = Api::<NodeObject>::all(self.client.clone());
-            let patch = Patch::Merge(offer(&write));
-            let result = match nodes.patch_status(&write.node, &merge_params(), &patch).await {
-                Ok(written) => {
-                    self.nodes.wrote_node(&written);
-                    Ok(())
+        let results =
+            futures::stream::iter(writes).take_until(reached(end)).map(|write| async move {
+                // Never closed, so there is always a permit to wait for.
+                let _permit = self.label_writes.acquire().await;
+                let decided = write.incarnation;
+                if decided.is_some_and(|decided| self.nodes.is_replaced(&write.node, decided)) {
+                    // The next judgment is of its successor.
+                    return (write.node, Ok(()));
                 }
-                // The node was deleted in the meantime, with everything on it.
-                Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
-                Err(error) => Err(Error::kube("patch node status")(error)),
-            };
-            (write.node, result)
-        });
+                let nodes = Api::<NodeObject>::all(self.client.clone());
+                let patch = Patch::Merge(offer(&write));
+                let result = match nodes.patch_status(&write.node, &merge_params(), &patch).await {
+                    Ok(written) => {
+                        self.nodes.wrote_node(&written);
+                        Ok(())
+                    }
+                    // The node was deleted in the meantime, with everything on it.
+                    Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
+                    Err(error) => Err(Error::kube("patch node status")(error)),
+                };
+                (write.node, result)
+            });
         results.buffer_unordered(LABEL_CONCURRENCY).collect().await
     }
 
@@ -257,17 +278,18 @@ impl TrafficWatchReconciler {
         let holder = holder("TrafficWatch", key);
         let mut notices = Vec::new();
         for pod in pods {
-            if self.disruptions.claim(&holder, pod.node.as_deref(), EVICTION).is_err() {
-                // Another object disrupts this zone: the next judgment tries again.
-                continue;
-            }
+            let attempt = self.disruptions.attempt(&holder, pod.node.as_deref(), EVICTION);
+            // Another object disrupts this zone: the next judgment tries again.
+            let Ok(attempt) = attempt else { continue };
             let preconditions =
                 Preconditions { uid: Some(pod.uid.clone()), resource_version: None };
             let options =
                 DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             let params = EvictParams { delete_options: Some(options), ..EvictParams::default() };
             let node = pod.node.as_deref().unwrap_or_default();
-            let (result, told) = match api.evict(&pod.name, &params).await {
+            let answer = api.evict(&pod.name, &params).await;
+            attempt.answered(&answer);
+            let (result, told) = match answer {
                 Ok(_) => {
                     let note =
                         format!("evicted pod {} from node {node}, which stays unfit", pod.name);
@@ -308,24 +330,6 @@ fn offer(write: &OfferWrite) -> Value {
     json!({"status": {"capacity": resources, "allocatable": resources}})
 }
 
-/// The part of a patch that is about the label.
-fn labels(write: &NodeWrite) -> Value {
-    match write.label {
-        Edit::Keep => json!({}),
-        Edit::Set(unfit) => json!({&write.key: if unfit { "true" } else { "false" }}),
-        Edit::Remove => json!({&write.key: null}),
-    }
-}
-
-/// Returns the taints of a node with ours in the desired state, and all others unchanged.
-fn taints(there: &[Value], key: &str, edit: Edit<TaintEffect>) -> Vec<Value> {
-    let mut taints: Vec<_> = there.iter().filter(|taint| taint["key"] != key).cloned().collect();
-    if let Edit::Set(effect) = edit {
-        taints.push(json!({"key": key, "value": "true", "effect": effect.as_str()}));
-    }
-    taints
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,7 +338,7 @@ mod tests {
     fn an_offer_is_one_key_of_capacity_and_allocatable() {
         let patch = |amount| {
             let (node, resource) = ("a".into(), "example.com/mbps".into());
-            offer(&OfferWrite { node, resource, amount })
+            offer(&OfferWrite { node, incarnation: None, resource, amount })
         };
         let expected = |amount: Value| {
             let resources = json!({"example.com/mbps": amount});
@@ -342,17 +346,5 @@ mod tests {
         };
         assert_eq!(patch(Some(700)), expected(json!("700")));
         assert_eq!(patch(None), expected(Value::Null));
-    }
-
-    #[test]
-    fn taints_of_others_are_written_back_with_every_field() {
-        let foreign =
-            json!({"key": "node.kubernetes.io/x", "effect": "NoExecute", "timeAdded": "t"});
-        let ours = |effect: &str| json!({"key": "k", "value": "true", "effect": effect});
-        let set = Edit::Set(TaintEffect::NoSchedule);
-        assert_eq!(taints(&[], "k", set), [ours("NoSchedule")]);
-        let there = [ours("PreferNoSchedule"), foreign.clone()];
-        assert_eq!(taints(&there, "k", set), [foreign.clone(), ours("NoSchedule")]);
-        assert_eq!(taints(&there, "k", Edit::Remove), [foreign]);
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn cleanup(
         })
         .collect();
     let count = removals.len();
-    let results = reconciler.write_nodes(removals).await;
+    let results = reconciler.write_nodes(removals, None).await;
     results.into_iter().try_for_each(|(_, result)| result)?;
     let labels = (count > 0).then(|| Notice {
         warning: false,
@@ -38,7 +38,7 @@ pub(super) async fn cleanup(
     });
     let leaving = reconciler.leaving(watch, None, &all().collect::<Vec<_>>());
     let (writes, resource) = reservation::removed(&leaving);
-    let results = reconciler.write_offers(writes).await;
+    let results = reconciler.write_offers(writes, None).await;
     results.into_iter().try_for_each(|(_, result)| result)?;
     Ok(labels.into_iter().chain(resource).collect())
 }

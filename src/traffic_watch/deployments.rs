@@ -12,9 +12,9 @@ use serde::Deserialize;
 
 use crate::{
     controller::MANAGED_BY,
+    infra::watch::{self, Mirror, Reduced, Synced},
     metrics::Metrics,
     partial_resource::partial_resource,
-    runtime::watch::{self, Mirror, Reduced, Synced},
 };
 
 type Key = (String, String);

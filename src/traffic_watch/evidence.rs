@@ -115,7 +115,7 @@ impl Rules {
             Unit::BitsPerSecond => Some(value),
             Unit::Own => None,
         };
-        Ok(Evidence { value, percent, device: device.cloned(), total: None, age, bits, capacity })
+        Ok(Evidence { value, percent, device, total: None, age, bits, capacity })
     }
 
     fn built_in(
@@ -125,8 +125,8 @@ impl Rules {
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
         /// Value, percentage of the link, device.
-        type Load<'a> = (f64, Option<f64>, Option<&'a Arc<str>>);
-        let mut worst: Option<Load<'_>> = None;
+        type Load = (f64, Option<f64>, Option<Arc<str>>);
+        let mut worst: Option<Load> = None;
         let (mut hidden, mut most_bits) = (false, 0.0_f64);
         let (max, fit) = self.thresholds;
         for (percent, bytes, without_speed) in directions(direction) {
@@ -169,7 +169,7 @@ impl Rules {
             return Err(NoEvidence::InvalidSample);
         }
         let age = match reading.get(Measure::Age) {
-            Value::One(age, _) if age.is_finite() => *age,
+            Value::One(age, _) if age.is_finite() => age,
             Value::Absent => return Err(NoEvidence::StaleSample),
             _ => return Err(NoEvidence::InvalidSample),
         };
@@ -184,7 +184,7 @@ impl Rules {
         Ok(Evidence {
             value,
             percent,
-            device: device.cloned(),
+            device,
             total,
             age: Some(age.max(0.0)),
             bits: Some(most_bits).filter(|bits| bits.is_finite()),
@@ -196,10 +196,10 @@ impl Rules {
     #[must_use]
     pub fn has_data(&self, reading: NodeMeasurement<'_>) -> bool {
         match self.direction {
-            None => *reading.get(Measure::Own) != Value::Absent,
-            Some(direction) => directions(direction)
-                .iter()
-                .all(|(_, bytes, _)| *reading.get(*bytes) != Value::Absent),
+            None => reading.has(Measure::Own),
+            Some(direction) => {
+                directions(direction).iter().all(|(_, bytes, _)| reading.has(*bytes))
+            }
         }
     }
 }
@@ -218,14 +218,14 @@ fn directions(direction: Direction) -> &'static [(Measure, Measure, Measure)] {
 }
 
 /// A number, and the device it is about.
-type Number<'a> = (f64, Option<&'a Arc<str>>);
+type Number = (f64, Option<Arc<str>>);
 
 /// A usable number, or none, or one that proves nothing.
-fn number(value: &Value) -> Result<Option<Number<'_>>, NoEvidence> {
+fn number(value: Value) -> Result<Option<Number>, NoEvidence> {
     match value {
         Value::Absent => Ok(None),
-        Value::One(number, device) if number.is_finite() && *number >= 0.0 => {
-            Ok(Some((*number, device.as_ref())))
+        Value::One(number, device) if number.is_finite() && number >= 0.0 => {
+            Ok(Some((number, device)))
         }
         Value::One(..) | Value::Unusable => Err(NoEvidence::InvalidSample),
     }

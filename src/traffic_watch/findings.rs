@@ -33,17 +33,18 @@ impl Evaluation {
 pub(super) type EvidenceResult = Result<Evidence, NoEvidence>;
 
 /// A piece of evidence as it is remembered.
-pub(super) fn sample(evidence: &Evidence, now: i64) -> Sample {
+pub(super) fn sample(evidence: &Evidence, asked: f64) -> Sample {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "counters are below 2^63 and age below a day; `as` saturates"
     )]
-    let (total, age) = (evidence.total.unwrap_or(0.0) as i64, evidence.age.unwrap_or(0.0) as i64);
+    let (total, time) =
+        (evidence.total.unwrap_or(0.0) as i64, (asked - evidence.age.unwrap_or(0.0)) as i64);
     Sample {
         value: evidence.value,
         percent: evidence.percent.unwrap_or(f64::NAN),
         total,
-        time: now - age,
+        time,
         device: evidence.device.clone(),
     }
 }
@@ -57,6 +58,8 @@ pub(super) struct Gathered {
     pub(super) evaluation: Evaluation,
     /// The number of nodes that have evidence.
     pub(super) with_evidence: usize,
+    /// The time from which ages count, in Unix seconds.
+    pub(super) asked: f64,
     /// True if the server warned of its answer: it may be partial.
     warned: bool,
 }
@@ -82,11 +85,12 @@ impl Gathered {
 /// A node is covered if it has a credible sample: a node with an unknown link speed is covered,
 /// because the measurement cannot fix that.
 pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gathered {
+    let now = seen.now.as_duration().as_secs_f64();
     let reading = seen.readings.as_ref().and_then(|readings| readings.get(place));
     let Some(Ok(reading)) = reading else {
         let findings = seen.nodes.iter().map(|_| Err(NoEvidence::MetricsUnavailable)).collect();
         let evaluation = Evaluation::Failed;
-        return Gathered { findings, evaluation, with_evidence: 0, warned: false };
+        return Gathered { findings, evaluation, with_evidence: 0, asked: now, warned: false };
     };
     let rules = settings.criteria[place].rules;
     let mut of_node = reading.in_turn();
@@ -95,18 +99,19 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
         .iter()
         .map(|facts| rules.evidence(of_node(&facts.name), settings.capacity(facts)))
         .collect();
+    let asked = reading.asked.unwrap_or(now);
     let warned = !reading.warnings.is_empty();
     let covered = findings.iter().filter(|finding| is_covered(finding)).count();
     let with_evidence = findings.iter().filter(|finding| finding.is_ok()).count();
     if covered * 2 >= findings.len() {
-        return Gathered { findings, evaluation: Evaluation::Ok, with_evidence, warned };
+        return Gathered { findings, evaluation: Evaluation::Ok, with_evidence, asked, warned };
     }
     for finding in &mut findings {
         if matches!(finding, Ok(_) | Err(NoEvidence::NoSample)) {
             *finding = Err(NoEvidence::LowCoverage);
         }
     }
-    Gathered { findings, evaluation: Evaluation::LowCoverage, with_evidence, warned }
+    Gathered { findings, evaluation: Evaluation::LowCoverage, with_evidence, asked, warned }
 }
 
 /// Reports whether a node has a sample that can be believed.

@@ -126,7 +126,6 @@ impl<'a> Judgment<'a> {
     /// Hysteresis: streaks, and what they make of each node.
     fn apply_hysteresis(&mut self) {
         let is_new = self.is_new();
-        let (seconds, now) = (self.seen.now.as_second(), self.seen.now.as_duration().as_secs_f64());
         let same_scrape = SAME_SCRAPE.min(self.settings.interval / 4).as_secs_f64();
         for (measure, (place, criterion)) in
             self.gathered.iter().zip(self.settings.criteria.iter().enumerate())
@@ -142,13 +141,13 @@ impl<'a> Judgment<'a> {
                     }
                 };
                 (side.missing, side.age) = (None, evidence.age);
-                side.last = Some(sample(evidence, seconds));
+                side.last = Some(sample(evidence, measure.asked));
                 if !is_new {
                     continue;
                 }
                 // The same scrape again confirms nothing.
                 if let Some(age) = evidence.age {
-                    let scraped = now - age;
+                    let scraped = measure.asked - age;
                     if side.scraped.is_some_and(|last| (scraped - last).abs() < same_scrape) {
                         continue;
                     }
@@ -207,7 +206,7 @@ impl<'a> Judgment<'a> {
     /// The breaker: which of the nodes that are judged unfit are marked so.
     fn limit(&mut self) {
         let failed = &self.seen.memory.failed;
-        let nodes = self.nodes.iter().zip(&self.seen.nodes).enumerate();
+        let nodes = self.nodes.iter().zip(&*self.seen.nodes).enumerate();
         let candidates: Vec<_> = nodes
             .map(|(i, (node, facts))| Candidate {
                 name: &facts.name,

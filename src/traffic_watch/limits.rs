@@ -131,7 +131,7 @@ pub struct Candidate<'a> {
 
 /// The effect of the limits on all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct MarkDecision {
     /// The mark of each node: unfit, fit, or none yet.
     pub marks: Vec<Option<bool>>,
     /// Maximum number of marked nodes that can take the pods.
@@ -194,7 +194,7 @@ impl Scope {
 /// - Free places go to the worst, ties to the smaller name; only to nodes with evidence now.
 /// - A node that is judged unfit and finds no place is marked fit (and shown as suppressed).
 #[must_use]
-pub fn mark(nodes: &[Candidate<'_>], limits: &Limits, mut headroom: Headroom) -> Marks {
+pub fn mark(nodes: &[Candidate<'_>], limits: &Limits, mut headroom: Headroom) -> MarkDecision {
     let none = limits.max_unfit.is_none() || headroom.none;
     let kept = |n: &Candidate<'_>| n.judged == Some(true) && n.marked == Some(true) && !none;
     let mut marks: Vec<_> = nodes
@@ -236,7 +236,7 @@ pub fn mark(nodes: &[Candidate<'_>], limits: &Limits, mut headroom: Headroom) ->
     }
     above_ceiling.sort_unstable();
     let room = nodes.iter().filter(|node| node.takes_pods).count();
-    Marks { marks, limit, room, above_ceiling }
+    MarkDecision { marks, limit, room, above_ceiling }
 }
 
 /// Removes marks while fewer nodes than the floor could take the pods.

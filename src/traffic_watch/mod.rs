@@ -8,12 +8,12 @@
 //! | `findings`, `judgment`, `limits`, `room` | states of nodes, and how many may be marked |
 //! | `reservation`, `requests` | what nodes offer to pods, and what pods request of it |
 //! | `plan` | the planned writes: labels, taints, the Deployment (`children`), `evictions` |
-//! | `apply`, `cleanup` | the writes |
+//! | `apply`, `node_writes`, `cleanup` | the writes |
 //! | `conflict`, `ceiling` | other objects: the holder of a label key, the common limit of marks |
 //! | `memory`, `retries` | the state kept between two passes |
 //! | `report`, `metrics`, `overview`, `live` | conditions and events; metrics; the status page |
 //! | `replay` | the same decisions over a history |
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use kube::{core::DeserializeGuard, runtime::reflector::Store};
 use tokio::sync::Semaphore;
@@ -27,7 +27,7 @@ use crate::{
 };
 
 mod apply;
-pub mod ceiling;
+pub(crate) mod ceiling;
 mod children;
 mod cleanup;
 mod conflict;
@@ -36,10 +36,11 @@ mod evictions;
 mod evidence;
 mod findings;
 mod judgment;
-pub mod limits;
+pub(crate) mod limits;
 mod live;
 mod memory;
 mod metrics;
+mod node_writes;
 mod observe;
 mod observed;
 pub mod overview;
@@ -149,7 +150,7 @@ impl Reconciler for TrafficWatchReconciler {
     }
 
     fn forgotten(&self, key: &Key) {
-        self.requests.need(key, BTreeSet::new());
+        self.requests.need(key, false);
     }
 }
 

@@ -1,5 +1,8 @@
 //! Reads what a judgment needs: nodes, measurements, the Deployment and its pods. Decides nothing.
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
 use kube::{Api, Resource, ResourceExt, api::ListParams, core::PartialObjectMeta};
@@ -21,13 +24,14 @@ use crate::{
     api::{TrafficWatch, traffic_watch::Mode},
     clock,
     controller::{Error, key},
-    nodes::{Identity, NodeFacts, NodeStore},
-    prometheus::{Class, Client, Late, QueryError, Seat, decode::Series},
+    nodes::{Identity, NodeStore, Selection},
+    prometheus::{Class, Client, QueryError, Seat, decode::Series},
 };
 
 /// Reads everything that the plan for one object rests on.
 ///
-/// Pods are read in a second phase: only where the plan may let some leave.
+/// Pods are read only where the plan may let some leave, and while the measurement is under way:
+/// nodes are judged whether or not pods can be listed.
 pub(super) async fn observe(
     reconciler: &TrafficWatchReconciler,
     watch: &TrafficWatch,
@@ -41,41 +45,56 @@ pub(super) async fn observe(
     let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
     let claim = conflict::claim(watch, all());
     let decides = claim == Claim::Ours && !watch.spec.paused;
+    // Before the measurement: an answer that takes longer than its tick is of that tick.
+    let began = clock::instant();
     let any = reconciler.nodes.any(&settings.selector);
-    let readings =
-        if decides && any { Some(reconciler.measure(&key.0, &settings).await) } else { None };
+    let tick = reconciler.schedule.tick(began, settings.interval);
+    // No other pass over this object changes it meanwhile.
+    let memory = reconciler.memories.read(&key, |entry| Arc::clone(&entry.memory));
+    let leave = decides
+        && watch.spec.mode == Mode::Enforce
+        && memory.tick != Some(tick)
+        && plan::may_leave(&settings, &memory, clock::timestamp());
+    let measured = async {
+        if !decides || !any {
+            return None;
+        }
+        Some(reconciler.measure(&key.0, &settings, began).await)
+    };
+    let listed = async {
+        match reconciler.owned_deployment(watch) {
+            Some(deployment) if leave => {
+                let pods = reconciler.pods(watch, &deployment);
+                match tokio::time::timeout(patience(&settings), pods).await {
+                    Ok(pods) => pods.map_err(|error| error.to_text()),
+                    Err(_) => Err("the API server takes too long to list them".to_owned()),
+                }
+            }
+            _ => Ok(vec![]),
+        }
+    };
+    let (readings, pods) = futures::future::join(measured, listed).await;
     // After the answer: the objects that wait for it together hold no copy of the nodes each.
     let (store, selector, label) = (&reconciler.nodes, &settings.selector, watch.label_key());
-    let nodes = if !any {
-        vec![]
+    let selection = if !any {
+        Selection::default()
     } else if settings.room.reads_labels() {
         store.select(selector, &label)
     } else {
         store.select_unlabeled(selector, &label)
     };
-    let memory = reconciler.memories.read(&key, |entry| Arc::clone(&entry.memory));
     let deployment = reconciler.owned_deployment(watch);
     let reservation = match claim {
         Claim::Ours => reconciler.reservation(watch, &all().collect::<Vec<_>>()),
         // It writes nothing at all.
         Claim::HeldBy(_) => Seen::default(),
     };
-    let now = clock::timestamp();
-    let leave =
-        decides && watch.spec.mode == Mode::Enforce && plan::may_leave(&settings, &memory, now);
-    let pods = match &deployment {
-        // Nodes are judged whether or not pods can be listed.
-        Some(deployment) if leave => {
-            reconciler.pods(watch, deployment).await.map_err(|error| error.to_text())
-        }
-        _ => Ok(vec![]),
-    };
     Ok(Observed {
-        now,
-        tick: reconciler.schedule.tick(clock::instant(), settings.interval),
+        now: clock::timestamp(),
+        tick,
         stray: reconciler
-            .strays(watch, &memory, &nodes, |key| conflict::has_heir(watch, key, all())),
-        nodes,
+            .strays(watch, &memory, &selection, |key| conflict::has_heir(watch, key, all())),
+        nodes: selection.nodes,
         readings,
         memory,
         claim,
@@ -85,6 +104,12 @@ pub(super) async fn observe(
         pods,
         reservation,
     })
+}
+
+/// The time that a judgment waits for an answer: one that comes after the next tick is late; but
+/// nothing answers in no time.
+fn patience(settings: &Settings) -> Duration {
+    settings.interval.max(Duration::from_secs(2))
 }
 
 /// Begins to sort an answer by the nodes as they are called now.
@@ -111,25 +136,16 @@ impl TrafficWatchReconciler {
     }
 
     /// One answer for each measure; measures that need the same one share it.
-    async fn measure(&self, namespace: &str, settings: &Settings) -> Vec<Measured> {
-        let tick = self.schedule.tick_start(clock::instant(), settings.interval);
-        // An answer that comes after the next tick is late; but nothing answers in no time.
-        let patience = settings.interval.max(Duration::from_secs(2));
+    async fn measure(&self, namespace: &str, settings: &Settings, now: Instant) -> Vec<Measured> {
+        let tick = self.schedule.tick_start(now, settings.interval);
+        let patience = patience(settings);
         let requests = settings.criteria.iter().map(async |criterion| {
             let request = &criterion.request;
             let payer = request.payer(namespace);
             let seat = || self.prometheus.seat(&payer);
             let ask = |seat| self.ask(request, seat);
             let asked = self.readings.get(request, tick, patience, seat, ask).await;
-            asked.unwrap_or_else(|late| {
-                let error = late.error(&payer);
-                if late == Late::Seat
-                    && let Some(client) = self.prometheus.get(&request.endpoint)
-                {
-                    client.not_asked(&error);
-                }
-                Err(error)
-            })
+            asked.unwrap_or_else(|late| Err(self.prometheus.late(&request.endpoint, late, &payer)))
         });
         futures::future::join_all(requests).await
     }
@@ -150,9 +166,14 @@ impl TrafficWatchReconciler {
                 let names = Names { identity, labels: &exporters.node_labels };
                 sorter.take(&request.question, names, &series)
             };
+            let asked = Some(clock::timestamp().as_duration().as_secs_f64());
             let warnings = client.query_vector(&promql, seat, take).await;
             let (identity, sorter) = sorting.unwrap_or_else(|| begin(&nodes));
-            let reading = warnings.map(|warnings| Arc::new(sorter.end(&identity, warnings)));
+            let reading = warnings.map(|warnings| {
+                let mut reading = sorter.end(&identity, warnings);
+                reading.asked = asked;
+                Arc::new(reading)
+            });
             match &reading {
                 Ok(reading) => metrics.samples_rejected("unmapped", reading.unmapped.0),
                 Err(error) => tracing::warn!(
@@ -170,19 +191,19 @@ impl TrafficWatchReconciler {
         &self,
         watch: &TrafficWatch,
         memory: &Memory,
-        selected: &[NodeFacts],
+        selection: &Selection,
         has_heir: impl Fn(&str) -> bool,
     ) -> Vec<Stray> {
         // A selection that is empty is more likely a mistake than a wish: freeze.
-        if selected.is_empty() {
+        if selection.nodes.is_empty() {
             return vec![];
         }
         let current = watch.label_key();
         let keys = conflict::keys(watch, &memory.keys).into_iter();
         let keys = keys.filter(|key| *key == current || !has_heir(key));
         keys.flat_map(|key| {
-            let theirs = if key == current { selected } else { &[] };
-            let carriers = self.nodes.carriers_except(&key, theirs);
+            let carriers =
+                if key == current { selection.strays.to_vec() } else { self.nodes.carriers(&key) };
             carriers.into_iter().map(move |carrier| Stray { carrier, key: key.clone() })
         })
         .collect()

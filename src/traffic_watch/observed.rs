@@ -20,7 +20,7 @@ pub struct Observed {
     /// Number of the tick of the interval: one tick is one judgment, however many passes it has.
     pub tick: u64,
     /// The judged nodes, by name.
-    pub nodes: Vec<NodeFacts>,
+    pub nodes: Arc<[NodeFacts]>,
     /// Nodes that carry a key of ours they should not: it is not theirs any more.
     pub stray: Vec<Stray>,
     /// The answers of Prometheus for each measure; `None` without a query, because nothing may be

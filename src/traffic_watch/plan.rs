@@ -1,5 +1,5 @@
 //! The decision: what must be written for the cluster to be as it was judged.
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -23,8 +23,10 @@ use crate::{
         traffic_watch::{Mode, NodeState, TaintEffect},
     },
     controller::{Error, Notice, Plan, Verdict},
-    nodes::{Carrier, NodeFacts},
+    nodes::{Carrier, Incarnation, NodeFacts},
 };
+
+mod keys;
 
 /// The time for which a refused eviction is not tried again, or `spec.eviction.after` if that is
 /// shorter: a budget that refuses may do so for hours, and each try is a request and an event.
@@ -59,6 +61,8 @@ pub struct Desired {
 pub struct NodeWrite {
     /// Name of the node.
     pub node: Arc<str>,
+    /// The one of this name that was judged: its successor is judged by itself.
+    pub incarnation: Incarnation,
     /// The key of label and taint.
     pub key: String,
     /// The label: whether the node is unfit.
@@ -88,7 +92,8 @@ impl NodeWrite {
             if there { Edit::Remove } else { Edit::Keep }
         }
         let (label, taint) = (edit(carrier.label), edit(carrier.taint));
-        Self { node: carrier.node, key, label, taint, frees: false }
+        let Carrier { node, incarnation, .. } = carrier;
+        Self { node, incarnation, key, label, taint, frees: false }
     }
 }
 
@@ -113,6 +118,7 @@ pub(super) fn plan(watch: &TrafficWatch, seen: &Observed) -> Result<TrafficWatch
 /// its resource.
 fn paused(watch: &TrafficWatch, seen: &Observed, period: Duration) -> TrafficWatchPlan {
     let outcome = reservation::paused(watch, &seen.reservation, seen.now);
+    let status = watch.status.clone().unwrap_or_default();
     let mut message = "spec.paused is true: labels and Deployment stay as they are".to_owned();
     if let Some(first) = outcome.verdicts.first() {
         message = format!("{message}; {}", first.message);
@@ -130,8 +136,9 @@ fn paused(watch: &TrafficWatch, seen: &Observed, period: Duration) -> TrafficWat
             evaluation: None,
         },
         status: TrafficWatchStatus {
+            label: keys::inherited(watch, seen).or(status.label),
             reservation: outcome.status,
-            ..watch.status.clone().unwrap_or_default()
+            ..status
         },
         conditions: vec![Verdict {
             type_: "Ready",
@@ -162,7 +169,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     }
     let mut notices = report::changes(&judged);
     notices.extend(reserved.notices);
-    notices.extend(report::news(judged.watch, &conditions));
+    notices.extend(report::news(&judged, &conditions));
     notices.extend(report::window_too_short(&judged, short_window));
     let unlisted = evictions.as_ref().err().map(|error| Notice {
         warning: true,
@@ -174,8 +181,8 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     notices.extend(unlisted);
     let mut status = report::status(&judged, ready, refresh);
     status.reservation = reserved.status;
-    let mut keys = former_keys(seen, &judged.watch.label_key());
-    let published = published(judged.watch, &keys);
+    let mut keys = keys::former(seen, &judged.watch.label_key());
+    let published = keys::published(judged.watch, &keys);
     keys.extend(status.label.clone());
     // A removal may fail, or its answer be lost: the next leader still finds the key here.
     status.label = published.or(status.label);
@@ -261,26 +268,11 @@ fn node_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
         let releases = facts.label.as_deref() == Some("true") && label != Edit::Keep;
         // The limit already counts the label of one that failed before.
         let frees = releases && !judged.seen.memory.failed.has(&facts.name);
-        let (node, key) = (&facts.name, &key);
-        changes.then(|| NodeWrite { node: Arc::clone(node), key: key.clone(), label, taint, frees })
+        let (node, key, incarnation) = (Arc::clone(&facts.name), key.clone(), facts.incarnation);
+        changes.then_some(NodeWrite { node, incarnation, key, label, taint, frees })
     });
     let strays = judged.seen.stray.iter().cloned();
     flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()
-}
-
-/// The keys on nodes that the object does not have any more. An empty selection freezes them.
-fn former_keys(seen: &Observed, current: &str) -> BTreeSet<String> {
-    if seen.nodes.is_empty() {
-        return seen.memory.keys.clone();
-    }
-    let keys = seen.stray.iter().map(|stray| &stray.key);
-    keys.filter(|key| *key != current).cloned().collect()
-}
-
-/// Returns the key in the status if some node still has it and the object does not any more.
-fn published(watch: &TrafficWatch, former: &BTreeSet<String>) -> Option<String> {
-    let label = watch.status.as_ref()?.label.as_ref()?;
-    former.get(label).cloned()
 }
 
 /// Returns the number of nodes that can take the pods and have no mark.
@@ -309,10 +301,7 @@ fn due(
 /// The pods that leave nodes that stayed unfit, while there is a fit node to go to.
 fn evictions(judged: &Judgment<'_>) -> Result<Vec<PodFacts>, String> {
     let Some((after, most)) = judged.settings.eviction else { return Ok(vec![]) };
-    let refused = judged.seen.memory.refused;
-    let pause = after.min(REFUSAL_PAUSE);
-    let waits = refused.is_some_and(|at| judged.seen.now.duration_since(at).unsigned_abs() < pause);
-    if !judged.is_new() || waits {
+    if !judged.is_new() || waits(judged.seen.memory.refused, after, judged.seen.now) {
         return Ok(vec![]);
     }
     let nodes = || judged.seen.nodes.iter().zip(&judged.nodes);
@@ -336,8 +325,15 @@ fn evictions(judged: &Judgment<'_>) -> Result<Vec<PodFacts>, String> {
 
 /// Reports whether pods may have to leave a node: only then are they read.
 pub(super) fn may_leave(settings: &Settings, memory: &Memory, now: Timestamp) -> bool {
-    let unfit = |after| memory.nodes.iter().any(|(_, node)| stayed_unfit(node, after, now));
-    settings.eviction.is_some_and(|(after, _)| unfit(after))
+    let Some((after, _)) = settings.eviction else { return false };
+    let unfit = || memory.nodes.iter().any(|(_, node)| stayed_unfit(node, after, now));
+    !waits(memory.refused, after, now) && unfit()
+}
+
+/// Reports whether evictions rest after one that was refused then.
+fn waits(refused: Option<Timestamp>, after: Duration, now: Timestamp) -> bool {
+    let pause = after.min(REFUSAL_PAUSE);
+    refused.is_some_and(|at| now.duration_since(at).unsigned_abs() < pause)
 }
 
 fn facts(watch: &TrafficWatch, seen: &Observed) -> Facts {

@@ -230,8 +230,7 @@ impl Question {
 }
 
 /// A selector reads a stored sample, which is the same one until the next scrape or evaluation: its
-/// age is queried in the same request. What is computed is new each time, for all that can be
-/// known.
+/// age is queried in the same request. A computed value has no age that could be queried.
 fn own(text: &str) -> String {
     if !is_selector(text) {
         return text.to_owned();

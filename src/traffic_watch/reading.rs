@@ -41,6 +41,9 @@ pub struct Measurement {
     pub other_jobs: Vec<String>,
     /// The server's warnings.
     pub warnings: Vec<String>,
+    /// The time at which the request was sent, in Unix seconds, if known: ages of samples count
+    /// from it, however long the answer took.
+    pub asked: Option<f64>,
     /// Numbers of hosts, of which only the whole answer shows whether they are nodes.
     undecided: Vec<(Subject, Option<f64>, Option<Arc<str>>)>,
 }
@@ -266,7 +269,9 @@ impl Measurement {
         let mut numbers = Numbers::of(nodes.len());
         for (place, node) in nodes.into_values().enumerate() {
             for measure in Measure::ALL {
-                numbers.put(place, measure, node.reading().get(measure).clone());
+                if node.reading().has(measure) {
+                    numbers.put(place, measure, node.reading().get(measure));
+                }
             }
         }
         Self { names, numbers, ..Self::default() }
@@ -310,8 +315,8 @@ mod tests {
         ]))
         .unwrap();
         let node = reading.get("node-1").unwrap();
-        assert_eq!(*node.get(Measure::TransmitPercent), Value::One(8.0, Some("eth0".into())));
-        assert_eq!(*node.get(Measure::TransmitBytes), Value::Absent);
+        assert_eq!(node.get(Measure::TransmitPercent), Value::One(8.0, Some("eth0".into())));
+        assert_eq!(node.get(Measure::TransmitBytes), Value::Absent);
         assert_eq!(reading.unmapped, (1, vec!["10.0.0.9:9100".into()]));
     }
 
@@ -325,13 +330,13 @@ mod tests {
         ]))
         .unwrap();
         let node = reading.get("node-1").unwrap();
-        assert_eq!(*node.get(Measure::TransmitPercent), Value::Absent);
-        assert_eq!(*node.get(Measure::Age), Value::One(70.0, Some("eth0".into())));
+        assert_eq!(node.get(Measure::TransmitPercent), Value::Absent);
+        assert_eq!(node.get(Measure::Age), Value::One(70.0, Some("eth0".into())));
         assert_eq!(reading.unmapped, (1, vec!["node-1.other.example".into()]));
         // Alone it is ours: exporters may know nodes by their full names only.
         let alone = serde_json::json!([series("node-1.our.example", "transmit_percent", "8")]);
         let reading = read(&alone).unwrap();
-        let value = reading.get("node-1").unwrap().get(Measure::TransmitPercent).clone();
+        let value = reading.get("node-1").unwrap().get(Measure::TransmitPercent);
         assert_eq!(value, Value::One(8.0, Some("eth0".into())));
     }
 
@@ -343,7 +348,7 @@ mod tests {
         ]))
         .unwrap();
         let value = reading.get("node-1").unwrap().get(Measure::TransmitPercent);
-        assert_eq!(*value, Value::Unusable);
+        assert_eq!(value, Value::Unusable);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The operator's own code queries, reads and plans here; this module only replaces the cluster and
 //! the clock.
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
 
@@ -96,12 +96,6 @@ impl Inquiry {
         &self.settings.selector
     }
 
-    /// The period of judgment.
-    #[must_use]
-    pub fn interval(&self) -> Duration {
-        self.settings.interval
-    }
-
     /// The measures, each with its PromQL and the endpoint of the query.
     #[must_use]
     pub fn measures(&self) -> Vec<MeasureView> {
@@ -180,14 +174,8 @@ impl Recording {
 
     /// Returns the number of series.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.tracks.len()
-    }
-
-    /// Reports whether it is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.tracks.is_empty()
     }
 }
 
@@ -269,7 +257,7 @@ impl Replay {
         let observed = Observed {
             now,
             tick: self.tick,
-            nodes,
+            nodes: nodes.into(),
             stray: vec![],
             readings: asked.then(|| readings.to_vec()),
             memory: Arc::clone(&self.memory),
@@ -281,7 +269,7 @@ impl Replay {
             pods: Ok(vec![]),
             reservation: Seen {
                 offers: self.offers.iter().map(|(node, o)| (Arc::clone(node), *o)).collect(),
-                // What pods request was not recorded.
+                // The requests of pods were not recorded.
                 requested: Some(BTreeMap::new()),
                 ..Seen::default()
             },
@@ -300,7 +288,7 @@ impl Replay {
         let mut changed_offers = 0;
         let figures = plan.desired.memory.as_ref().and_then(|memory| memory.reservation.as_ref());
         for (node, figures) in figures.iter().flat_map(|memory| memory.iter()) {
-            // What is decided is written, at the latest in the next pass.
+            // A decision is written in the next pass at the latest.
             let offer = figures.amount.map(Offer::of);
             if let Some(offer) = offer.filter(|offer| self.offers.get(node) != Some(offer)) {
                 self.offers.insert(Arc::clone(node), offer);

@@ -11,9 +11,9 @@ use tokio::sync::watch as signal;
 
 use crate::{
     controller::Key,
+    infra::watch::{self, Mirror, Reduced},
     metrics::Metrics,
     pods::RequestingPod,
-    runtime::watch::{self, Mirror, Reduced},
 };
 
 /// Pods that take resources: the API server leaves out those that have ended or have no node.
@@ -22,9 +22,6 @@ const RUNNING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Fai
 /// Pods per page of the first list: 150,000 pods take 300 requests, each with an answer of some 4
 /// MB, which is decoded without what is never read.
 const PAGE_SIZE: u32 = 500;
-
-/// Names of resources.
-type Names = Arc<BTreeSet<Box<str>>>;
 
 /// Sum of the requests of pods on each node, in units.
 pub type Requested = BTreeMap<Arc<str>, u64>;
@@ -35,23 +32,22 @@ pub struct RequestStore(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// The resources that each object needs to know about.
-    needs: Mutex<BTreeMap<Key, BTreeSet<Box<str>>>>,
-    /// All of these together.
-    names: signal::Sender<Names>,
+    /// The objects that need to know them.
+    needs: Mutex<BTreeSet<Key>>,
+    /// True if there is any.
+    needed: signal::Sender<bool>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The resources that the pods were read for.
-    names: Names,
     pods: Mirror<(Box<str>, Box<str>), PodRequests>,
     /// Names of nodes, each stored once.
     nodes: BTreeSet<Arc<str>>,
 }
 
-/// One pod with requests for resources that are needed.
+/// One pod with requests for extended resources. All of them are kept, so that an object with
+/// another resource interrupts nobody.
 #[derive(Debug)]
 struct PodRequests {
     node: Arc<str>,
@@ -61,11 +57,11 @@ struct PodRequests {
 impl RequestStore {
     /// Follows the pods while any object needs to know about them; never ends.
     pub async fn follow(self, client: Client, metrics: Metrics) {
-        let mut changes = self.0.names.subscribe();
+        let mut changes = self.0.needed.subscribe();
         loop {
-            let names: Names = Arc::clone(&changes.borrow_and_update());
-            *self.state() = State { names: Arc::clone(&names), ..State::default() };
-            if names.is_empty() {
+            let needed = *changes.borrow_and_update();
+            *self.state() = State::default();
+            if !needed {
                 metrics.stored("requesting_pods", 0);
                 // The sender lives in `self`.
                 let _ = changes.changed().await;
@@ -85,29 +81,23 @@ impl RequestStore {
         }
     }
 
-    /// Sets the resources that an object needs to know about.
-    pub fn need(&self, object: &Key, resources: BTreeSet<Box<str>>) {
+    /// Sets whether an object needs to know the requests.
+    pub fn need(&self, object: &Key, needs_them: bool) {
         let mut needs = self.0.needs.lock().unwrap_or_else(PoisonError::into_inner);
-        if resources.is_empty() {
+        if !needs_them {
             needs.remove(object);
-        } else if needs.get(object) != Some(&resources) {
-            needs.insert(object.clone(), resources);
+        } else if !needs.contains(object) {
+            needs.insert(object.clone());
         }
-        let all: BTreeSet<_> = needs.values().flatten().cloned().collect();
-        self.0.names.send_if_modified(|names| {
-            let changes = **names != all;
-            if changes {
-                *names = Arc::new(all);
-            }
-            changes
-        });
+        let any = !needs.is_empty();
+        self.0.needed.send_if_modified(|needed| std::mem::replace(needed, any) != any);
     }
 
     /// Returns what running pods request of a resource on each node; `None` while it is not known.
     #[must_use]
     pub fn of(&self, resource: &str) -> Option<Requested> {
         let state = self.state();
-        if !state.pods.is_synced() || !state.names.contains(resource) {
+        if !state.pods.is_synced() {
             return None;
         }
         let mut requested = Requested::new();
@@ -150,8 +140,7 @@ impl State {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         let key = (text(namespace.as_deref()), text(name.as_deref()));
         let facts = pod.node().and_then(|node| {
-            let needed = pod.requests().into_iter().filter(|(name, _)| self.names.contains(name));
-            let amounts: Box<[_]> = needed.collect();
+            let amounts: Box<[_]> = pod.requests().into_iter().collect();
             (!amounts.is_empty()).then(|| PodRequests { node: self.node(node), amounts })
         });
         Reduced::new(key, &pod.metadata, facts)
@@ -179,18 +168,11 @@ mod tests {
         serde_json::from_value(json!({
             "metadata": {"name": name, "namespace": "n", "resourceVersion": version.to_string()},
             "spec": {"nodeName": node, "containers": [{"resources": {"requests": {
-                NAME: amount.to_string(), "example.com/other": "1", "cpu": "1",
+                NAME: amount.to_string(), "example.com/other": amount.min(1).to_string(), "cpu": "1",
             }}}]},
             "status": {"phase": "Running"},
         }))
         .unwrap()
-    }
-
-    /// A store that has listed no pods yet.
-    fn store(names: &[&str]) -> RequestStore {
-        let store = RequestStore::default();
-        store.state().names = Arc::new(names.iter().map(|name| Box::from(*name)).collect());
-        store
     }
 
     fn sums(store: &RequestStore) -> Option<Vec<(String, u64)>> {
@@ -200,7 +182,7 @@ mod tests {
 
     #[test]
     fn requests_are_summed_by_node_once_all_pods_are_listed() {
-        let store = store(&[NAME]);
+        let store = RequestStore::default();
         store.apply(Event::Init);
         store.apply(Event::InitApply(pod("a", 1, "node-1", 200)));
         store.apply(Event::InitApply(pod("b", 2, "node-1", 50)));
@@ -210,12 +192,13 @@ mod tests {
         store.apply(Event::Apply(pod("c", 3, "node-2", 7)));
         store.apply(Event::Delete(pod("a", 4, "node-1", 200)));
         assert_eq!(sums(&store), Some(vec![("node-1".into(), 50), ("node-2".into(), 7)]));
-        assert_eq!(store.of("example.com/other"), None, "nobody needs it");
+        // An object that offers it later need not wait until all pods are listed again.
+        assert_eq!(store.of("example.com/other").map(|of| of.len()), Some(2));
     }
 
     #[test]
     fn a_pod_that_has_ended_takes_nothing_and_pods_without_requests_are_not_kept() {
-        let store = store(&[NAME]);
+        let store = RequestStore::default();
         store.apply(Event::Init);
         store.apply(Event::InitDone);
         assert_eq!(store.apply(Event::Apply(pod("a", 5, "node-1", 200))), 1);
@@ -229,19 +212,17 @@ mod tests {
     }
 
     #[test]
-    fn what_objects_need_is_united_and_ends_with_the_last() {
+    fn a_further_object_does_not_begin_the_watch_anew_and_it_ends_with_the_last() {
         let store = RequestStore::default();
-        let mut changes = store.0.names.subscribe();
+        let mut changes = store.0.needed.subscribe();
         let key = |name: &str| ("ns".to_owned(), name.to_owned());
-        let names = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect();
-        store.need(&key("a"), names(&["x/1"]));
-        store.need(&key("b"), names(&["x/1", "x/2"]));
-        assert_eq!(**changes.borrow_and_update(), names(&["x/1", "x/2"]));
-        store.need(&key("a"), names(&["x/1"]));
-        assert!(!changes.has_changed().unwrap(), "nothing new starts no other watch");
-        store.need(&key("b"), names(&[]));
-        assert_eq!(**changes.borrow_and_update(), names(&["x/1"]));
-        store.need(&key("a"), names(&[]));
-        assert!(changes.borrow_and_update().is_empty());
+        store.need(&key("a"), true);
+        assert!(*changes.borrow_and_update());
+        store.need(&key("b"), true);
+        store.need(&key("a"), true);
+        store.need(&key("a"), false);
+        assert!(!changes.has_changed().unwrap(), "somebody needs them all the time");
+        store.need(&key("b"), false);
+        assert!(!*changes.borrow_and_update());
     }
 }

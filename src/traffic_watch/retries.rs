@@ -29,8 +29,9 @@ pub struct FailedWrites {
     nodes: BTreeMap<Arc<str>, Failed>,
     /// The time of the last failed write.
     last: Option<Timestamp>,
-    /// The reason of the last failure in the condition Ready: it stays until the next attempt.
-    why: Option<Verdict>,
+    /// A node, and the failure of its write in the condition Ready. The failures of others for the
+    /// same reason do not replace it: nodes that take turns would reword the condition for ever.
+    why: Option<(Arc<str>, Verdict)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,10 +65,16 @@ impl FailedWrites {
         self.nodes.contains_key(node)
     }
 
-    /// Returns the reason of the last failure, while there is one.
+    /// Returns the failure to report, while there is one.
     #[must_use]
     pub fn why(&self) -> Option<&Verdict> {
-        self.why.as_ref().filter(|_| !self.is_empty())
+        self.reported().map(|(_, why)| why)
+    }
+
+    /// Returns the failure to report, and its node.
+    #[must_use]
+    pub fn reported(&self) -> Option<(&Arc<str>, &Verdict)> {
+        self.why.as_ref().filter(|_| !self.is_empty()).map(|(node, why)| (node, why))
     }
 
     /// Records the result of a write: the error, if it failed.
@@ -78,7 +85,15 @@ impl FailedWrites {
             }
             return;
         };
-        (self.why, self.last) = (Some(why), Some(now));
+        let stands = self.why.as_ref().is_some_and(|(reported, known)| {
+            reported != node
+                && self.nodes.contains_key(reported)
+                && (known.status, known.reason) == (why.status, why.reason)
+        });
+        if !stands {
+            self.why = Some((Arc::clone(node), why));
+        }
+        self.last = Some(now);
         let times = self.nodes.get(node).map_or(0, |known| known.times).saturating_add(1);
         // Ten seconds, doubled: the sixth pause is the longest.
         let pause = FIRST.saturating_mul(1 << (times - 1).min(5)).min(LONGEST);
@@ -164,6 +179,24 @@ mod tests {
         failed.take(&nodes[0], None, at(165));
         assert_eq!(due(&failed, 165), 3);
     }
+
+    #[test]
+    fn t10_one_of_several_nodes_is_reported_until_it_is_written() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let why = |text: &str| Error::Refused(text.into()).verdict();
+        let (mut failed, a, b) = (FailedWrites::default(), Arc::from("a"), Arc::from("b"));
+        for second in 0..3 {
+            failed.take(&a, Some(why("a")), at(second));
+            failed.take(&b, Some(why("b")), at(second));
+            assert_eq!(failed.reported(), Some((&a, &why("a"))));
+        }
+        failed.take(&b, Some(Error::Taken("b".into()).verdict()), at(3));
+        assert_eq!(failed.why().unwrap().reason, "Conflict", "another reason is news");
+        failed.take(&b, None, at(4));
+        failed.take(&a, Some(why("a")), at(4));
+        assert_eq!(failed.reported(), Some((&a, &why("a"))));
+    }
+
     #[test]
     fn t10_a_write_that_was_made_without_an_answer_does_not_hold_up_the_others() {
         let at = |second| Timestamp::from_second(second).unwrap();

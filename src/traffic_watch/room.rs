@@ -118,7 +118,7 @@ mod tests {
         let store = NodeStore::default();
         store.apply(kube::runtime::watcher::Event::Apply(node));
         let everything = crate::selector::Selector::new(&LabelSelector::default()).unwrap();
-        store.select(&everything, "k").remove(0)
+        store.select(&everything, "k").nodes[0].clone()
     }
 
     fn room(template: &Value) -> Room {

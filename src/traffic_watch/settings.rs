@@ -248,7 +248,7 @@ fn bandwidth(spec: &TrafficWatchSpec) -> Result<Option<Criterion>, Error> {
             devices: spec.devices.as_str().into(),
             direction: spec.direction,
             window: at_least("window", spec.window, 2)?,
-            // What a node offers is a part of its capacity, which may have to be measured.
+            // An offer is a part of the capacity of the node, which may have to be measured.
             speed: spec.reservation.is_some()
                 && spec.max_bandwidth_percent.is_some()
                 && spec.capacity.is_none(),

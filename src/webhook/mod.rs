@@ -2,12 +2,12 @@
 //!
 //! - [`injection`]: decides whether a pod gets the agent, and makes the patch that adds it (pure).
 //! - [`review`]: an admission review in, an answer out; never a refusal.
-//! - [`configuration`]: the requests that the API server sends here (pure).
+//! - `configuration`: the requests that the API server sends here (pure).
 //! - [`certificates`]: our own authority and certificate: the rotation (pure), its writer and its
 //!   readers.
 //! - [`server`]: HTTPS, on every replica of the webhook.
 pub mod certificates;
-pub mod configuration;
+pub(crate) mod configuration;
 pub mod injection;
 pub mod review;
 pub mod server;

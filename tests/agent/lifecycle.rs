@@ -84,7 +84,7 @@ fn the_page_about_the_agent_names_every_metric_and_every_variable() {
     for name in traffic_operator::agent::metrics::NAMES {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
-    for reason in traffic_operator::agent::probe::Reason::ALL {
+    for reason in traffic_operator::agent::reason::Reason::ALL {
         assert!(page.contains(&format!("\n| `{}` |", reason.label())), "{reason:?}");
     }
     let cli = <traffic_operator::cli::Cli as clap::CommandFactory>::command();

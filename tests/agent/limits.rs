@@ -250,7 +250,7 @@ fn n09_connections_wait_while_the_agent_is_not_run() {
     let agent = Agent::start();
     let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     if most.trim().parse::<usize>().unwrap() < 1024 {
-        eprintln!("SKIPPED: this host lets only {most} connections wait");
+        lab::left_out(&format!("300 connections that wait: this host allows {}", most.trim()));
         return;
     }
     agent.signal("STOP");

@@ -112,7 +112,7 @@ fn bug_24_a_slow_answer_does_not_make_the_rate_lower() {
 #[test]
 fn bug_25_ipv6_is_probed_and_oneself_is_not() {
     if !has_ipv6() {
-        eprintln!("SKIPPED: this host has no IPv6, not even ::1");
+        lab::left_out("probes over IPv6: this host has not even ::1");
         return;
     }
     let (agent, peer) = (Agent::start(), Agent::start());

@@ -53,7 +53,7 @@ fn shell_worker(directory: &Directory, port: u16) -> Option<Command> {
         applets
             .is_ok_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(|a| a == "httpd"))
     }) else {
-        eprintln!("left out: there is no busybox with httpd");
+        lab::left_out("the worker that is a shell script: there is no busybox with httpd");
         return None;
     };
     let bin = directory.path("bin");

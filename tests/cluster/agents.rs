@@ -164,7 +164,7 @@ pub async fn a_prober_at_rest_writes_nothing(stage: &Stage) -> Result<()> {
     tokio::time::sleep(Duration::from_secs(10)).await;
     let since = Timestamp::now();
     tokio::time::sleep(Duration::from_secs(40)).await;
-    let events = stage.cluster.audit_since(since)?;
+    let events = stage.cluster.whole_audit_since(since).await?;
     let leases = |resource: &str| resource.starts_with("leases.");
     // Reviews of tokens and of scrapers' rights change nothing.
     let asks = |resource: &str| resource.contains("reviews.");

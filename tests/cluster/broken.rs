@@ -6,6 +6,7 @@ use lab::Impairment;
 use serde_json::Value;
 
 use crate::{
+    monitoring::drawn,
     prober::{compare, create, delete, deploy, pod, ready},
     stage::Stage,
 };
@@ -30,6 +31,16 @@ const IMPAIRED: Duration = Duration::from_mins(15);
 /// The time until an alert has fired: its window and its `for:` are five minutes each, and
 /// Prometheus evaluates rules every half minute.
 const FIRES: Duration = Duration::from_mins(8);
+
+/// Panels of what does not happen here: this prober sends HTTP only, has all its pods, and skips no
+/// probe.
+const QUIET: [&str; 5] = [
+    "Kernel's TCP round-trip time",
+    "Latency by pod (metric of the original)",
+    "UDP duplicates and reordering",
+    "Pods without agent by reason",
+    "Skipped probes",
+];
 
 /// A node's network loses packets, the application there depends on that path and turns NotReady,
 /// and then the node dies. None of that may remove the evidence.
@@ -84,6 +95,7 @@ pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
     stage.cluster.operator_ready().await?;
     ready(stage, NAME, 3).await?;
     stage.until_label(&bad, NAME, Some("false")).await?;
+    drawn(stage, "networkprober", 10, &QUIET).await?;
     stage.delete(NAME)?;
     stage.cluster.kubectl(&["delete", "pod", "anchor", "--grace-period=0", "--force"])?;
     delete(stage, NAME).await

@@ -86,6 +86,11 @@ pub async fn register_again(stage: &Stage, node: &str) -> Result<()> {
     stage.cluster.restart_kubelet(node).await?;
     stage.cluster.nodes_ready(&[node.to_owned()]).await?;
     ensure!(uid()? != before, "{node} was not registered again");
+    mark(stage, node)
+}
+
+/// Writes what those who register nodes write.
+pub fn mark(stage: &Stage, node: &str) -> Result<()> {
     stage.cluster.kubectl(&["label", "node", node, "node-role.kubernetes.io/worker="])?;
     stage.cluster.kubectl(&["annotate", "node", node, "traffic.example.com/capacity=1G"]).map(drop)
 }

@@ -1,8 +1,9 @@
 //! The shipped dashboard, alerts and scrapes at the cluster's Prometheus.
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::jiff::Timestamp;
+use lab::dashboard::{self, Options};
 use serde_json::Value;
 
 use crate::stage::Stage;
@@ -65,6 +66,33 @@ pub async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> 
         stage.delete(name)?;
     }
     Ok(())
+}
+
+/// `$__rate_interval`: four scrapes of the operator and of agents.
+const RATE: Duration = Duration::from_mins(1);
+
+/// Draws the dashboard of a kind over the last minutes, and waits until every panel has data, but
+/// those of what a scenario does not make happen. The picture stays in `.lab`.
+pub async fn drawn(stage: &Stage, kind: &str, minutes: u64, quiet: &[&str]) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = root.join(format!("grafana/{kind}.json"));
+    let options = Options {
+        prometheus: stage.cluster.prometheus_url().await?,
+        from: Duration::from_mins(minutes),
+        rate_interval: RATE,
+        folded: false,
+    };
+    stage
+        .until(&format!("data in every panel of {}", file.display()), async || {
+            let mut picture = dashboard::draw(&file, &options).await?;
+            std::fs::write(root.join(format!(".lab/{kind}.svg")), &picture.svg)?;
+            picture.empty.retain(|title| !quiet.contains(&title.as_str()));
+            if picture.empty.is_empty() {
+                return Ok(true);
+            }
+            bail!("without data: {}", picture.empty.join(", "))
+        })
+        .await
 }
 
 /// All panels of a dashboard, those of folded rows included.

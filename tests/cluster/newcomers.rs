@@ -35,13 +35,20 @@ fn installed(newcomer: &Newcomer) -> Result<Vec<Installed>> {
     newcomer.installed("all.yaml")
 }
 
-/// Asserts that neither an object nor a node label or taint of ours is left.
+/// Asserts that neither an object of ours is left nor a label, a taint or a resource of a node.
 fn nothing_is_left(stage: &Stage, newcomer: &Newcomer) -> Result<()> {
     let objects = installed(newcomer)?;
     ensure!(objects.is_empty(), "left: {objects:?}");
     for node in stage.json(&["nodes"])?["items"].as_array().context("nodes")? {
-        for part in [&node["metadata"]["labels"], &node["spec"]["taints"]] {
-            ensure!(!part.to_string().contains("traffic.example.com/unfit"), "left: {part}");
+        let status = &node["status"];
+        let parts = [
+            &node["metadata"]["labels"],
+            &node["spec"]["taints"],
+            &status["capacity"],
+            &status["allocatable"],
+        ];
+        for part in parts {
+            ensure!(!part.to_string().contains("traffic.example.com/"), "left: {part}");
         }
     }
     Ok(())

@@ -43,6 +43,11 @@ const SLACK: u64 = 20;
 const MEASURED: Duration = Duration::from_secs(15);
 /// A time without the operator, or without the API server, that all leases and caches notice.
 const AWAY: Duration = Duration::from_secs(20);
+/// The time without the operator: as [`AWAY`], or the seconds that `OPERATOR_AWAY` names.
+fn operator_away() -> Duration {
+    let seconds = std::env::var("OPERATOR_AWAY").ok().and_then(|seconds| seconds.parse().ok());
+    seconds.map_or(AWAY, Duration::from_secs)
+}
 /// The time at rest in which nothing may be written.
 const REST: Duration = Duration::from_mins(1);
 
@@ -260,7 +265,7 @@ pub async fn what_is_published_outlives_kubelets_nodes_and_the_api_server(
     let away = async {
         stage.cluster.restart_kubelet(LOADED).await?;
         admitted_again(stage, LOADED).await?;
-        tokio::time::sleep(AWAY).await;
+        tokio::time::sleep(operator_away()).await;
         let stands = unharmed("without the operator")?;
         ensure!(stands == before, "without the operator: {stands}, and it was {before}");
         anyhow::Ok(())
@@ -298,8 +303,8 @@ pub async fn what_is_published_outlives_kubelets_nodes_and_the_api_server(
 }
 
 /// Returns the operator's writes to the status of nodes since then.
-fn writes(stage: &Stage, since: Timestamp) -> Result<Vec<String>> {
-    let events = stage.cluster.audit_since(since)?;
+async fn writes(stage: &Stage, since: Timestamp) -> Result<Vec<String>> {
+    let events = stage.cluster.whole_audit_since(since).await?;
     let ours = events.into_iter().filter(|event| {
         let of_status = event.resource == "nodes" && event.subresource == "status";
         event.user == ACCOUNT && event.is_write() && of_status
@@ -318,12 +323,12 @@ pub async fn a_link_at_rest_and_a_wobble_below_a_step_cost_no_write(stage: &Stag
         .until("no write for some time", async || {
             let since = Timestamp::now();
             tokio::time::sleep(calm).await;
-            Ok(writes(stage, since)?.is_empty())
+            Ok(writes(stage, since).await?.is_empty())
         })
         .await?;
     let since = Timestamp::now();
     tokio::time::sleep(REST).await;
-    let idle = writes(stage, since)?;
+    let idle = writes(stage, since).await?;
     ensure!(idle.is_empty(), "at rest: {idle:#?}");
 
     let since = Timestamp::now();
@@ -334,7 +339,7 @@ pub async fn a_link_at_rest_and_a_wobble_below_a_step_cost_no_write(stage: &Stag
         wobble.wait().await?;
         tokio::time::sleep(time).await;
     }
-    let wobbling = writes(stage, since)?;
+    let wobbling = writes(stage, since).await?;
     ensure!(wobbling.is_empty(), "a third of a step more, and less again: {wobbling:#?}");
     stage.delete(WATCH)
 }

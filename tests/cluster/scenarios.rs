@@ -41,6 +41,7 @@ use crate::{
     swarming::{
         no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off,
         the_original_swarm_s_layout_runs_verbatim,
+        w18_streams_of_a_node_that_is_deleted_in_mid_handover_run_once,
     },
     upgrading::an_upgrade_and_the_way_back_flap_no_label_and_restart_no_pod,
 };
@@ -104,6 +105,7 @@ scenarios![
     swarming: [
         the_original_swarm_s_layout_runs_verbatim,
         no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off,
+        w18_streams_of_a_node_that_is_deleted_in_mid_handover_run_once,
     ],
     // The last of them remove the operator.
     installing: [
@@ -276,7 +278,7 @@ async fn prometheus_away_holds_the_labels_and_judging_resumes_by_itself(
             Ok(stage.status("away")?["nodes"]["node-2"]["state"] == "Unfit")
         })
         .await?;
-    let writes = stage.node_writes(since)?;
+    let writes = stage.node_writes(since).await?;
     ensure!(writes.is_empty(), "labels flapped: {writes:?}");
     traffic.stop().await?;
     stage.until_label("node-2", "away", Some("false")).await?;
@@ -307,7 +309,7 @@ async fn a_silent_exporter_makes_its_node_unknown_and_only_that(stage: &Stage) -
             Ok(stage.status("silent")?["nodes"]["node-3"]["state"] == "Fit")
         })
         .await?;
-    let writes = stage.node_writes(since)?;
+    let writes = stage.node_writes(since).await?;
     ensure!(writes.is_empty(), "{writes:?}");
     stage.delete("silent")
 }
@@ -335,7 +337,7 @@ async fn killing_and_rolling_the_operator_changes_no_label(stage: &Stage) -> Res
     ])?;
     stage.cluster.operator_ready().await?;
     judged_after(stage, "restart", Timestamp::now()).await?;
-    let writes = stage.node_writes(since)?;
+    let writes = stage.node_writes(since).await?;
     ensure!(writes.is_empty(), "{writes:?}");
     ensure!(stage.label("node-1", "restart")?.as_deref() == Some("true"));
     traffic.stop().await?;

@@ -134,8 +134,8 @@ impl Stage {
     }
 
     /// Returns the operator's writes to nodes since then.
-    pub fn node_writes(&self, since: Timestamp) -> Result<Vec<AuditEvent>> {
-        let events = self.cluster.audit_since(since)?;
+    pub async fn node_writes(&self, since: Timestamp) -> Result<Vec<AuditEvent>> {
+        let events = self.cluster.whole_audit_since(since).await?;
         let ours = events.into_iter().filter(|e| e.is_write() && e.user == ACCOUNT);
         Ok(ours.filter(|e| e.resource == "nodes").collect())
     }

@@ -2,10 +2,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use lab::streams::Stretch;
+use lab::streams::{Ledger, Sink, Stretch};
 use serde_json::Value;
 
-use crate::{prober::compare, stage::Stage};
+use crate::{kubelets::mark, monitoring::drawn, prober::compare, stage::Stage};
 
 pub const NAMESPACE: &str = "swarm";
 const WORKERS: &str = "swarm-worker";
@@ -96,22 +96,87 @@ pub async fn the_original_swarm_s_layout_runs_verbatim(stage: &Stage) -> Result<
 /// An unreachable worker keeps running its streams, so no other worker gets them, not even those
 /// that it must give up, until it answers again.
 pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Stage) -> Result<()> {
+    let sink = three_workers(stage).await?;
+    let (node, cut_off) = to_be_cut_off(stage).await?;
+    let before = cut_off_in_mid_handover(stage, &node, &cut_off).await?;
+
+    stage.cluster.join(&node)?;
+    stage.cluster.nodes_ready(std::slice::from_ref(&node)).await?;
+    converged(stage, 4).await?;
+    let stay = of_workers(&shares(stage)?, &cut_off);
+    let ledger = reported_by_all(stage, &sink).await?;
+    // The streams that stayed have run all the time, even while the worker was unreachable.
+    let gaps = ledger.gap_times(Stretch::new(0, ledger.end().saturating_sub(LATEST)));
+    let known: Vec<_> = before.intersection(&stay).filter_map(|s| gaps.get_key_value(s)).collect();
+    ensure!(known.is_empty(), "streams of the node that was cut off did not run: {known:?}");
+    let (before, stay) = (before.len(), before.intersection(&stay).count());
+    drawn(stage, "swarm", 5, &[]).await?;
+    eprintln!("    {node} cut off: {stay} of {before} streams never stopped, the rest moved later");
+    delete(stage)
+}
+
+/// Only the deletion of a Node says that nothing runs there any more: then its streams go to other
+/// workers.
+pub async fn w18_streams_of_a_node_that_is_deleted_in_mid_handover_run_once(
+    stage: &Stage,
+) -> Result<()> {
+    let sink = three_workers(stage).await?;
+    let (node, cut_off) = to_be_cut_off(stage).await?;
+    let before = cut_off_in_mid_handover(stage, &node, &cut_off).await?;
+
+    stage.cluster.kill_node(&node)?;
+    let dead = sink.ledger().end();
+    stage.cluster.kubectl(&["delete", "node", &node])?;
+    let moved = converged(stage, 4).await;
+    stage.cluster.join(&node)?;
+    stage.cluster.start_node(&node)?;
+    stage.cluster.nodes_ready(std::slice::from_ref(&node)).await?;
+    mark(stage, &node)?;
+    moved?;
+    let ledger = reported_by_all(stage, &sink).await?;
+    let back = before.iter().filter_map(|stream| {
+        let first = ledger.latest(stream)?.time.from;
+        Some(first.saturating_sub(dead))
+    });
+    let last = back.max().context("no stream of the dead node")?;
+    eprintln!(
+        "    {node} died and was deleted: {} streams run elsewhere, the last after {last} ms",
+        before.len()
+    );
+    stage.cluster.operator_ready().await?;
+    delete(stage)
+}
+
+/// Starts three workers that report to the sink.
+async fn three_workers(stage: &Stage) -> Result<Sink> {
     let sink = stage.cluster.stream_sink().await?;
     let layout = concat!(env!("CARGO_MANIFEST_DIR"), "/lab/demo/swarm");
     let layout = stage.cluster.kubectl(&["kustomize", layout])?.replace("SINK", &sink.url());
     stage.cluster.apply(&layout).await?;
     scale(stage, 3)?;
     converged(stage, 3).await?;
+    Ok(sink)
+}
 
-    let (node, cut_off) = to_be_cut_off(stage).await?;
-    let of_theirs = |shares: &BTreeMap<String, BTreeSet<String>>| {
-        let shares = shares.iter().filter(|(worker, _)| cut_off.contains(*worker));
-        shares.flat_map(|(_, share)| share.clone()).collect::<BTreeSet<String>>()
-    };
-    let before = of_theirs(&shares(stage)?);
-    stage.cluster.cut(&node)?;
+fn of_workers(
+    shares: &BTreeMap<String, BTreeSet<String>>,
+    workers: &BTreeSet<String>,
+) -> BTreeSet<String> {
+    let shares = shares.iter().filter(|(worker, _)| workers.contains(*worker));
+    shares.flat_map(|(_, share)| share.clone()).collect()
+}
+
+/// Cuts a node off and adds a fourth worker, which gets what the others can give, and nothing that
+/// the workers of that node had. Returns the streams that they had.
+async fn cut_off_in_mid_handover(
+    stage: &Stage,
+    node: &str,
+    cut_off: &BTreeSet<String>,
+) -> Result<BTreeSet<String>> {
+    let before = of_workers(&shares(stage)?, cut_off);
+    stage.cluster.cut(node)?;
     let ready = async || {
-        let node = stage.json(&["node", &node])?;
+        let node = stage.json(&["node", node])?;
         let conditions = node["status"]["conditions"].as_array().context("no conditions")?;
         Ok(conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
     };
@@ -120,18 +185,16 @@ pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Sta
     let fourth = format!("{WORKERS}-3");
     let given = async || Ok(shares(stage)?.get(&fourth).is_some_and(|share| !share.is_empty()));
     stage.until("the fourth worker has what the others can give", given).await?;
-    let others: BTreeSet<String> = shares(stage)?
-        .into_iter()
-        .filter(|(worker, _)| !cut_off.contains(worker))
-        .flat_map(|(_, share)| share)
-        .collect();
+    let shares = shares(stage)?;
+    let others = shares.keys().filter(|worker| !cut_off.contains(*worker)).cloned().collect();
+    let others = of_workers(&shares, &others);
     let taken: Vec<&String> = before.intersection(&others).collect();
     ensure!(taken.is_empty(), "taken from a worker that nobody reaches: {taken:?}");
+    Ok(before)
+}
 
-    stage.cluster.join(&node)?;
-    stage.cluster.nodes_ready(std::slice::from_ref(&node)).await?;
-    converged(stage, 4).await?;
-    let stay = of_theirs(&shares(stage)?);
+/// Waits until every stream reports, and checks that none ran twice or under an older token.
+async fn reported_by_all(stage: &Stage, sink: &Sink) -> Result<Ledger> {
     let reported = async || {
         let ledger = sink.ledger();
         let late = ledger.end().saturating_sub(LATEST);
@@ -143,13 +206,7 @@ pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Sta
     let overlaps = ledger.overlaps(Stretch::ALWAYS);
     ensure!(overlaps.is_empty(), "{overlaps:?}");
     ensure!(ledger.regressions().is_empty(), "{:?}", ledger.regressions());
-    // The streams that stayed have run all the time, even while the worker was unreachable.
-    let gaps = ledger.gap_times(Stretch::new(0, ledger.end().saturating_sub(LATEST)));
-    let known: Vec<_> = before.intersection(&stay).filter_map(|s| gaps.get_key_value(s)).collect();
-    ensure!(known.is_empty(), "streams of the node that was cut off did not run: {known:?}");
-    let (before, stay) = (before.len(), before.intersection(&stay).count());
-    eprintln!("    {node} cut off: {stay} of {before} streams never stopped, the rest moved later");
-    delete(stage)
+    Ok(ledger)
 }
 
 /// Returns a node with workers, and these workers; the operator's leader is elsewhere.

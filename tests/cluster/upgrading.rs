@@ -60,7 +60,7 @@ pub async fn an_upgrade_and_the_way_back_flap_no_label_and_restart_no_pod(
         judged_after(stage, NAME, Timestamp::now()).await?;
         swarming::converged(stage, WORKERS).await?;
         leads(stage, image).await?;
-        let writes = stage.node_writes(since)?;
+        let writes = stage.node_writes(since).await?;
         ensure!(writes.is_empty(), "{image}: {writes:?}");
         ensure!(stage.label(NODE, NAME)?.as_deref() == Some("true"), "{image}: the label is gone");
         let now = self::pods(stage)?;

@@ -18,7 +18,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 /// Newcomers get the output on the page from the file on the page.
 #[test]
 fn the_first_judgment_in_the_readme_is_that_of_its_file() {
-    let section = between(README, "\n## No cluster, 60 seconds\n", "\n## ");
+    let section = between(README, "\n## Without installing anything, one minute\n", "\n## ");
     let (file, url) = (between(section, "```yaml\n", "```"), "http://127.0.0.1:9090");
     let shown = between(section, &format!("evaluate -f watch.yaml --prometheus-url {url}\n"), "…");
     let prometheus = three();

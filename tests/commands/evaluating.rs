@@ -38,7 +38,7 @@ fn a_table_says_what_would_be_decided_and_what_was_left_out() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let expected = "\
 default/web
-  warning: nodes are what the series name, without labels, addresses and annotations; --cluster reads them from the API server
+  warning: nodes are read from the series, without labels, addresses and annotations; --cluster reads them from the API server
 NODE    STATE  MEASURE    VALUE   THRESHOLD  DEVICE  REMARK
 node-2  Unfit  bandwidth  71.5 %  60 %       eth0    above the threshold
 node-1  Fit    bandwidth  8 %     60 %       eth0    at or below recovery (54 %)

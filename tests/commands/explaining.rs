@@ -21,9 +21,10 @@ use tokio_tungstenite::{
     tungstenite::{Message, handshake::derive_accept_key, protocol::Role},
 };
 
-use crate::program::{Outcome, run};
+use crate::program::{Outcome, run_with_env};
 
 const SYSTEM: &str = "traffic-operator-system";
+const LABEL: &str = "web.traffic.example.com/unfit";
 
 #[derive(Clone, Default)]
 pub struct ApiServer {
@@ -70,6 +71,11 @@ impl ApiServer {
 
     /// Runs any command. Each test names its own kubeconfig, because tests run concurrently.
     pub fn run(&self, name: &str, what: &[&str]) -> Outcome {
+        self.run_with_env(name, what, &[])
+    }
+
+    /// Runs any command with these environment variables.
+    fn run_with_env(&self, name: &str, what: &[&str], env: &[(&str, &str)]) -> Outcome {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.kubeconfig"));
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
@@ -79,7 +85,7 @@ impl ApiServer {
         });
         std::fs::write(&path, kubeconfig.to_string()).expect("kubeconfig");
         let cluster = ["--kubeconfig", path.to_str().expect("path")];
-        run(&[what, &cluster[..]].concat())
+        run_with_env(&[what, &cluster[..]].concat(), env)
     }
 }
 
@@ -159,12 +165,11 @@ pub fn refusal(code: u16, reason: &str, message: &str) -> Value {
 /// Sets up a node, an object that judges it, and a leader.
 fn cluster() -> ApiServer {
     let server = ApiServer::start();
-    let label = "web.traffic.example.com/unfit";
     server.set(
         "/api/v1/nodes/node-2",
         200,
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-2", "labels":
-            {"kubernetes.io/os": "linux", label: "true"}}}),
+            {"kubernetes.io/os": "linux", LABEL: "true"}}}),
     );
     server.set(
         "/apis/traffic.example.com/v1alpha1/trafficwatches",
@@ -183,24 +188,28 @@ fn cluster() -> ApiServer {
             "metadata": {"name": "traffic-operator"},
             "spec": {"holderIdentity": "op-1", "renewTime": "2026-09-21T14:25:24.000000Z"}}),
     );
+    server.set(&forward(), 200, view());
+    server
+}
+
+/// The answer of the leader.
+fn view() -> Value {
     let node = json!({
         "name": "node-2", "state": "Unfit", "reason": null, "since": "2026-09-21T14:13:20Z",
         "unfit": true, "ageSeconds": 4.2, "values": [{"measure": "bandwidth", "value": 71.5,
             "device": "eth0", "unfit": true, "streak": 1, "needed": 2, "reason": null}]
     });
-    let view = json!({
+    json!({
         "leader": true, "identity": "op-1", "version": "0.1.0", "now": "2026-09-21T14:25:24Z",
         "started": "2026-09-21T10:00:00Z", "watches": [{
-            "namespace": "default", "name": "web", "label": label, "mode": "Enforce",
+            "namespace": "default", "name": "web", "label": LABEL, "mode": "Enforce",
             "intervalSeconds": 10.0, "limit": 1, "room": 3, "lastSuccess": "2026-09-21T14:25:20Z",
             "summary": {"nodes": 3, "fit": 2, "unfit": 1, "unknown": 0, "suppressed": 0},
             "measures": [{"name": "bandwidth", "unit": "percent", "max": 60.0, "recover": 54.0,
                 "endpoint": "default", "query": "the query", "problem": null}],
             "nodes": [node], "nodesTruncated": false, "transitions": []
         }]
-    });
-    server.set(&forward(), 200, view);
-    server
+    })
 }
 
 /// The port of the status page on the loopback of its pod.
@@ -242,4 +251,94 @@ fn what_keeps_the_leader_from_answering_is_named() {
         assert!(outcome.out.contains("has not looked at this TrafficWatch yet"), "{}", outcome.out);
         assert!(outcome.out.contains(expected), "{}", outcome.out);
     }
+}
+
+/// Runs `explain node` as `kubectl exec` does in a pod of the operator, whose account may not
+/// forward ports, and whose own page has this port.
+fn in_the_pod(pod: &str, port: &str) -> (Outcome, bool) {
+    let server = cluster();
+    server.set(&forward(), 403, refusal(403, "Forbidden", "no"));
+    let what = ["explain", "node", "node-2", "--operator-port", port];
+    let env = [("POD_NAME", pod), ("POD_NAMESPACE", SYSTEM)];
+    let outcome = server.run_with_env(&format!("inside-{pod}-{port}"), &what, &env);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let forwarded = server.asked().iter().any(|(_, path)| path.contains("portforward"));
+    (outcome, forwarded)
+}
+
+/// The page of the process beside the command.
+fn page() -> ApiServer {
+    let page = ApiServer::start();
+    page.set("/api/v1/trafficwatches?node=node-2", 200, view());
+    page
+}
+
+/// The account of the operator may list its kinds, and not get one object by name.
+#[test]
+fn an_account_that_may_only_list_explains_one_trafficwatch() {
+    let server = cluster();
+    let list = "/apis/traffic.example.com/v1alpha1/namespaces/default/trafficwatches";
+    let no = |name: &str| refusal(403, "Forbidden", &format!("{name} is not yours to get"));
+    server.set(&format!("{list}/web"), 403, no("web"));
+    server.set(&format!("{list}/shop"), 403, no("shop"));
+    server.set(
+        &format!("{list}?&fieldSelector=metadata.name%3Dweb"),
+        200,
+        json!({"apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatchList",
+        "metadata": {}, "items": [{"metadata": {"name": "web", "namespace": "default"},
+            "spec": {"maxBandwidthPercent": "60"}}]}),
+    );
+    let explain = |name: &str| {
+        let watch = format!("default/{name}");
+        server.explain(&format!("list-{name}"), &["--watch", &watch])
+    };
+    let outcome = explain("web");
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.out.contains("node-2 is Unfit for default/web for "), "{}", outcome.out);
+    let outcome = server.explain_what("list-tw", &["trafficwatch", "web", "-n", "default"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    // Refused both ways, the reason is that of the read by name.
+    let outcome = explain("shop");
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.err.contains("get TrafficWatch: shop is not yours to get"), "{outcome:?}");
+}
+
+#[test]
+fn a_command_in_the_pod_of_the_leader_asks_its_own_page() {
+    let page = page();
+    let (_, port) = page.url.rsplit_once(':').expect("a port");
+    let (outcome, forwarded) = in_the_pod("op-1", port);
+    assert!(outcome.out.contains("node-2 is Unfit for default/web for "), "{}", outcome.out);
+    assert!(outcome.out.contains("From the leader, op-1 (version 0.1.0), just now"));
+    assert!(!forwarded, "the account of the operator may not forward ports");
+}
+
+#[test]
+fn a_command_in_the_pod_of_another_replica_names_the_one_to_ask() {
+    let page = page();
+    let (_, port) = page.url.rsplit_once(':').expect("a port");
+    let (outcome, _) = in_the_pod("op-2", port);
+    let expected = format!(
+        "this pod, op-2, does not lead; run the command in the leader: kubectl -n {SYSTEM} exec op-1 -- \
+         /traffic-operator explain …"
+    );
+    assert!(outcome.out.contains(&expected), "{}", outcome.out);
+    assert_eq!(page.asked(), [], "its page is not the leader's");
+}
+
+#[test]
+fn the_page_of_the_leader_s_own_pod_that_does_not_answer_is_named() {
+    // A port that is not served here.
+    let (outcome, forwarded) = in_the_pod("op-1", "1");
+    assert!(outcome.out.contains("http://127.0.0.1:1: "), "{}", outcome.out);
+    assert!(forwarded, "someone may have given the account that right");
+}
+
+#[test]
+fn a_command_in_a_pod_of_the_operator_finds_the_lease_in_its_own_namespace() {
+    let server = cluster();
+    let env = [("POD_NAMESPACE", "elsewhere")];
+    let outcome = server.run_with_env("elsewhere", &["explain", "node", "node-2"], &env);
+    let expected = "no pod leads: the Lease elsewhere/traffic-operator has no holder";
+    assert!(outcome.out.contains(expected), "{}", outcome.out);
 }

@@ -263,7 +263,7 @@ fn streams_and_workers_are_explained_by_the_operator() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     expect(
         &outcome,
-        &["is with w-1", "acknowledged version 3", "the operator was not asked: nobody leads"],
+        &["is with w-1", "acknowledged version 3", "the operator was not asked: no pod leads"],
     );
 }
 

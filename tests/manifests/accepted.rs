@@ -1,12 +1,18 @@
 //! Rendered manifests on a real API server, which accepts every way to install. Helm installs,
 //! upgrades and uninstalls.
-use std::process::{Command, Stdio};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use lab::{ControlPlane, ControlPlaneOptions, cluster::prometheus_operator_definition};
 use serde_json::{Value, json};
 use traffic_operator::api::KINDS;
 
-use crate::rendering::{NAMESPACE, helm, objects, render, run, scratch, template, tool};
+use crate::rendering::{
+    NAMESPACE, helm, objects, read, render, root, run, scratch, template, tool,
+};
 
 /// Runs a command against the API server of `plane`, and returns its output and errors.
 fn said(plane: &ControlPlane, mut command: Command, input: &str) -> String {
@@ -82,29 +88,66 @@ fn an_api_server_accepts_every_way_to_install() {
     let plane = runtime.block_on(ControlPlane::start(options)).expect("a control plane");
     prepare(&plane);
     helm_installs_upgrades_and_uninstalls(&plane);
+    the_api_server_warns_of_pods_that_are_not_restricted(&plane);
     everything_is_accepted(&plane);
     applying_twice_changes_nothing(&plane);
+    every_sample_is_accepted_and_documented(&plane);
     runtime.block_on(plane.stop()).expect("stopped");
+}
+
+/// The warning of the API server about pods that violate the level of their namespace.
+const VIOLATION: &str = "would violate PodSecurity";
+
+/// Without this, a text without warnings would prove nothing.
+fn the_api_server_warns_of_pods_that_are_not_restricted(plane: &ControlPlane) {
+    let template = json!({
+        "metadata": {"labels": {"app": "loose"}},
+        "spec": {"containers": [{"name": "c", "image": "registry.example.com/c:1"}]},
+    });
+    let loose = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "loose", "namespace": "elsewhere"},
+        "spec": {"selector": {"matchLabels": {"app": "loose"}}, "template": template},
+    });
+    let said = kubectl(plane, &["apply", "--dry-run=server", "-f", "-"], &loose.to_string());
+    assert!(said.contains(VIOLATION), "{said}");
+}
+
+/// Returns the names of all overlays.
+fn overlays() -> Vec<String> {
+    let entries = fs::read_dir(root().join("deploy/overlays")).expect("overlays");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
 }
 
 fn everything_is_accepted(plane: &ControlPlane) {
     let dry = ["apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-"];
     let all = crate::values::all_values();
-    let standalone = json!({"prometheus": {"setup": "standalone"}});
     // The pod of `helm test` needs the account, which a dry run does not create.
     let rendered = |test: &str, values: &Value| {
         let arguments = ["template", "traffic-operator", "--skip-tests"];
         run(&mut helm(test, &arguments, "elsewhere", values)).expect("a rendered chart")
     };
-    for (what, text) in [
-        ("kube-prometheus-stack", render("kube-prometheus-stack", &[("NAMESPACE", "elsewhere")])),
-        ("standalone", render("standalone", &[("NAMESPACE", "elsewhere")])),
-        ("chart, standalone", rendered("accepted-1", &standalone)),
-        ("chart, all values", rendered("accepted-2", &all)),
-    ] {
+    let overlays = overlays().into_iter().map(|overlay| {
+        let text = render(&overlay, &[("NAMESPACE", "elsewhere")]);
+        (format!("overlay {overlay}"), text)
+    });
+    let setups = ["kube-prometheus", "kube-prometheus-stack", "standalone", "external"];
+    let charts = setups.iter().map(|setup| {
+        let mut values = json!({"prometheus": {"setup": setup}});
+        if *setup == "external" {
+            values["prometheus"]["url"] = "http://prometheus.example.com".into();
+        }
+        (format!("chart, {setup}"), rendered(&format!("accepted-{setup}"), &values))
+    });
+    let all = [("chart, all values".to_owned(), rendered("accepted-all", &all))];
+    for (what, text) in overlays.chain(charts).chain(all) {
         let count = objects(&text).len();
         let said = kubectl(plane, &dry, &text);
         assert_eq!(said.matches("serverside-applied").count(), count, "{what}: {said}");
+        assert!(!said.contains(VIOLATION), "{what}: {said}");
         assert!(!said.contains("Warning"), "{what}: {said}");
     }
 }
@@ -124,6 +167,47 @@ fn applying_twice_changes_nothing(plane: &ControlPlane) {
     assert_eq!(before.lines().count(), objects(&text).len());
     kubectl(plane, &["apply", "-f", "-"], &text);
     assert_eq!(versions(), before);
+}
+
+/// Returns the files and the folders of kustomize in `deploy/samples`.
+fn samples() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("deploy/samples")).expect("samples");
+    let mut samples: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    samples.sort();
+    samples
+}
+
+/// Every file, those of workloads included. `tests/reconcile/samples.rs` tests that each
+/// `TrafficWatch` and `NetworkProber` becomes Ready, `tests/cluster` that the originals' samples do
+/// on real nodes.
+fn every_sample_is_accepted_and_documented(plane: &ControlPlane) {
+    let crds: Vec<_> = KINDS.iter().map(|kind| (kind.crd)().metadata.name.expect("name")).collect();
+    let crds: Vec<_> = crds.iter().map(|name| format!("crd/{name}")).collect();
+    let mut wait = vec!["wait", "--for=condition=Established", "--timeout=60s"];
+    wait.extend(crds.iter().map(String::as_str));
+    kubectl(plane, &wait, "");
+    let page = read(&root().join("docs/reference/samples.md"));
+    let samples = samples();
+    assert!(samples.len() > 15, "{samples:?}");
+    for path in samples {
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let row = format!("| [{file}](../../deploy/samples/{file}) | ");
+        assert!(page.contains(&row), "docs/reference/samples.md does not describe {file}");
+        let text = if path.is_dir() {
+            kubectl(plane, &["kustomize", path.to_str().expect("UTF-8")], "")
+        } else {
+            read(&path)
+        };
+        // A dry run creates no namespace for the objects that follow.
+        for (_, namespace) in objects(&text).iter().filter(|((kind, ..), _)| kind == "Namespace") {
+            kubectl(plane, &["apply", "--server-side", "-f", "-"], &namespace.to_string());
+        }
+        let dry = ["apply", "--server-side", "--dry-run=server", "-f", "-"];
+        let said = kubectl(plane, &dry, &text);
+        assert!(said.contains("serverside-applied"), "{file}: {said}");
+        // The originals' samples are as they were published, older forms of fields included.
+        assert!(file.contains("original") || !said.contains("Warning"), "{file}: {said}");
+    }
 }
 
 fn notes_say_what_helm_does_not_do(answer: &str) {

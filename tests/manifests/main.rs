@@ -6,11 +6,13 @@
 //! tests; `cargo run --bin lab -- tools` builds them beforehand.
 mod accepted;
 mod chart;
+mod environment;
 mod equal;
 mod generated;
 mod newcomers;
 mod olm;
 mod releases;
 mod rendering;
+mod scripts;
 mod values;
 mod workflows;

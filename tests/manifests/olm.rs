@@ -117,6 +117,34 @@ fn bundle_and_what_goes_with_it_are_the_overlay() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
+/// The original watched all namespaces, and its group was for one.
+#[test]
+fn bug_20_the_bundle_is_for_all_namespaces_as_the_operator_is() {
+    let version = service_version(&mut committed());
+    let modes = version["spec"]["installModes"].as_array().expect("modes").iter();
+    let supported: Vec<_> = modes.filter(|m| m["supported"] == true).map(|m| &m["type"]).collect();
+    assert_eq!(supported, ["AllNamespaces"]);
+    // A group without targets is for all namespaces.
+    let mut beside = kustomization("olm-group", &["olm/install"], &[]);
+    let group =
+        beside.remove(&id("OperatorGroup", NAMESPACE, "traffic-operator")).expect("a group");
+    assert_eq!(group.get("spec"), None, "{group}");
+    // So are its rights to what it watches.
+    let entries = version["spec"]["install"]["spec"]["clusterPermissions"].as_array();
+    let rules = entries.into_iter().flatten().filter_map(|entry| entry["rules"].as_array());
+    let rules: Vec<_> = rules.flatten().collect();
+    for kind in KINDS {
+        let plural = (kind.crd)().spec.names.plural;
+        let watches = rules.iter().any(|rule| {
+            let has = |field: &str, what: &str| {
+                rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == what))
+            };
+            has("resources", &plural) && has("verbs", "list") && has("verbs", "watch")
+        });
+        assert!(watches, "{plural}");
+    }
+}
+
 #[test]
 fn the_service_version_describes_every_kind_and_the_metadata_agree() {
     let mut bundle = committed();

@@ -122,14 +122,7 @@ fn every_value_has_its_effect() {
         (
             "traffic-operator",
             "controller",
-            &[
-                "run",
-                "--component=controller",
-                "--prometheus-url=http://thanos.metrics.svc:10902",
-                "--kinds=-RouteReflectorSet",
-                "--kinds=-Swarm",
-                "--log-level=controller",
-            ][..],
+            &["run", "--component=controller", "--log-level=controller"][..],
         ),
         (
             "traffic-operator-webhook",
@@ -152,6 +145,16 @@ fn every_value_has_its_effect() {
         assert_eq!(container["resources"], set["resources"]);
         assert_eq!(container["volumeMounts"], set["extraVolumeMounts"]);
         assert_eq!(container["args"], json!(args));
+    }
+
+    let controller = &objects[&id("Deployment", NAMESPACE, "traffic-operator")];
+    let env = &controller["spec"]["template"]["spec"]["containers"][0]["env"];
+    for (name, value) in [
+        ("TRAFFIC_OPERATOR_PROMETHEUS_URL", "http://thanos.metrics.svc:10902"),
+        ("TRAFFIC_OPERATOR_KINDS", "NetworkProber,-RouteReflectorSet,-Swarm,TrafficWatch"),
+    ] {
+        let variable = json!({"name": name, "value": value});
+        assert!(env.as_array().expect("env").contains(&variable), "{env}");
     }
 
     let monitor = &objects[&id("ServiceMonitor", NAMESPACE, "traffic-operator")];

@@ -14,8 +14,9 @@ use crate::rendering::{read, root, scratch, tool};
 type Rights = &'static [(&'static str, &'static str)];
 
 /// The rights of each job.
-const RIGHTS: [(&str, &str, Rights); 5] = [
+const RIGHTS: [(&str, &str, Rights); 6] = [
     ("ci.yml", "check", &[("contents", "read")]),
+    ("nightly.yml", "campaigns", &[("contents", "read")]),
     ("release.yml", "check", &[("contents", "read")]),
     ("release.yml", "build", &[("contents", "read")]),
     (
@@ -117,7 +118,8 @@ fn every_script_and_target_that_a_workflow_calls_exists() {
             }
         }
     }
-    for name in ["make release", ".ci/run", "./.github/workflows/ci.yml"] {
+    for name in ["make release", "make soak", "make bench", ".ci/run", "./.github/workflows/ci.yml"]
+    {
         assert!(called.contains(name), "{called:?}");
     }
 }
@@ -196,6 +198,8 @@ fn workflows_and_the_dockerfile_build_with_the_same_programs() {
     let from = format!("FROM --platform=$BUILDPLATFORM {container} AS build");
     assert!(read(&root().join("Dockerfile")).lines().any(|line| line == from), "no {from}");
     let toolchain = &all["ci.yml"]["jobs"]["check"]["env"]["RUSTUP_TOOLCHAIN"];
+    let nightly = &all["nightly.yml"]["jobs"]["campaigns"]["env"]["RUSTUP_TOOLCHAIN"];
+    assert_eq!(nightly, toolchain);
     let toolchain = toolchain.as_str().expect("a version");
     assert!(container.starts_with(&format!("rust:{toolchain}-")), "{container}, {toolchain}");
     let module = read(&root().join("lab/tools/kubernetes/go.mod"));
@@ -206,5 +210,5 @@ fn workflows_and_the_dockerfile_build_with_the_same_programs() {
         assert!(needs, "Go {version}");
         looked += 1;
     }
-    assert_eq!(looked, 2);
+    assert_eq!(looked, 3);
 }

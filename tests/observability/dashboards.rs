@@ -15,7 +15,7 @@ fn dashboards_fit_every_installation() {
             assert!(has_text(&dashboard[key]), "{file}: no {key}");
         }
         assert_eq!(dashboard["editable"], false, "{file}: editable");
-        assert_eq!(dashboard["refresh"], "10s", "{file}: refresh");
+        assert_eq!(dashboard["refresh"], "30s", "{file}: refresh");
         let variables = dashboard["templating"]["list"].as_array().expect("a list of variables");
         let datasource = variables.iter().find(|v| v["name"] == "datasource");
         let datasource = datasource.unwrap_or_else(|| panic!("{file}: no variable datasource"));
@@ -152,22 +152,46 @@ fn every_series_is_selected_by_cluster() {
     }
 }
 
-/// A hundred lines are indistinguishable, and a browser takes minutes to draw five thousand.
+/// Tables with every node that is not fit: the limit of each TrafficWatch bounds the unfit ones,
+/// and on call, all of them must be visible.
+const WHOLE_TABLES: [&str; 2] = ["Unfit and unknown nodes", "Unfit nodes"];
+
+/// A hundred lines are indistinguishable, and a browser takes minutes to draw five thousand. A
+/// table of five thousand rows costs as much, and nobody reads it.
 #[test]
-fn lines_of_nodes_are_limited() {
+fn lines_and_rows_of_nodes_are_limited() {
+    let of_nodes = ["{{node}}", "{{dst_node}}", "{{worker}}"];
+    let by_node = ["node,", "node)", "worker,", "worker)"];
+    let mut limited = BTreeMap::new();
     for (file, dashboard) in dashboards() {
-        for panel in panels(&dashboard).iter().filter(|panel| panel["type"] == "timeseries") {
+        for panel in panels(&dashboard) {
+            let title = panel["title"].as_str().unwrap_or_default();
+            let kind = panel["type"].as_str().unwrap_or_default();
             for target in panel["targets"].as_array().into_iter().flatten() {
                 let legend = target["legendFormat"].as_str().unwrap_or_default();
                 let expression = target["expr"].as_str().unwrap_or_default();
-                let of_nodes = ["{{node}}", "{{dst_node}}", "{{worker}}"];
-                if of_nodes.iter().any(|label| legend.contains(label)) {
-                    let limited = expression.starts_with("topk($top, ")
-                        || expression.starts_with("bottomk($top, ");
-                    assert!(limited, "{file}: {}: {expression}", panel["title"]);
+                let has_nodes = match kind {
+                    "table" => by_node.iter().any(|label| expression.contains(label)),
+                    _ => of_nodes.iter().any(|label| legend.contains(label)),
+                };
+                if !has_nodes || WHOLE_TABLES.contains(&title) {
+                    continue;
                 }
+                let of_variable = ["topk($top, ", "bottomk($top, "];
+                let is_limited = match kind {
+                    "timeseries" => of_variable.iter().any(|limit| expression.starts_with(limit)),
+                    _ => {
+                        expression.contains("topk(10, ")
+                            || of_variable.iter().any(|limit| expression.contains(limit))
+                    }
+                };
+                assert!(is_limited, "{file}: {title}: {expression}");
+                *limited.entry(kind.to_owned()).or_insert(0) += 1;
             }
         }
+    }
+    for (kind, least) in [("timeseries", 10), ("table", 10), ("state-timeline", 1)] {
+        assert!(limited.get(kind).is_some_and(|count| *count >= least), "{limited:?}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! The table of features is accurate: every claimed feature has a test, and one without a test is
 //! marked as missing.
+use traffic_operator::api::KINDS;
+
 use crate::files::{below, name, read, root};
 
 /// A row of a table: its cells.
@@ -32,6 +34,13 @@ fn links(cell: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
+/// Asserts that a link of a page below `docs/…` leads to a test that is executed.
+fn assert_is_a_test(row: &str, test: &str, target: &str) {
+    let file = target.strip_prefix("../../").unwrap_or_else(|| panic!("{row}: {target}"));
+    assert!(root().join(file).is_file(), "{row}: there is no {target}");
+    assert!(lab::proof::has_test(file, test), "{row}: {target} has no test {test}");
+}
+
 #[test]
 fn every_feature_is_proved_by_a_test_or_marked_as_missing() {
     let rows_of = read(&root().join("docs/reference/features.md"));
@@ -42,10 +51,7 @@ fn every_feature_is_proved_by_a_test_or_marked_as_missing() {
         let tests = links(proof);
         assert!(!tests.is_empty() || how.starts_with("no:"), "{feature}: neither a test nor no:");
         for (test, target) in tests {
-            let path = root().join("docs/reference").join(target);
-            assert!(path.is_file(), "{feature}: there is no {target}");
-            let found = read(&path).contains(&format!("fn {test}("));
-            assert!(found, "{feature}: {target} has no test {test}");
+            assert_is_a_test(feature, test, target);
         }
     }
 }
@@ -63,10 +69,7 @@ fn every_bad_day_is_proved_by_a_test_of_its_id() {
         let tests = links(proof);
         assert!(!tests.is_empty(), "{id}: no test");
         for (test, target) in tests {
-            let path = root().join("docs/operations").join(target);
-            assert!(path.is_file(), "{id}: there is no {target}");
-            let found = read(&path).contains(&format!("fn {test}("));
-            assert!(found, "{id}: {target} has no test {test}");
+            assert_is_a_test(id, test, target);
             assert!(
                 test.starts_with(&prefix) || test.contains(&format!("_{prefix}")),
                 "{id}: {test}"
@@ -75,8 +78,11 @@ fn every_bad_day_is_proved_by_a_test_of_its_id() {
     }
 }
 
+/// The shared parts of the page, which a cell may name instead of a test.
+const PARTS: [&str; 5] = ["start", "client", "watch", "driver", "queries"];
+
 /// The named faults, by the letter and the highest number of their ids.
-const FAULTS: [(char, u32); 4] = [('A', 20), ('P', 24), ('L', 10), ('W', 10)];
+const FAULTS: [(char, u32); 5] = [('A', 20), ('P', 24), ('L', 10), ('W', 10), ('R', 6)];
 
 /// Each named fault has one row, in which every kind has a test, a shared part, or a reason.
 #[test]
@@ -87,18 +93,115 @@ fn every_fault_has_a_test_or_a_reason_for_each_kind() {
     for (letter, number) in ids {
         let id = format!("{letter}{number}");
         let found: Vec<_> = rows.iter().filter(|row| row[0] == id).collect();
-        let [row] = found[..] else { panic!("{id}: {} rows", found.len()) };
+        assert_eq!(found.len(), 1, "{id}");
+    }
+    // Real faults have the id of the injected one, and a further letter.
+    let is_fault = |id: &str| {
+        let number = id.get(1..).unwrap_or_default().trim_end_matches(char::is_alphabetic);
+        FAULTS.iter().any(|(letter, _)| id.starts_with(*letter)) && number.parse::<u32>().is_ok()
+    };
+    for row in rows.iter().filter(|row| is_fault(row[0])) {
+        let id = row[0];
         assert!(row.len() >= 3 && row.iter().all(|cell| !cell.is_empty()), "{id}: {row:?}");
         for (test, target) in row.iter().flat_map(|cell| links(cell)) {
-            let path = root().join("docs/operations").join(target);
-            assert!(path.is_file(), "{id}: there is no {target}");
-            let found = read(&path).contains(&format!("fn {test}("));
-            assert!(found, "{id}: {target} has no test {test}");
+            assert_is_a_test(id, test, target);
         }
-        let proven = row.iter().any(|cell| !links(cell).is_empty());
-        let reason = ["no test", "as "].iter().any(|word| row[2].starts_with(word));
-        assert!(proven || reason, "{id}: neither a test nor a reason");
+        for cell in &row[2..] {
+            assert!(is_proved(cell), "{id}: neither a test, nor a part, nor a reason: {cell}");
+        }
     }
+}
+
+/// Reports whether a cell has a test, or says why it has none.
+fn is_proved(cell: &str) -> bool {
+    !links(cell).is_empty() || cell.split("; ").all(is_reason)
+}
+
+/// Reports whether this names shared parts, another cell, or a reason.
+fn is_reason(text: &str) -> bool {
+    let names_a_cell = |rest: &str| {
+        let word = rest.split([':', ',', ' ']).next().unwrap_or_default();
+        let letter = word.chars().next();
+        let is_id = FAULTS.iter().any(|(l, most)| {
+            letter == Some(*l) && word[1..].parse::<u32>().is_ok_and(|n| (1..=*most).contains(&n))
+        });
+        is_id || KINDS.iter().any(|kind| kind.name() == word)
+    };
+    text.split(", ").all(|word| PARTS.contains(&word))
+        || text.strip_prefix("as ").is_some_and(names_a_cell)
+        || ["no test: ", "no test with etcd: "].iter().any(|word| {
+            text.strip_prefix(word).is_some_and(|reason| reason.split_whitespace().count() >= 3)
+        })
+}
+
+#[test]
+fn a_cell_without_a_test_names_a_part_another_cell_or_a_reason() {
+    let proved = [
+        "[a](b)",
+        "queries: [a](b)",
+        "watch",
+        "watch, driver",
+        "as P17",
+        "as TrafficWatch",
+        "as P17: they are longer than that",
+        "no test: it is another cluster",
+        "client; no test with etcd: it has no such answer",
+    ];
+    let bare = [
+        "",
+        "-",
+        "n/a",
+        "tested",
+        "watch, and more",
+        "the author's query decides",
+        "as usual",
+        "as P25",
+        "as é",
+        "no test",
+        "no test: none",
+        "queries; and a claim",
+    ];
+    assert!(proved.iter().all(|cell| is_proved(cell)));
+    for cell in bare {
+        assert!(!is_proved(cell), "{cell}");
+    }
+}
+
+/// The parts that a cell may name, each with a row that says what it is.
+#[test]
+fn the_shared_parts_are_those_of_the_page() {
+    let page = read(&root().join("docs/operations/faults.md"));
+    let (_, table) = page.split_once("\n## Shared parts\n").expect("a section");
+    let table = table.split("\n## ").next().unwrap_or_default();
+    let named: Vec<_> = rows(table).iter().map(|row| row[0]).collect();
+    assert_eq!(named, PARTS);
+}
+
+/// Proofs of a shared part hold for a kind only if the kind does not go around the part.
+#[test]
+fn every_watch_and_every_query_goes_through_the_shared_part() {
+    let files = below(&root().join("src"), &["rs"]).into_iter();
+    let files: Vec<_> = files.map(|file| (name(&file), read(&file))).collect();
+    let with = |word: &str, below: &[&str]| {
+        let own = |file: &str| below.iter().any(|folder| file.starts_with(folder));
+        let others = files.iter().filter(|(file, _)| !own(file) && !file.contains("tests"));
+        let found = others.filter(|(_, text)| text.contains(word)).map(|(file, _)| file);
+        found.cloned().collect::<Vec<_>>()
+    };
+    let none = Vec::<String>::new();
+    for word in ["watcher(", "watch_object(", "watch_metadata("] {
+        assert_eq!(with(word, &["src/infra/watch"]), none, "{word}");
+    }
+    // The library, and the paths by which one could do without it.
+    for word in ["prometheus_http_query", "/api/v1/query", "api/v1/series", "api/v1/labels"] {
+        assert_eq!(with(word, &["src/prometheus/"]), none, "{word}");
+    }
+    assert!(files.iter().any(|(file, text)| {
+        file == "src/infra/watch.rs" && text.contains("watcher(api, config)")
+    }));
+    assert!(files.iter().any(|(file, text)| {
+        file.starts_with("src/prometheus/") && text.contains("prometheus_http_query")
+    }));
 }
 
 /// The words of the client libraries by which a file writes.

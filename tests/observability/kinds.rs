@@ -9,7 +9,7 @@ use traffic_operator::{
 
 use crate::{
     files::{OPERATOR, files_in, root, yaml},
-    objects::{contains, kind, name, render},
+    objects::{kind, name, render},
 };
 
 /// Returns the type and the field of a condition in its JSON path.
@@ -71,11 +71,16 @@ fn one_kind_alone_has_no_rights_of_the_others() {
     let roles = rendered.all("Role").into_iter().map(name).filter(|name| is_operators(name));
     assert_eq!(roles.collect::<Vec<_>>(), [OPERATOR]);
     let deployment = rendered.one("Deployment", OPERATOR);
-    let args = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
-    for kind in KINDS.iter().map(KindInfo::name).filter(|kind| kind != "TrafficWatch") {
-        assert!(contains(args, &format!("--kinds=-{kind}")), "{kind}: {args}");
-    }
-    assert!(!contains(args, "--kinds=-TrafficWatch"));
+    let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+    let mut env = env.as_array().expect("env").iter();
+    let kinds = env.find(|variable| variable["name"] == "TRAFFIC_OPERATOR_KINDS").expect("kinds");
+    let mut kinds: Vec<_> = kinds["value"].as_str().expect("text").split(',').collect();
+    kinds.sort_unstable();
+    let expected = KINDS.iter().map(KindInfo::name).map(|kind| match &*kind {
+        "TrafficWatch" => kind,
+        _ => format!("-{kind}"),
+    });
+    assert_eq!(kinds.iter().map(ToString::to_string).collect::<BTreeSet<_>>(), expected.collect());
     // Without NetworkProbers there are no agents to answer.
     let of_webhook: Vec<_> = rendered.0.iter().filter(|object| name(object) == WEBHOOK).collect();
     assert!(of_webhook.is_empty(), "{of_webhook:?}");

@@ -122,7 +122,9 @@ fn the_operator_is_deployed_as_documented() {
             let labels = &deployment["spec"]["template"]["metadata"]["labels"];
             let spread = &pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"];
             let budget = rendered.one("PodDisruptionBudget", name);
-            assert_eq!(budget["spec"]["minAvailable"], 1);
+            // With one replica, minAvailable would hold up every drain.
+            assert_eq!(budget["spec"]["maxUnavailable"], 1);
+            assert!(budget["spec"]["minAvailable"].is_null());
             let budget = &budget["spec"]["selector"]["matchLabels"];
             let own = &deployment["spec"]["selector"]["matchLabels"];
             for selector in [spread, budget, own] {
@@ -206,17 +208,19 @@ fn nothing_passes_but_what_is_listed() {
             "TCP/443 anywhere",
             "TCP/53 cidr=169.254.20.10/32",
             "TCP/53 namespace=kube-system",
+            "TCP/5353 namespace=openshift-dns",
             "TCP/6443 anywhere",
             "UDP/53 cidr=169.254.20.10/32",
             "UDP/53 namespace=kube-system",
+            "UDP/5353 namespace=openshift-dns",
         ];
         // The webhook queries neither Prometheus nor workers.
         assert_eq!(passages(&webhook, "egress", "to"), common, "{overlay}");
         let expected = [
-            &common[..4],
+            &common[..5],
             // The operator queries workers in any namespace.
             &["TCP/9090 any pod", &format!("TCP/9090 namespace={monitoring} pod=prometheus")],
-            &common[4..],
+            &common[5..],
         ];
         assert_eq!(passages(&controller, "egress", "to"), expected.concat(), "{overlay}");
     }
@@ -271,8 +275,9 @@ fn the_standalone_operator_asks_the_standalone_prometheus() {
     let port = &service["spec"]["ports"][0]["port"];
     let url = format!("http://{}.{}.svc:{port}", name(service), namespace(service));
     let deployment = rendered.one("Deployment", OPERATOR);
-    let args = deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone();
-    assert!(contains(&args, &format!("--prometheus-url={url}")), "{args} and {url}");
+    let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
+    let variable = serde_json::json!({"name": "TRAFFIC_OPERATOR_PROMETHEUS_URL", "value": url});
+    assert!(env.as_array().expect("env").contains(&variable), "{env} and {url}");
 
     let config = rendered.all("ConfigMap").into_iter().find(|map| {
         name(map).starts_with("prometheus-") && map["data"]["prometheus.yml"].is_string()

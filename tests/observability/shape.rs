@@ -1,7 +1,7 @@
 //! Every kind has the same shape, and every place that lists kinds lists all of them.
 use traffic_operator::api::{KINDS, KindInfo};
 
-use crate::files::{files_in, read, root};
+use crate::files::{below, files_in, name, read, root};
 
 /// One part of a kind, and its files, at least one of which must exist.
 struct Role {
@@ -32,6 +32,9 @@ const ROLES: &[Role] = &[
 
 /// The additional part of a kind whose objects carry a finalizer.
 const CLEANUP: Role = Role { name: "cleanup", files: &["cleanup.rs"], holds: &["async fn"] };
+
+/// The facts of a plan: in its file, or in `observed.rs` where several files decide by them.
+const OBSERVED: &str = "pub struct Observed {";
 
 /// The folder of a kind below `src`.
 fn folder(kind: &KindInfo) -> String {
@@ -68,9 +71,84 @@ fn every_kind_has_the_files_of_the_shape() {
                 faults.push(format!("{}: {fault}", role.name));
             }
         }
+        let path = root().join("src").join(&folder);
+        let holders = ["plan.rs", "plan/mod.rs", "observed.rs"].map(|file| path.join(file));
+        let holders = holders.iter().filter(|file| file.is_file() && read(file).contains(OBSERVED));
+        if holders.count() != 1 {
+            faults.push(format!("src/{folder}: {OBSERVED} is in neither plan nor observed.rs"));
+        }
         let module = read(&root().join("src").join(&folder).join("mod.rs"));
         if !module.contains("impl Reconciler for") {
             faults.push(format!("src/{folder}/mod.rs has no impl of Reconciler"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Parts that every kind may use.
+const BELOW: [&str; 10] = [
+    "api",
+    "controller",
+    "infra",
+    "nodes",
+    "pods",
+    "prometheus",
+    "selector.rs",
+    "serving",
+    "text",
+    "webhook",
+];
+
+/// Parts that stand above the kinds, which only they import.
+const ABOVE: [&str; 3] = ["cli", "inspect", "runtime"];
+
+/// Returns the modules at the root of the crate that a source names.
+fn roots(source: &str) -> Vec<String> {
+    let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let code = code.collect::<String>().replace(' ', "");
+    let mut roots = Vec::new();
+    for (at, start) in code.match_indices("crate::") {
+        let path = code.get(at + start.len()..).unwrap_or_default();
+        // Either one path, or a group whose members are parted by the commas outside of groups.
+        let (mut depth, mut root, mut begins) = (0, String::new(), true);
+        for letter in path.chars() {
+            match letter {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 1 => begins = true,
+                _ if begins && (letter.is_alphanumeric() || letter == '_') => {
+                    root.push(letter);
+                    continue;
+                }
+                _ => begins = false,
+            }
+            if !root.is_empty() {
+                roots.push(std::mem::take(&mut root));
+            }
+            if depth <= 0 {
+                break;
+            }
+        }
+    }
+    roots
+}
+
+/// No arrow leads upwards: what many parts share knows nothing of the commands and the process.
+#[test]
+fn no_part_imports_one_above_it() {
+    let source = "use crate::{\n a::{b, c},\n d_e, f,\n};\nuse crate::g::h;\n// crate::i\n";
+    assert_eq!(roots(source), ["a", "d_e", "f", "g"]);
+    let kinds = KINDS.iter().map(folder);
+    let mut faults = Vec::new();
+    for part in kinds.chain(BELOW.map(ToOwned::to_owned)) {
+        let part = root().join("src").join(part);
+        let files = if part.is_dir() { below(&part, &["rs"]) } else { vec![part] };
+        for file in files {
+            for found in roots(&read(&file)) {
+                if ABOVE.contains(&found.as_str()) {
+                    faults.push(format!("{} imports crate::{found}", name(&file)));
+                }
+            }
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -85,6 +163,15 @@ fn every_place_knows_every_kind() {
     let readme = text("README.md");
     let index = text("docs/README.md");
     let listed = text("docs/reference/samples.md");
+    let values = text("deploy/chart/values.yaml");
+    let kinds_of_chart: String = values
+        .split_inclusive('\n')
+        .skip_while(|line| *line != "kinds:\n")
+        .skip(1)
+        .take_while(|line| line.starts_with("  - "))
+        .collect();
+    let schema = text("deploy/chart/values.schema.json");
+    let bundle = text("deploy/olm/manifests/traffic-operator.clusterserviceversion.yaml");
     let mut faults = Vec::new();
     for kind in KINDS {
         let names = (kind.crd)().spec.names;
@@ -106,6 +193,19 @@ fn every_place_knows_every_kind() {
             let file = if place.contains("crds") { &crd } else { &singular };
             expect(place, &text(place), &format!("{file}.yaml"));
         }
+        let without = format!("deploy/components/without-{singular}/kind.yaml");
+        expect(&without, &text(&without), &format!("kind: -{name}}}\n"));
+        expect("deploy/chart/values.yaml", &kinds_of_chart, &format!("  - {name}\n"));
+        expect("deploy/chart/values.schema.json", &schema, &format!("\"{name}\""));
+        expect("the examples of deploy/olm", &bundle, &format!("kind: {name}\n"));
+        for file in [
+            &crd,
+            &format!("{singular}-editor.clusterrole"),
+            &format!("{singular}-viewer.clusterrole"),
+        ] {
+            let file = format!("deploy/olm/manifests/{file}.yaml");
+            expect(&file, &text(&file), &plural);
+        }
         let dashboards = text("grafana/kustomization.yaml");
         expect("grafana/kustomization.yaml", &dashboards, &format!("{dashboard}.json"));
         let kinds = table(&readme, "| kind | does |");
@@ -114,10 +214,12 @@ fn every_place_knows_every_kind() {
         let page = format!("docs/reference/{singular}.md");
         expect("README.md, its links", &readme, &format!("({page})"));
         expect("docs/README.md, its links", &index, &format!("(reference/{singular}.md)"));
+        // The README's table has some of the samples; the page has all of them.
+        let row = kinds.lines().find(|row| row.contains(&format!("[{name}]"))).unwrap_or_default();
+        expect("README.md, the row of its table", row, "](deploy/samples/");
         for file in files_in("deploy/samples", "yaml") {
             let base = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if read(&file).contains(&format!("kind: {name}\n")) {
-                expect("README.md, its table", &kinds, &format!("](deploy/samples/{base})"));
                 expect("docs/reference/samples.md", &listed, &format!("| [{base}]("));
             }
         }

@@ -62,7 +62,7 @@ fn bird(dir: &Path, number: u8, port: u16) -> (Ended, PathBuf) {
 #[test]
 fn r05_the_exporter_as_the_page_runs_it_exports_the_sessions() {
     if fs::metadata("/proc/self").expect("this process").uid() != 0 {
-        eprintln!("left out: installing BIRD and its exporter needs root");
+        lab::left_out("BIRD and its exporter: installing them needs root");
         return;
     }
     lab::packages::ensure_routers().unwrap_or_else(|error| panic!("{error:#}"));

@@ -10,12 +10,12 @@ use traffic_operator::{
     agent::{
         metrics::{Metrics, RTT_BOUNDS, Skipped},
         pinglist::Protocol,
-        probe::Reason,
+        reason::Reason,
         target::{self, Pair},
     },
     api::NetworkProber,
     network_prober::measurement::{
-        AgentFigures, Asker, Blame, LARGEST_MATRIX, Measurement, Subject, WORST, agent, measure,
+        AgentFigures, Blame, LARGEST_MATRIX, Measurement, Querier, Subject, WORST, agent, measure,
     },
     prometheus::{Client, DEFAULT, Endpoints, EndpointsConfig},
 };
@@ -103,7 +103,7 @@ impl Agent {
 /// A Prometheus that scrapes these agents, and the client that queries it.
 struct Stage {
     _prometheus: Prometheus,
-    asker: Asker,
+    querier: Querier,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -123,9 +123,9 @@ impl Stage {
         let config = EndpointsConfig::load(None, Some(&url), Duration::from_secs(10));
         let metrics = traffic_operator::metrics::Metrics::new();
         let endpoints = Endpoints::new(&config.expect("an endpoint"), metrics).expect("a client");
-        let asker = Asker::Command(Client::clone(endpoints.get(DEFAULT).expect("the default")));
+        let querier = Querier::Command(Client::clone(endpoints.get(DEFAULT).expect("the default")));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Self { _prometheus: prometheus, asker, runtime: runtime.expect("a runtime") }
+        Self { _prometheus: prometheus, querier, runtime: runtime.expect("a runtime") }
     }
 
     /// Returns the figures of a prober, once this many agents are scraped and the matrix has this
@@ -134,7 +134,7 @@ impl Stage {
     fn figures(&self, prober: &NetworkProber, agents: u64, paths: usize) -> Measurement {
         let subject = Subject::of(prober);
         eventually("figures of all nodes", || {
-            let found = self.runtime.block_on(measure(&self.asker, &subject));
+            let found = self.runtime.block_on(measure(&self.querier, &subject));
             let fields = |matrix: &[Vec<Option<f64>>]| matrix.iter().flatten().flatten().count();
             found.ok().filter(|found| {
                 found.scraped == agents
@@ -155,7 +155,7 @@ impl Stage {
     ) -> Measurement {
         let subject = Subject::of(prober);
         eventually("figures of all nodes", || {
-            let found = self.runtime.block_on(measure(&self.asker, &subject)).ok()?;
+            let found = self.runtime.block_on(measure(&self.querier, &subject)).ok()?;
             let is_bad = found.nodes.iter().filter(|node| node.bad).count();
             let complete = found.worst.len() == WORST
                 && found.worst.iter().all(|path| path.loss.is_some() && path.p99.is_some())
@@ -167,7 +167,7 @@ impl Stage {
 
     fn agent(&self, prober: &NetworkProber, pod: &str) -> AgentFigures {
         let subject = Subject::of(prober);
-        let asked = agent(&self.asker, &subject, ("shop", pod));
+        let asked = agent(&self.querier, &subject, ("shop", pod));
         self.runtime.block_on(asked).expect("figures of an agent")
     }
 }

@@ -278,12 +278,17 @@ impl Bench {
     }
 
     /// Returns the operator's writes since then, except to leases.
-    pub fn writes_since(&self, since: Timestamp) -> Vec<AuditEvent> {
-        let events = self.plane.audit_since(since).expect("audit log");
-        events
+    pub async fn writes_since(&self, since: Timestamp) -> Vec<AuditEvent> {
+        self.requests_since(since)
+            .await
             .into_iter()
             .filter(|e| e.is_write() && e.user == ACCOUNT && !e.resource.starts_with("leases"))
             .collect()
+    }
+
+    /// Returns all requests since then; waits until the audit log has them.
+    pub async fn requests_since(&self, since: Timestamp) -> Vec<AuditEvent> {
+        self.plane.whole_audit_since(since).await.expect("audit log")
     }
 
     pub fn plane(&self) -> &'static ControlPlane {

@@ -24,6 +24,8 @@ async fn make(bench: &Bench, arguments: &[&str]) -> (bool, String) {
         .args(arguments)
         .arg(format!("KUBECTL={}", kubectl.display()))
         .env("KUBECONFIG", bench.plane().kubeconfig())
+        // Nothing was loaded a moment ago.
+        .env("IMAGE_SECONDS", "0")
         .env_remove("IMG")
         .env_remove("MAKEFLAGS")
         .env_remove("MAKEOVERRIDES")

@@ -79,8 +79,8 @@ async fn remove(bench: &Bench, name: &str) {
 
 /// Returns the operator's requests since then that were refused, or that were about one of these
 /// kinds.
-fn requests(bench: &Bench, since: Timestamp, about: &[&str]) -> Vec<String> {
-    let events = bench.plane().audit_since(since).expect("audit log").into_iter();
+async fn requests(bench: &Bench, since: Timestamp, about: &[&str]) -> Vec<String> {
+    let events = bench.requests_since(since).await.into_iter();
     let ours = events.filter(|e| e.user == ACCOUNT && e.user_agent.starts_with("traffic-operator"));
     let wrong = ours.filter(|event| {
         let about = about.iter().any(|what| event.resource.split('.').next() == Some(what));
@@ -116,7 +116,7 @@ fn one_kind_runs_with_its_definition_and_its_role_alone() {
             "mutatingwebhookconfigurations",
             "bgppeers",
         ];
-        assert_eq!(requests(&bench, since, &of_others), Vec::<String>::new());
+        assert_eq!(requests(&bench, since, &of_others).await, Vec::<String>::new());
         // There is no listener where the webhook would be.
         let webhook = operator.webhook.trim_start_matches("https://").to_owned();
         assert!(tokio::net::TcpStream::connect(&webhook).await.is_err(), "{webhook}");
@@ -149,7 +149,7 @@ fn a_kind_whose_definition_is_missing_is_off_with_one_line_until_it_is_there() {
             log.lines().filter(of).filter(|line| line.contains(kind)).count()
         };
         assert_eq!((lines("Swarm"), lines("NetworkProber"), lines("TrafficWatch")), (1, 1, 0));
-        let asked = requests(&bench, since, &["swarms", "networkprobers", "configmaps"]);
+        let asked = requests(&bench, since, &["swarms", "networkprobers", "configmaps"]).await;
         assert_eq!(asked, Vec::<String>::new());
 
         crate::bench::define(&bench.client).await;

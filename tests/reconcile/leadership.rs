@@ -39,7 +39,7 @@ fn a_killed_operator_that_comes_back_changes_no_label() {
         operator.ready().await;
         bench.judgments(4).await;
         let nodes: Vec<_> =
-            bench.writes_since(since).into_iter().filter(|w| w.resource == "nodes").collect();
+            bench.writes_since(since).await.into_iter().filter(|w| w.resource == "nodes").collect();
         assert_eq!(nodes, vec![]);
         let status = bench.status("web").await;
         assert_eq!(status["nodes"]["node-2"]["since"], since_before);
@@ -65,7 +65,7 @@ fn a_rollover_of_two_replicas_hands_the_lease_over_and_changes_no_label() {
         until_holder(&bench, "second").await;
         bench.judgments(3).await;
         let nodes: Vec<_> =
-            bench.writes_since(since).into_iter().filter(|w| w.resource == "nodes").collect();
+            bench.writes_since(since).await.into_iter().filter(|w| w.resource == "nodes").collect();
         assert_eq!(nodes, vec![]);
         assert!(second.metric("traffic_operator_leader", &[]).await > 0.5);
     });
@@ -95,7 +95,7 @@ fn a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing_and_ends()
             eventually("the old leader to end", async || first.child.try_wait().unwrap()).await;
         assert_eq!(code.code(), Some(1));
         bench.judgments(2).await;
-        let writes = bench.writes_since(since);
+        let writes = bench.writes_since(since).await;
         assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
         assert_eq!(holder(&bench).await.as_deref(), Some("second"));
     });

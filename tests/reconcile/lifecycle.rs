@@ -78,7 +78,7 @@ fn nodes_come_and_go_without_touching_the_others() {
         bench.node("node-4").await;
         bench.prometheus.set("node-4", Sample::percent("10"));
         bench.until_label("node-4", KEY, Some("false")).await;
-        let writes = bench.writes_since(since);
+        let writes = bench.writes_since(since).await;
         let others = writes.iter().filter(|w| w.resource == "nodes" && w.name != "node-4");
         assert_eq!(others.count(), 0);
     });
@@ -105,7 +105,7 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
         assert!(message.contains("default/web"), "{message}");
         let since = Timestamp::now();
         bench.judgments(3).await;
-        let writes = bench.writes_since(since);
+        let writes = bench.writes_since(since).await;
         assert!(writes.iter().all(|w| w.name != "zzz" || w.subresource == "status"), "{writes:?}");
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         assert!(bench.deployments().get_opt("zzz").await.unwrap().is_none());

@@ -16,13 +16,12 @@ mod kinds;
 mod mistakes;
 mod others;
 mod served;
+mod walks;
 
 use forms::Dice;
 use generator::{Schema, understand};
 use kinds::{Kind, TRAFFIC_WATCH};
-
-/// Any number will do; another number makes another test.
-const SEED: u64 = 20_261_120;
+use walks::{named, seed};
 
 /// Number of good specs to try.
 const GOOD: u64 = 150;
@@ -71,8 +70,8 @@ fn what_the_schema_allows_is_accepted_and_can_be_read() {
         let schema = schema();
         let (bench, schema) = (&bench, &schema);
         let checks = (0..GOOD).map(|case| async move {
-            let spec = schema.spec(&mut Dice::new(SEED, case));
-            let what = format!("seed {SEED}, case {case}: {spec}");
+            let spec = schema.spec(&mut Dice::new(seed(), case));
+            let what = format!("{}: {spec}", named(case));
             match bench.dry_run(object("good", &spec)).await {
                 Err(error) => Some(format!("{what}\n  is refused: {error}")),
                 Ok(stored) => {
@@ -99,18 +98,18 @@ fn each_single_mistake_is_refused_with_its_path() {
         let (bench, schema) = (&bench, &schema);
         // Each mistake in two different specs.
         let cases = all.iter().chain(&all).zip(GOOD..).map(|((node, mistake), case)| {
-            let broken = mistakes::make(schema, node, mistake, &mut Dice::new(SEED, case));
+            let broken = mistakes::make(schema, node, mistake, &mut Dice::new(seed(), case));
             (case, format!("{} {mistake:?}", node.path), broken)
         });
         let rules =
             TRAFFIC_WATCH.rules.iter().filter_map(|(start, broken)| Some((start, (*broken)?)));
         let cases = cases.chain(rules.zip(0..).map(|((start, change), case)| {
-            let mut spec = schema.spec(&mut Dice::new(SEED, case));
+            let mut spec = schema.spec(&mut Dice::new(seed(), case));
             change(spec.as_object_mut().expect("a spec"));
             (case, (*start).to_owned(), mistakes::Broken { spec, said: (*start).to_owned() })
         }));
         let checks = cases.map(|(case, what, broken)| async move {
-            let text = format!("seed {SEED}, case {case}, {what}: {}", broken.spec);
+            let text = format!("{}, {what}: {}", named(case), broken.spec);
             match bench.dry_run(object("bad", &broken.spec)).await {
                 Ok(_) => Some(format!("{text}\n  is accepted")),
                 Err(error) if error.to_string().contains(&broken.said) => None,

@@ -181,7 +181,7 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
         }
         let (_, page) = stage.scrape(15, Some(&prometheus)).await;
         assert!(page.contains("traffic_operator_scrapes_total{code=\"403\"} 1\n"), "{page}");
-        let asked = bench.plane().audit_since(since).expect("audit log");
+        let asked = bench.requests_since(since).await;
         let reviews = asked.iter().filter(|event| event.resource.contains("reviews."));
         assert_eq!(reviews.filter(|event| event.user == ACCOUNT).count(), 0);
 

@@ -44,6 +44,7 @@ pub mod metrics;
 pub mod probe;
 pub mod prober;
 pub mod process;
+pub mod reason;
 pub mod reload;
 pub mod schedule;
 pub mod server;

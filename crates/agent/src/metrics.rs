@@ -19,7 +19,7 @@ pub use self::names::{NAMES, RTT_BOUNDS};
 use super::{
     incoming::Incoming,
     pinglist::{DEFAULT_PERIOD, Protocol},
-    probe::Reason,
+    reason::Reason,
     target::{Original, Pair, Stale, Target},
 };
 

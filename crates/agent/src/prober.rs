@@ -126,7 +126,7 @@ impl Prober {
     fn expire(&mut self) {
         tracing::warn!(
             age = %humantime::format_duration(Duration::from_secs(self.confirmed.elapsed().as_secs())),
-            "nobody confirms the list of peers: probing stops"
+            "the operator no longer confirms the list of peers: probing stops"
         );
         self.expired = true;
         self.metrics.set_list(0, super::pinglist::DEFAULT_PERIOD);

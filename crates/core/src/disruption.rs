@@ -66,15 +66,27 @@ impl fmt::Display for Busy {
             let minutes = TURN.as_secs() / 60;
             return write!(
                 f,
-                "{holder} has disrupted {place} for {minutes} minutes and rests, for others to have their turn"
+                "{holder} has disrupted {place} for {minutes} minutes and pauses to give others a turn"
             );
         }
         write!(f, "{holder} disrupts {place} at the moment")
     }
 }
 
-/// The time of an object in a zone.
+/// The holders of some zones, as [`Budget::stays`] found them.
 #[derive(Debug)]
+pub struct Stays(Vec<(Zone, Option<Stay>)>);
+
+impl Stays {
+    /// Reports whether they are of no zone.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The time of an object in a zone.
+#[derive(Clone, Debug)]
 struct Stay {
     holder: Holder,
     /// The first of its acts that followed each other without a gap.
@@ -128,6 +140,26 @@ impl Budget {
             let since = stay.map_or(now, |stay| stay.since);
             let stay = Stay { holder: holder.clone(), since, until: now + time };
             self.stays.insert(Arc::clone(zone), stay);
+        }
+    }
+
+    /// Returns who is in zones, so that a claim can be undone.
+    #[must_use]
+    pub fn stays(&self, zones: &BTreeSet<Zone>) -> Stays {
+        Stays(zones.iter().map(|zone| (Arc::clone(zone), self.stays.get(zone).cloned())).collect())
+    }
+
+    /// Undoes a claim whose act was not made: the zones are as they were before, except those that
+    /// another object took meanwhile.
+    pub fn undo(&mut self, holder: &Holder, before: Stays) {
+        for (zone, stay) in before.0 {
+            if self.stays.get(&zone).is_none_or(|now| now.holder != *holder) {
+                continue;
+            }
+            match stay {
+                Some(stay) => self.stays.insert(zone, stay),
+                None => self.stays.remove(&zone),
+            };
         }
     }
 
@@ -239,7 +271,7 @@ mod tests {
         let busy = budget.busy(&one, &"a".into(), now).unwrap();
         assert_eq!(
             busy.to_string(),
-            "Swarm n/one has disrupted zone a for 5 minutes and rests, for others to have their turn"
+            "Swarm n/one has disrupted zone a for 5 minutes and pauses to give others a turn"
         );
         assert!(!budget.is_idle(now));
         // Acts with gaps are no long stay.

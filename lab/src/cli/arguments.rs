@@ -144,6 +144,9 @@ pub(super) enum Command {
         /// Value of `$__rate_interval`: four scrape intervals, such as 8s or 1m.
         #[arg(long, default_value = "1m", value_parser = parse_ago)]
         rate_interval: Duration,
+        /// Leave folded rows folded, as Grafana opens the dashboard.
+        #[arg(long)]
+        folded: bool,
         /// Panels without data are no failure.
         #[arg(long)]
         allow_empty: bool,

@@ -195,6 +195,17 @@ impl Cluster {
         Ok(self.audit()?.into_iter().filter(|event| event.time >= time).collect())
     }
 
+    /// Returns the requests answered at or after `time`, until now: unlike
+    /// [`Cluster::audit_since`], it waits until the log has them all.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read, or the API server does not answer.
+    pub async fn whole_audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
+        audit::caught_up(&self.client()?, &start::layout(&self.id()).audit_log()).await?;
+        self.audit_since(time)
+    }
+
     /// Returns the names of all nodes.
     #[must_use]
     pub fn node_names(&self) -> Vec<String> {

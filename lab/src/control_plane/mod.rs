@@ -203,6 +203,17 @@ impl ControlPlane {
         Ok(self.audit()?.into_iter().filter(|event| event.time >= time).collect())
     }
 
+    /// Returns the requests answered at or after `time`, until now: unlike
+    /// [`ControlPlane::audit_since`], it waits until the log has them all.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be read, or the API server does not answer.
+    pub async fn whole_audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
+        audit::caught_up(&self.client()?, &self.layout.audit_log()).await?;
+        self.audit_since(time)
+    }
+
     /// Returns the file a component logs to.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ pub(super) fn draw(
         .iter()
         .flat_map(|answer| answer.series.iter().map(move |series| (answer, series)))
         .filter(|(_, series)| !series.points.is_empty())
-        .map(|(answer, series)| (panel.look(&answer.id, series), answer.step, series))
+        .map(|(answer, series)| (panel.look(&answer.id, &series.name), answer.step, series))
         .collect();
     let lines: Vec<Line> = looks
         .iter()

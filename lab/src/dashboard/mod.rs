@@ -48,6 +48,8 @@ pub struct Options {
     pub from: Duration,
     /// Value of `$__rate_interval`: four scrape intervals.
     pub rate_interval: Duration,
+    /// Leave folded rows as they are, which is how Grafana opens a dashboard.
+    pub folded: bool,
 }
 
 /// A picture, and what is missing in it.
@@ -105,7 +107,7 @@ async fn draw_at(
     points: u32,
 ) -> Result<Picture> {
     let prometheus = Prometheus::new(options, now, points)?;
-    let panels = dashboard.panels();
+    let panels = dashboard.panels(options.folded);
     let rows = panels.iter().map(|(_, grid)| grid.bottom()).max().unwrap_or(0);
     let size = (24.0 * COLUMN + 2.0 * GAP, HEADER + f64::from(rows) * ROW + 2.0 * GAP);
     let mut svg = Svg::new(size, &dashboard.title, &dashboard.description);
@@ -119,7 +121,7 @@ async fn draw_at(
             .await
             .with_context(|| format!("panel {:?}", panel.title))?;
         let span = (prometheus.from, prometheus.now);
-        let has_data = draw_panel(&mut svg, (panel, grid), &answers, span)
+        let has_data = draw_panel(&mut svg, (panel, grid), &answers, span, options.folded)
             .with_context(|| format!("panel {:?}", panel.title))?;
         if !has_data {
             empty.push(panel.title.clone());
@@ -135,6 +137,7 @@ fn draw_panel(
     (panel, grid): (&Panel, Grid),
     answers: &[Answer],
     span: (Timestamp, Timestamp),
+    folded: bool,
 ) -> Result<bool> {
     let area = Area {
         x: GAP + f64::from(grid.x) * COLUMN,
@@ -143,7 +146,8 @@ fn draw_panel(
         height: f64::from(grid.h) * ROW,
     };
     if panel.kind == "row" {
-        svg.text((area.x + GAP, area.y + 20.0), "row", &panel.title);
+        let mark = if folded && !panel.panels.is_empty() { "▸ " } else { "" };
+        svg.text((area.x + GAP, area.y + 20.0), "row", &format!("{mark}{}", panel.title));
         return Ok(true);
     }
     let area = area.within(GAP, GAP, GAP, GAP);

@@ -3,8 +3,6 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::ask::Series;
-
 #[derive(Debug, Deserialize)]
 pub(super) struct Dashboard {
     pub title: String,
@@ -50,7 +48,7 @@ pub(super) struct Panel {
     #[serde(default)]
     pub transformations: Vec<Transformation>,
     #[serde(default)]
-    panels: Vec<Panel>,
+    pub panels: Vec<Panel>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -106,9 +104,12 @@ pub(super) struct Transformation {
 }
 
 impl Dashboard {
-    /// All panels with their places, as if every row were unfolded: the file gives a folded row no
-    /// room for its panels.
-    pub fn panels(&self) -> Vec<(&Panel, Grid)> {
+    /// All panels with their places: without those of folded rows, or as if every row were
+    /// unfolded. The file gives a folded row no room for its panels.
+    pub fn panels(&self, folded: bool) -> Vec<(&Panel, Grid)> {
+        if folded {
+            return self.panels.iter().map(|panel| (panel, panel.grid)).collect();
+        }
         let mut placed = Vec::new();
         let mut moved = 0;
         for panel in &self.panels {
@@ -161,8 +162,8 @@ pub(super) struct Look<'a> {
 
 impl Panel {
     /// Returns the display of a series.
-    pub fn look(&self, query: &str, series: &Series) -> Look<'_> {
-        Look { panel: self, name: series.name.clone(), query: query.to_owned() }
+    pub fn look(&self, query: &str, name: &str) -> Look<'_> {
+        Look { panel: self, name: name.to_owned(), query: query.to_owned() }
     }
 
     /// Returns the display of a column.

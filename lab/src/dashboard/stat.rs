@@ -11,7 +11,7 @@ pub(super) fn draw(svg: &mut Svg, panel: &Panel, answers: &[Answer], area: Area)
     let values: Vec<_> = answers
         .iter()
         .flat_map(|answer| answer.series.iter().map(|series| (answer.id.as_str(), series)))
-        .filter_map(|(id, series)| Some((panel.look(id, series), series, series.last()?)))
+        .filter_map(|(id, series)| Some((panel.look(id, &series.name), series, series.last()?)))
         .collect();
     let named = panel.options["textMode"] == "value_and_name";
     #[allow(clippy::cast_precision_loss, reason = "a handful")]

@@ -48,6 +48,7 @@ impl Scripted {
             prometheus: self.url.clone(),
             from: Duration::from_mins(15),
             rate_interval: Duration::from_secs(8),
+            folded: false,
         }
     }
 
@@ -81,6 +82,10 @@ async fn answer(
 const NOW: i64 = 1_767_225_600;
 
 async fn drawn(scripted: &Scripted, panels: Value) -> anyhow::Result<Picture> {
+    drawn_with(&scripted.options(), panels).await
+}
+
+async fn drawn_with(options: &Options, panels: Value) -> anyhow::Result<Picture> {
     let dashboard = json!({
         "title": "Nodes <all>", "description": "What & why", "panels": panels,
         "templating": {"list": [
@@ -91,7 +96,7 @@ async fn drawn(scripted: &Scripted, panels: Value) -> anyhow::Result<Picture> {
         ]},
     });
     let dashboard: Dashboard = serde_json::from_value(dashboard)?;
-    draw_at(&dashboard, &scripted.options(), Timestamp::from_second(NOW)?, 240).await
+    draw_at(&dashboard, options, Timestamp::from_second(NOW)?, 240).await
 }
 
 fn panel(kind: &str, expr: &str, more: &Value) -> Value {
@@ -237,7 +242,7 @@ async fn what_is_empty_is_drawn_so_and_named() {
 }
 
 #[tokio::test]
-async fn folded_rows_are_drawn_unfolded_one_below_the_other() {
+async fn folded_rows_are_drawn_unfolded_one_below_the_other_or_as_they_are() {
     let scripted = Scripted::start(hill).await;
     let place = |y: u32| json!({"gridPos": {"x": 0, "y": y, "w": 24, "h": 8}});
     let row = |title: &str, y: u32, inner: Value| {
@@ -246,12 +251,19 @@ async fn folded_rows_are_drawn_unfolded_one_below_the_other() {
     };
     let inner = |y| panel("timeseries", "topk($top, up)", &place(y));
     let panels = json!([row("one", 0, inner(1)), row("two", 1, inner(2))]);
-    let svg = drawn(&scripted, panels).await.unwrap().svg;
+    let svg = drawn(&scripted, panels.clone()).await.unwrap().svg;
     // Two rows, each of one line of the grid and eight for its panel.
     assert!(svg.contains(&format!("height=\"{}\"", 40 + 18 * 30 + 8)), "{svg}");
     assert!(svg.contains("y=\"64\" class=\"row\">one<"), "{svg}");
     assert!(svg.contains("y=\"334\" class=\"row\">two<"), "{svg}");
     assert_eq!(scripted.asked()[0].1["query"], "topk(20, up)");
+
+    let asked = scripted.asked().len();
+    let folded = Options { folded: true, ..scripted.options() };
+    let svg = drawn_with(&folded, panels).await.unwrap().svg;
+    assert!(svg.contains(&format!("height=\"{}\"", 40 + 2 * 30 + 8)), "{svg}");
+    assert!(svg.contains("y=\"94\" class=\"row\">▸ two<"), "{svg}");
+    assert_eq!(scripted.asked().len(), asked, "nothing is asked for panels that nobody sees");
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ pub(super) fn draw(
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     let mut y = bars.y;
     for (answer, series) in rows.iter().take(fitting) {
-        let look = panel.look(&answer.id, series);
+        let look = panel.look(&answer.id, &series.name);
         let size = (height * 0.7).min(12.0);
         let name = cut(&series.name, size, left - 8.0);
         svg.colored((area.x, y + height / 2.0 + size * 0.36), "", color("text"), size, &name);

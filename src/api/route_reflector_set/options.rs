@@ -26,7 +26,7 @@ pub struct Count {
     #[schemars(length(min = 1, max = 20))]
     #[x_kube(validation = Rule::new("self.matches('^(0?[.][0-9]+|0|1|1[.]0*|0[.])$') && double(self) > 0.0").message("count.ratio must be a decimal above 0 and at most 1, e.g. \"0.005\""))]
     pub ratio: String,
-    /// Minimum number of reflectors, as far as there are ready nodes. With fewer than 3 there is no
+    /// Minimum number of reflectors, if enough nodes are ready. With fewer than 3 there is no
     /// redundancy while one is being replaced. Defaults to 3.
     #[serde(default = "defaults::min")]
     #[schemars(range(min = 1, max = 50), extend("format" = "int32"))]
@@ -94,7 +94,7 @@ pub struct Candidates {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fitness_ref: Option<FitnessRef>,
     /// Time for which a reflector must have been unfit before it is replaced, at most 168h. The
-    /// clock restarts when the TrafficWatch had no measurement. Defaults to 10m.
+    /// clock restarts whenever the TrafficWatch has no measurement. Defaults to 10m.
     #[serde(default = "defaults::demote_after")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) <= duration('168h')").message("candidates.demoteAfter must be a duration of at most 168h, e.g. \"10m\""))]

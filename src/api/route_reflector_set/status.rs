@@ -63,10 +63,10 @@ pub struct SlotStatus {
     /// Cluster id of the node.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// Time since which the node has held the slot.
+    /// Time at which the node took the slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Time since which the node has been unfit, as far as it was measured.
+    /// Start of the current period in which the node has been measured as unfit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfit_since: Option<Time>,
     /// Reason why another node takes over the slot: NotReady, Unfit, Cordoned, NotSuitable or

@@ -80,12 +80,15 @@ pub const PERMISSIONS: &[Permission] = &[
     // which nobody keeps up to date.
     validation = Rule::new("(has(self.spec.configMap.name) ? self.spec.configMap.name : self.spec.workload.name + '-config') == (has(oldSelf.spec.configMap.name) ? oldSelf.spec.configMap.name : oldSelf.spec.workload.name + '-config')")
         .message("spec.configMap.name: cannot change (absent, it is <workload.name>-config): pods that mount the former ConfigMap would run streams a second time; keep the name, or create another Swarm"),
+    // A pod reads the file under the key that its template names: it would keep the former one.
+    validation = Rule::new("self.spec.configMap.key == oldSelf.spec.configMap.key")
+        .message("spec.configMap.key: cannot change (absent, it is config.yml): workers would go on with the file under the former key; keep the key, or create another Swarm"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Streams", type_ = "integer", json_path = ".status.summary.streams"),
     printcolumn(name = "Workers", type_ = "integer", json_path = ".status.summary.workers"),
     printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch"),
     printcolumn(name = "Moving", type_ = "integer", json_path = ".status.moving"),
     printcolumn(name = "Unassigned", type_ = "integer", json_path = ".status.summary.unassigned", priority = "1"),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Converged", type_ = "string", json_path = ".status.conditions[?(@.type=='Converged')].status", priority = "1"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]

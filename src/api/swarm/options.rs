@@ -48,8 +48,8 @@ pub struct Workload {
 /// One stream and its constraints.
 #[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 pub struct Stream {
-    /// Unique id of the stream. Only the id decides where a stream goes among otherwise equal
-    /// streams.
+    /// Unique id of the stream. Among streams with equal weights and constraints, only the id
+    /// determines the worker.
     #[schemars(length(min = 1, max = 253))]
     pub id: String,
     /// Share of a worker's capacity that the stream takes, relative to other streams. Defaults to
@@ -243,8 +243,9 @@ pub struct Weights {
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Autoscale {
-    /// Weight that one worker can carry. The number of workers is the weight of all streams divided
-    /// by this, rounded up. In the unit of weights.query, or of the streams' own weights.
+    /// Weight that one worker can carry. The number of workers is the weight of the streams that
+    /// are not dedicated divided by this, rounded up, and one more for each dedicated stream. In
+    /// the unit of weights.query, or of the streams' own weights.
     #[x_kube(validation = Rule::new("type(self) == int ? self > 0 : (isQuantity(self) && quantity(self).isGreaterThan(quantity('0')))").message("autoscale.maxWeightPerWorker must be a quantity greater than 0, e.g. 100 or \"50M\""))]
     pub max_weight_per_worker: Quantity,
     /// Minimum number of workers. Defaults to 1.

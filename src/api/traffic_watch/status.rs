@@ -59,7 +59,7 @@ pub struct NodeStatus {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(extend("format" = "int32"))]
     pub unknown_seconds: u32,
-    /// Result of each measure. Empty if the percentage above is the only measure.
+    /// Result of each measure. Empty if maxBandwidthPercent is the only measure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub criteria: Vec<CriterionStatus>,

@@ -96,7 +96,9 @@ pub async fn run(
     let mut runs: Vec<_> = all
         .iter()
         .map(|max| {
-            let watch = with_threshold(watch, *max);
+            let mut watch = with_threshold(watch, *max);
+            // The clock of nodes without evidence goes on by an interval with each judgment.
+            watch.spec.interval = Duration::from_millis(range.step.unsigned_abs()).into();
             (Replay::new(&watch, population.grows()), Recorder::new(step_seconds))
         })
         .collect();

@@ -10,7 +10,7 @@ use super::{
     Backtest, Change, NodeRun, Summary,
     text::{seconds, unit},
 };
-use crate::{api::traffic_watch::NodeState, inspect::figures::value};
+use crate::{api::traffic_watch::NodeState, text::figures::value};
 
 /// Maximum number of drawn nodes: those with the most time unfit. More would be unreadable.
 const ROWS: usize = 200;

@@ -19,7 +19,6 @@ mod thresholds;
 
 pub use history::{Range, Variations, run};
 pub use html::html;
-pub use record::Recorder;
 pub use text::text;
 pub use thresholds::thresholds;
 

@@ -2,7 +2,7 @@
 use std::fmt::Write;
 
 use super::{Backtest, Change, NodeRun, Summary};
-use crate::inspect::{
+use crate::text::{
     figures::{span, value},
     table::table,
 };

@@ -8,12 +8,14 @@ use kube::ResourceExt;
 
 use super::{Check, Facts, Replicas, Subject, some};
 use crate::{
-    inspect::figures::ago,
     manifests::{self, Account},
+    text::figures::ago,
 };
 
-/// The command that grants the operator its rights.
-const APPLY_ROLES: &str = "kubectl apply -k deploy/rbac";
+/// The remedy for rights that the operator lacks. Not `kubectl apply -k deploy/rbac`: it names the
+/// default namespace, and would bind the roles of an installation elsewhere to accounts there.
+pub(super) const APPLY_ROLES: &str = "deploy again as it was installed: make deploy with the same \
+    OVERLAY= and NAMESPACE=, or helm upgrade";
 
 pub(super) fn server(facts: &Facts) -> Check {
     let name = "api-server";
@@ -43,7 +45,7 @@ fn definition(
         Ok(None) => return Check::fail(check, format!("{name} is not installed"), apply),
         Err(error) => {
             let fix =
-                "ask for the right to get customresourcedefinitions, or let somebody else look";
+                "ask for the right to get customresourcedefinitions, or let an administrator check";
             return Check::warn(check, format!("{name} cannot be looked at: {error}"), fix);
         }
     };
@@ -69,7 +71,7 @@ fn definition(
         return Check::fail(check, message, apply).with(missing);
     }
     if !foreign.is_empty() {
-        let message = format!("{name} is newer than this binary: it has {} beside", some(&foreign));
+        let message = format!("{name} is newer than this binary: it also has {}", some(&foreign));
         return Check::warn(check, message, "use the binary of the operator's version")
             .with(foreign);
     }
@@ -223,7 +225,7 @@ pub(super) fn leader(facts: &Facts) -> Check {
             format!("the Lease cannot be looked at: {error}"),
             "ask for the right to get leases there",
         ),
-        Ok(None) => Check::fail(name, "nobody leads: no node is judged", logs),
+        Ok(None) => Check::fail(name, "no pod leads: no node is judged", logs),
         Ok(Some(lease)) => {
             let since = match lease.renewed {
                 Some(at) => format!("renewed {} ago", ago(at, facts.now)),

@@ -23,10 +23,10 @@ pub(super) fn check(asked: &Asked, node_labels: &[String], for_whom: &str) -> Ch
     let added = |names: &&BTreeSet<&str>| names.iter().all(|name| REPLACED.contains(name));
     if differ.keys().any(|names| added(&names)) {
         let message = format!(
-            "{message} that differ in {labels} only ({for_whom}): as after a replacement of the \
-             exporter they add up, and the nodes read too high if it lasts"
+            "{message} that differ only in {labels} ({for_whom}), as after a replacement of the \
+             exporter: they add up, and if this lasts, the values are too high"
         );
-        let fix = "ask again in five minutes; if it stays so, have one of them scraped only";
+        let fix = "run this again in five minutes; if nothing changes, scrape only one of them";
         return Check::warn(check, message, fix).with(details);
     }
     let message = format!(

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Asked, Check, CheckResult, Endpoint, Exporter, Facts, duplicates, some};
 use crate::{
     api::{CAPACITY_ANNOTATION, parse_quantity},
-    inspect::{cluster::name_of, figures::span},
+    inspect::cluster::name_of,
     nodes::{Identity, NodeObject, Resolution, ShortNames},
     prometheus::{Class, QueryError, promql::string},
     selector::Selector,
+    text::figures::span,
 };
 
 /// Minimum number of samples within a window: `rate` needs two, and a window of fewer than four

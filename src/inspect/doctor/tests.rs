@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    api::TrafficWatch, inspect::style::plain, manifests::Account,
-    prometheus::exporters::NODE_EXPORTER,
+    api::TrafficWatch, manifests::Account, prometheus::exporters::NODE_EXPORTER, text::style::plain,
 };
 
 mod measurement;
@@ -198,7 +197,7 @@ fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
                     crd.pointer_mut(fields).unwrap()["future"] = json!({"type": "string"});
                 })));
             },
-            &["newer than this binary: it has spec.future"],
+            &["newer than this binary: it also has spec.future"],
         ),
         (
             "definition",
@@ -213,7 +212,7 @@ fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
             "rights",
             Fail,
             |f| f.rights[0].1 = Ok(false),
-            &["op may not create events.events.k8s.io (1 of", "deploy/rbac"],
+            &["op may not create events.events.k8s.io (1 of", "make deploy with the same OVERLAY="],
         ),
         (
             "rights",
@@ -234,7 +233,7 @@ fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
         ("deployment", Warn, |f| f.deployment = Ok(Some((2, 1))), &["1 of 2", "describe pods"]),
         ("deployment", Fail, |f| f.deployment = Ok(Some((2, 0))), &["0 of 2"]),
         ("deployment", Warn, |f| f.deployment = Ok(None), &["no Deployment ns/traffic-operator"]),
-        ("leader", Fail, |f| f.leadership = Ok(None), &["nobody leads", "logs"]),
+        ("leader", Fail, |f| f.leadership = Ok(None), &["no pod leads", "logs"]),
         (
             "leader",
             Fail,
@@ -255,7 +254,10 @@ fn s15_what_is_wrong_with_the_webhooks_process_is_found_with_its_fix() {
             "rights",
             Fail,
             |f| f.webhook.as_mut().unwrap().rights[0].1 = Ok(false),
-            &[":traffic-operator-webhook may not list networkprobers", "deploy/rbac"],
+            &[
+                ":traffic-operator-webhook may not list networkprobers",
+                "make deploy with the same OVERLAY=",
+            ],
         ),
         (
             "deployment",

@@ -2,7 +2,7 @@
 use std::fmt::Write;
 
 use super::{Check, CheckResult};
-use crate::inspect::style::Tone;
+use crate::text::style::Tone;
 
 /// Maximum number of printed details of one check; the JSON has them all.
 const DETAILS: usize = 10;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
 
-use super::{Check, Facts, some};
+use super::{Check, Facts, cluster::APPLY_ROLES, some};
 use crate::{
     api::{GROUP, TrafficWatch, traffic_watch::Mode},
     inspect::cluster::name_of,
@@ -64,12 +64,12 @@ fn readiness(watch: &TrafficWatch) -> Option<Check> {
     let bad = ["Ready", "MetricsAvailable"].into_iter().filter_map(condition).find(is_bad)?;
     let message = format!("{name}: {}={} {}: {}", bad.type_, bad.status, bad.reason, bad.message);
     let fix = match bad.reason.as_str() {
-        "Paused" => "set spec.paused: false when it is to judge again",
+        "Paused" => "set spec.paused: false to resume judging",
         "Judging" => "wait for a few intervals; then `explain node NAME` says what is missing",
         "NoNodes" => "correct spec.nodeSelector: kubectl get nodes --show-labels",
         "InvalidSpec" => "correct the field the message names",
         "Conflict" => "set spec.label to another prefix",
-        "Forbidden" => "kubectl apply -k deploy/rbac",
+        "Forbidden" => APPLY_ROLES,
         "NoSamples" | "LowCoverage" => "see the checks of exporters and nodes above",
         "Unauthorized" => "correct the endpoint's credentials in the operator's configuration",
         _ => "see the message; the operator's log has the rest",

@@ -149,7 +149,7 @@ pub(super) fn client<'a>(endpoints: &'a Endpoints, name: &str) -> Result<&'a Cli
 pub(super) fn warnings(watch: &TrafficWatch, population: &Population) -> Vec<String> {
     let mut warnings = Vec::new();
     if population.grows() {
-        let nodes = "nodes are what the series name, without labels, addresses and annotations";
+        let nodes = "nodes are read from the series, without labels, addresses and annotations";
         warnings.push(match &watch.spec.node_selector {
             Some(_) => format!("{nodes}: spec.nodeSelector is not applied; use --cluster"),
             None => format!("{nodes}; --cluster reads them from the API server"),

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use super::{Evaluation, is_above};
 use crate::{
     api::traffic_watch::NodeState,
-    inspect::{figures::value, reasons, style::Tone, table::table},
+    inspect::reasons,
+    text::{figures::value, style::Tone, table::table},
     traffic_watch::overview::{MeasureView, NodeView},
 };
 

@@ -30,8 +30,7 @@ pub async fn gather(
     let node = read_node(client, node).await?;
     let watches = match only {
         Some((namespace, name)) => {
-            let api = Api::<TrafficWatch>::namespaced(client.clone(), namespace);
-            let watch = api.get_opt(name).await;
+            let watch = cluster::find::<TrafficWatch>(client, Some(namespace), name).await;
             let watch = watch.map_err(|error| refused("get TrafficWatch", error))?;
             let watch = watch.ok_or_else(|| {
                 anyhow::anyhow!("--watch {namespace}/{name}: there is no such TrafficWatch")

@@ -16,14 +16,14 @@ use crate::{
 };
 
 mod gather;
+mod snapshot;
 mod text;
-mod told;
 mod watch;
 mod watch_text;
 
 pub use gather::{gather, gather_watch};
 pub use text::text;
-pub use watch::{WatchExplanation, WatchFacts, explain_watch};
+pub use watch::explain_watch;
 pub use watch_text::text as watch_text;
 
 /// The facts that an explanation uses.
@@ -240,7 +240,7 @@ fn verdict(facts: &Facts, watch: &TrafficWatch) -> Result<NodeJudgment, String> 
         Some((w, node)) => Ok(from_view(facts, watch, w, node)),
         // A status may be older than the node's labels.
         None if !selects(facts, watch) => Err(absence(facts, watch)),
-        None => told::verdict(facts, watch).ok_or_else(|| absence(facts, watch)),
+        None => snapshot::verdict(facts, watch).ok_or_else(|| absence(facts, watch)),
     }
 }
 
@@ -260,7 +260,7 @@ fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView
     let measures: Vec<_> = measures.collect();
     // Before its first verdict a node has no label.
     let decided = measures.iter().any(|m| m.unfit.is_some());
-    let mut limit = told::limit(watch);
+    let mut limit = snapshot::limit(watch);
     limit.nodes = w.room;
     limit.limit = Some(w.limit);
     // The view may have been requested for this node only; the status lists those that are unfit.
@@ -280,7 +280,7 @@ fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView
         label: label(facts, watch, decided.then_some(node.unfit)),
         limit,
         reservation: node.reservation.clone(),
-        problems: told::problems(watch),
+        problems: snapshot::problems(watch),
         measures,
     }
 }
@@ -322,13 +322,13 @@ fn absence(facts: &Facts, watch: &TrafficWatch) -> String {
     if !missing.is_empty() {
         return missing.join("; ");
     }
-    if let Some(problem) = told::problems(watch).into_iter().next() {
+    if let Some(problem) = snapshot::problems(watch).into_iter().next() {
         return format!("it is selected, but: {problem}");
     }
     match &watch.status {
         None => "it is selected, but the operator has not looked at this TrafficWatch yet: is it running?".into(),
         Some(status) if status.nodes_truncated => {
-            "it is selected, but the status lists only some of the nodes, and this one not: only \
+            "it is selected, but the status lists only some of the nodes, not this one: only \
              the leader knows"
                 .into()
         }

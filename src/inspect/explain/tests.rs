@@ -73,7 +73,7 @@ fn facts(label: Option<&str>, watches: Vec<TrafficWatch>, live: Result<Overview,
 }
 
 fn told(facts: &Facts) -> String {
-    crate::inspect::style::plain(&text(&explain(facts)))
+    crate::text::style::plain(&text(&explain(facts)))
 }
 
 #[test]
@@ -88,7 +88,7 @@ node-2 is Unfit for default/web for 12m 4s (since 2026-09-21T14:13:20Z)
   next         fit again with bandwidth at or below 54 % for 2 judgments in a row
   label        web.traffic.example.com/unfit=true, as it should be
   limit        2 of 4 nodes that can take pods may be unfit; marked: node-1 (90), node-3 (80); waiting: node-2 (71.5) \
-(who is marked stays so while unfit; else the worst come first)
+(marked nodes keep their mark while unfit; then the worst come first)
   query        bandwidth (asked of default): topk by (instance) ( 1, x)
 
 From the leader, operator-a (version 0.1.0), just now

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use super::{Explanation, Label, Limit, Measured, NodeJudgment, Peer, Source};
 use crate::{
     api::traffic_watch::NodeState,
-    inspect::{
+    inspect::reasons,
+    text::{
         figures::{number, span, value},
-        reasons,
         style::Tone,
     },
     traffic_watch::{BANDWIDTH, overview::ReservationView},
@@ -227,7 +227,7 @@ fn offers(view: &ReservationView) -> String {
         _ => text.push_str("; no evidence now: it stays as it is"),
     }
     if view.over_promised {
-        text.push_str("; more is promised and used than the node may carry");
+        text.push_str("; requests and undeclared load are more than the node may carry");
     }
     text
 }
@@ -242,7 +242,7 @@ fn limit(limit: &Limit) -> String {
     if !waiting.is_empty() {
         let _ = write!(
             text,
-            "; waiting: {} (who is marked stays so while unfit; else the worst come first)",
+            "; waiting: {} (marked nodes keep their mark while unfit; then the worst come first)",
             names(waiting)
         );
     }

@@ -2,7 +2,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Source, elapsed, told};
+use super::{Source, elapsed, snapshot};
 use crate::{
     api::{
         TrafficWatch,
@@ -98,7 +98,7 @@ pub struct NodeValue {
 pub fn explain_watch(facts: &WatchFacts) -> WatchExplanation {
     let watch = &facts.watch;
     let status = watch.status.clone().unwrap_or_default();
-    let of_status = told::limit(watch);
+    let of_status = snapshot::limit(watch);
     let mut made = WatchExplanation {
         watch: name_of(watch),
         mode: watch.spec.mode,
@@ -168,14 +168,14 @@ fn of_node(name: &str, node: &NodeStatus, now: Timestamp) -> JudgedNode {
         .iter()
         .map(|criterion| NodeValue {
             measure: criterion.name.clone(),
-            value: criterion.value.as_deref().and_then(told::number),
+            value: criterion.value.as_deref().and_then(snapshot::number),
             device: node.device.clone().filter(|_| criterion.name == BANDWIDTH),
         })
         .collect();
     if values.is_empty() {
         values.push(NodeValue {
             measure: BANDWIDTH.to_owned(),
-            value: told::percent(node),
+            value: snapshot::percent(node),
             device: node.device.clone(),
         });
     }
@@ -215,7 +215,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::inspect::{explain::watch_text, style::plain};
+    use crate::{inspect::explain::watch_text, text::style::plain};
 
     /// Returns facts from a status: two nodes without evidence, one unfit and one fit.
     fn facts(more: &Value) -> WatchFacts {

@@ -7,9 +7,9 @@ use super::{
 };
 use crate::{
     api::traffic_watch::NodeState,
-    inspect::{
+    inspect::lines,
+    text::{
         figures::{number, span, value},
-        lines,
         style::Tone,
         table::table,
     },
@@ -34,7 +34,7 @@ pub fn text(made: &WatchExplanation) -> String {
         summary.unknown,
         summary.suppressed
     );
-    let mut line = |name: &str, told: &str| lines::line(&mut text, name, told);
+    let mut line = |name: &str, value: &str| lines::line(&mut text, name, value);
     for measure in &made.measures {
         let MeasureView { name, unit, max, recover, problem, .. } = measure;
         let (max, recover) = (value(*max, unit), value(*recover, unit));
@@ -45,11 +45,12 @@ pub fn text(made: &WatchExplanation) -> String {
     let limit = made.limit.map_or("a limited number".to_owned(), |limit| limit.to_string());
     line("limit", &format!("{limit} of {} nodes that can take pods may be unfit", made.room));
     for condition in &made.conditions {
-        line("condition", condition);
+        lines::condition(&mut text, condition);
     }
     for measure in made.measures.iter().filter(|measure| !measure.query.is_empty()) {
         let query = measure.query.split_whitespace().collect::<Vec<_>>().join(" ");
-        line("query", &format!("{} (asked of {}): {query}", measure.name, measure.endpoint));
+        let query = format!("{} (asked of {}): {query}", measure.name, measure.endpoint);
+        lines::line(&mut text, "query", &query);
     }
     text.push_str(&nodes(made));
     lines::advise(&mut text, &made.next);

@@ -10,7 +10,7 @@ use crate::{
         leader::{self, Place},
     },
     network_prober::{
-        measurement::{self, Asker, Subject},
+        measurement::{self, Querier, Subject},
         overview::{Measured, Overview, PodView},
         scope::NamespaceFacts,
     },
@@ -89,9 +89,9 @@ pub async fn gather_pod(
         match (asked, probers.iter().find(is)) {
             (Some(client), Some(prober)) => {
                 measured = Some(measure(client, prober).await);
-                let asker = Asker::Command(client.clone());
+                let querier = Querier::Command(client.clone());
                 let figures =
-                    measurement::agent(&asker, &Subject::of(prober), (namespace, name)).await;
+                    measurement::agent(&querier, &Subject::of(prober), (namespace, name)).await;
                 agent = Some(figures.map_err(|error| error.message));
             }
             _ if live.is_ok() => {
@@ -120,8 +120,8 @@ async fn live(
 }
 
 async fn measure(client: &prometheus::Client, prober: &NetworkProber) -> Measured {
-    let asker = Asker::Command(client.clone());
-    let (figures, problem) = match measurement::measure(&asker, &Subject::of(prober)).await {
+    let querier = Querier::Command(client.clone());
+    let (figures, problem) = match measurement::measure(&querier, &Subject::of(prober)).await {
         Ok(figures) => (Some(figures), None),
         Err(error) => (None, Some(error.message)),
     };

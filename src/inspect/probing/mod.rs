@@ -21,7 +21,7 @@ mod text;
 mod tests;
 
 pub use gather::{Asked, gather, gather_pod};
-pub use pod::{PodExplanation, PodFacts, Standpoint, explain_pod};
+pub use pod::{PodExplanation, PodFacts, explain_pod};
 pub use pod_text::text as pod_text;
 pub(super) use text::source;
 pub use text::text;

@@ -12,6 +12,7 @@ use crate::{
         measurement::{AgentFigures, Blame, Measurement, PathFigures},
         members::Nodes,
         overview::{Measured, Overview, PodView},
+        places::Places,
         reasons,
         scope::{NamespaceFacts, Scope, Standing},
         settings::Settings,
@@ -198,6 +199,8 @@ fn standpoint(
     let pods = [std::sync::Arc::new(facts.pod.clone())];
     let surroundings = Surroundings {
         before,
+        // Nor which of them have a webhook.
+        places: &Places::new(&setup.tenancy),
         // The operator knows the quotas; this explains the reasons in the pod itself.
         constraints: &BTreeMap::new(),
         // This does not decide which of its pods take part.

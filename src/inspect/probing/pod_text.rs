@@ -5,7 +5,10 @@ use super::{
     pods,
     text::{paths, source},
 };
-use crate::inspect::{figures::number, lines};
+use crate::{
+    inspect::lines,
+    text::{figures::number, style::Tone},
+};
 
 /// Maximum number of nodes of peers that are named.
 const NODES: usize = 8;
@@ -14,16 +17,24 @@ const NODES: usize = 8;
 #[must_use]
 pub fn text(made: &PodExplanation) -> String {
     let node = made.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
-    let mut text = match &made.agent_of {
-        Some(prober) => format!("{}{node} has an agent of {prober}\n", made.pod),
-        None => format!("{}{node} has no agent\n", made.pod),
+    let selected = made.standpoints.iter().any(|one| one.selects);
+    let agent = match &made.agent_of {
+        Some(prober) => Tone::Good.paint(&format!("has an agent of {prober}")),
+        None if selected => Tone::Bad.paint("has no agent"),
+        None => Tone::Notable.paint("has no agent"),
     };
-    let mut line = |name: &str, told: &str| lines::line(&mut text, name, told);
+    let mut text = format!("{}{node} {agent}\n", made.pod);
+    let mut line = |name: &str, value: &str| lines::line(&mut text, name, value);
     for one in made.standpoints.iter().filter(|one| one.selects) {
         line(&one.prober, &why(one));
     }
     if let Some(takes_part) = made.takes_part {
-        line("takes part", if takes_part { "yes: it probes and is probed" } else { "not yet" });
+        let told = if takes_part {
+            Tone::Good.paint("yes: it probes and is probed")
+        } else {
+            Tone::Notable.paint("not yet")
+        };
+        line("takes part", &told);
     }
     if !made.peers.is_empty() {
         let all: usize = made.peers.values().map(Vec::len).sum();
@@ -33,8 +44,8 @@ pub fn text(made: &PodExplanation) -> String {
         if made.peers.len() > NODES {
             nodes.push(format!("{} more", made.peers.len() - NODES));
         }
-        let told = format!("{} on {} nodes: {}", pods(all), made.peers.len(), nodes.join(", "));
-        line("probes", &told);
+        let value = format!("{} on {} nodes: {}", pods(all), made.peers.len(), nodes.join(", "));
+        line("probes", &value);
     }
     if let Some(agent) = &made.agent {
         if let Some(age) = agent.list_age {

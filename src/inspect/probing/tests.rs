@@ -2,10 +2,13 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::network_prober::{
-    measurement::{AgentFigures, NodeFigures, PathFigures, Silent},
-    overview::{Overview, PeerView, PodView},
-    scope::NamespaceFacts,
+use crate::{
+    network_prober::{
+        measurement::{AgentFigures, NodeFigures, PathFigures, Silent},
+        overview::{Overview, PeerView, PodView},
+        scope::NamespaceFacts,
+    },
+    text::style::{Tone, plain},
 };
 
 fn prober(namespace: &str, spec: Value, status: Value) -> NetworkProber {
@@ -71,7 +74,16 @@ fn facts() -> Facts {
 
 #[test]
 fn a_prober_in_trouble_says_what_and_what_next() {
-    let text = text(&explain(&facts()));
+    let colored = text(&explain(&facts()));
+    for (tone, word) in [
+        (Tone::Notable, "4 of 6 selected pods have an agent"),
+        (Tone::Notable, "Covered=False NotInjected"),
+        (Tone::Bad, "node-2"),
+        (Tone::Bad, "what lies between"),
+    ] {
+        assert!(colored.contains(&tone.paint(word)), "{word} has no color in\n{colored}");
+    }
+    let text = plain(&colored);
     for expected in [
         "probing/mesh (mode Sidecar, HTTP every 10s): 4 of 6 selected pods have an agent\n",
         "  condition    Covered=False NotInjected: two\n",
@@ -157,7 +169,7 @@ fn every_reason_to_have_no_agent_is_said_with_its_remedy() {
         let made = explain_pod(facts);
         assert_eq!(made.agent_of, None);
         let next = made.next[0].next.clone();
-        (made.standpoints[0].reason.clone().unwrap_or_default(), next, pod_text(&made))
+        (made.standpoints[0].reason.clone().unwrap_or_default(), next, plain(&pod_text(&made)))
     };
     let (word, next, text) = reason(&pod(|_| {}));
     assert_eq!(word, "NamespaceNotConsenting");
@@ -249,7 +261,11 @@ fn with_agent() -> PodFacts {
 #[test]
 fn a_bad_path_is_blamed_on_its_bad_end() {
     let made = explain_pod(&with_agent());
-    let text = pod_text(&made);
+    let colored = pod_text(&made);
+    for word in ["has an agent of probing/mesh", "yes: it probes and is probed"] {
+        assert!(colored.contains(&Tone::Good.paint(word)), "{word} has no color in\n{colored}");
+    }
+    let text = plain(&colored);
     for expected in [
         "shop/web-1 on node-1 has an agent of probing/mesh\n",
         "  takes part   yes: it probes and is probed\n",

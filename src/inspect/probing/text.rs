@@ -3,8 +3,9 @@ use std::fmt::Write;
 
 use super::{Explanation, pods};
 use crate::{
-    inspect::{explain::Source, figures::number, lines, table::table},
+    inspect::{explain::Source, lines},
     network_prober::measurement::{Measurement, PathFigures},
+    text::{figures::number, style::Tone, table::table},
 };
 
 /// Maximum number of nodes that are listed with their agents.
@@ -13,16 +14,16 @@ const NODES: usize = 10;
 /// Returns the explanation as text, with a line break at its end.
 #[must_use]
 pub fn text(made: &Explanation) -> String {
-    let mut text = format!(
-        "{} ({}): {} of {} selected pods have an agent\n",
-        made.prober, made.how, made.injected, made.selected
-    );
-    let mut line = |name: &str, told: &str| lines::line(&mut text, name, told);
+    let agents = format!("{} of {} selected pods have an agent", made.injected, made.selected);
+    let agents = Tone::of_part(made.injected, made.selected).paint(&agents);
+    let mut text = format!("{} ({}): {agents}\n", made.prober, made.how);
     for condition in &made.conditions {
-        line("condition", condition);
+        lines::condition(&mut text, condition);
     }
+    let mut line = |name: &str, value: &str| lines::line(&mut text, name, value);
     if let Some((count, why)) = &made.failing {
-        line("failing", &format!("{count} agents cannot start: {why}"));
+        let cannot = Tone::Bad.paint(&format!("{count} agents cannot start"));
+        line("failing", &format!("{cannot}: {why}"));
     }
     for one in &made.not_injected {
         line("without", &format!("{} {}: {}", one.count, one.reason, one.meaning));
@@ -63,7 +64,7 @@ fn in_tables(figures: &Measurement) -> String {
     let mut text = String::new();
     let bad = figures.nodes.iter().filter(|node| node.bad);
     let rows: Vec<_> = bad
-        .map(|node| [node.node.clone(), zone(&node.zone), loss(node.loss), p99(node.p99)])
+        .map(|node| [Tone::Bad.paint(&node.node), zone(&node.zone), loss(node.loss), p99(node.p99)])
         .collect();
     if !rows.is_empty() {
         text.push_str("\nNodes to blame: most of their paths are bad\n");
@@ -88,7 +89,7 @@ fn in_tables(figures: &Measurement) -> String {
 pub(super) fn paths<'a>(paths: impl Iterator<Item = &'a PathFigures>) -> String {
     let rows: Vec<_> = paths
         .map(|path| {
-            let blame = if path.bad { path.to_blame() } else { "-".into() };
+            let blame = if path.bad { Tone::Bad.paint(&path.to_blame()) } else { "-".into() };
             [path.from.clone(), path.to.clone(), loss(path.loss), p99(path.p99), blame]
         })
         .collect();

@@ -197,10 +197,10 @@ fn operator(facts: &Facts) -> (OperatorStatus, Option<Attention>) {
             status.renewed = leader.renewed;
             leader.expired(facts.now).then(|| {
                 let holder = &leader.holder;
-                format!("nobody decides: {holder} has not renewed the Lease {lease} in time")
+                format!("no pod leads: {holder} has not renewed the Lease {lease} in time")
             })
         }
-        Ok(None) => Some(format!("nobody decides: the Lease {lease} has no holder")),
+        Ok(None) => Some(format!("no pod leads: the Lease {lease} has no holder")),
         Err(Unread::Failed(why)) => Some(why.clone()),
         // Users who may only read objects need no access to the operator's namespace.
         Err(Unread::Forbidden(why)) => {

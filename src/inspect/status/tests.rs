@@ -7,7 +7,7 @@ use crate::{
         KINDS, KindInfo, NetworkProber, NetworkProberStatus, RouteReflectorSet, Swarm, SwarmStatus,
         TrafficWatch, network_prober::NotInjected, swarm::Summary,
     },
-    inspect::style::{Tone, plain},
+    text::style::{Tone, plain},
 };
 
 fn condition(text: &str) -> Condition {
@@ -191,7 +191,7 @@ fn a_missing_leader_and_a_failed_request_need_attention_and_a_missing_right_does
     all.leadership = Ok(None);
     let made = report(&all);
     assert!(!made.healthy);
-    assert!(text(&made).starts_with("Operator: nobody decides: the Lease system/operator has no"));
+    assert!(text(&made).starts_with("Operator: no pod leads: the Lease system/operator has no"));
     let mut expired = facts(vec![good()]);
     expired.now = Timestamp::from_second(1_790_001_000).unwrap();
     assert!(!report(&expired).healthy);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{KindStatus, ObjectStatus, OperatorStatus, Report, Unread};
-use crate::inspect::{figures::span, style::Tone, table::rows};
+use crate::text::{figures::span, style::Tone, table::rows};
 
 /// Returns the report as text, with a line break at its end.
 #[must_use]

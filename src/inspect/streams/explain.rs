@@ -196,16 +196,16 @@ pub fn explain_stream(facts: &Facts, id: &str) -> StreamExplanation {
         made.held(facts, worker);
         made.because = proof(facts, worker, made.since.unwrap_or(0));
         if let Some(((_, other), _)) = holder.filter(|((_, other), _)| other != worker) {
-            made.because = format!("{}; {other} has still to stop it", made.because);
+            made.because = format!("{}; {other} must still stop it", made.because);
         }
     } else if let Some(((_, worker), since)) = holder {
         made.state = State::Releasing;
         made.since = Some(*since);
         made.held(facts, worker);
-        let told = facts.page().into_iter().flat_map(|page| &page.releasing);
-        made.seconds = told.into_iter().find(|one| one.id == id).map(|one| one.seconds);
+        let releasing = facts.page().into_iter().flat_map(|page| &page.releasing);
+        made.seconds = releasing.into_iter().find(|one| one.id == id).map(|one| one.seconds);
         let why = facts.waiting(worker).map_or("", |waiting| &*waiting.why);
-        made.because = format!("{worker} has still to stop it: {}", reasons::sentence(why));
+        made.because = format!("{worker} must still stop it: {}", reasons::sentence(why));
     } else if let Some(one) = unassigned {
         made.state = State::Unassigned;
         made.because = format!("{}: {}", one.reason, one.meaning);
@@ -232,7 +232,7 @@ impl StreamExplanation {
 /// Describes whether a worker is known to run its list.
 fn proof(facts: &Facts, worker: &str, since: u64) -> String {
     let Some(known) = facts.worker(worker) else {
-        return format!("{worker} is not among the workers that are to have streams");
+        return format!("{worker} is not one of the workers that get streams");
     };
     match (known.loaded, &known.error) {
         (Some(loaded), _) if loaded >= since => {
@@ -240,7 +240,7 @@ fn proof(facts: &Facts, worker: &str, since: u64) -> String {
         }
         (_, Some(error)) => format!("it is not known whether {worker} runs this list: {error}"),
         (Some(loaded), None) => {
-            format!("{worker} has acknowledged version {loaded} and has to come up to {since}")
+            format!("{worker} has acknowledged version {loaded}, but not yet version {since}")
         }
         (None, None) if !known.ready => format!("the pod of {worker} is not ready"),
         (None, None) => format!("{worker} has acknowledged no version"),
@@ -249,7 +249,7 @@ fn proof(facts: &Facts, worker: &str, since: u64) -> String {
 
 fn waits(facts: &Facts, moves: Option<&Move>) -> String {
     if facts.run.published.barrier.is_some() {
-        return "nothing is given to anybody before every worker has acknowledged a new file"
+        return "no stream is assigned to a worker until every worker has acknowledged a new file"
             .into();
     }
     let to = moves.and_then(|one| one.to.as_deref());
@@ -257,7 +257,7 @@ fn waits(facts: &Facts, moves: Option<&Move>) -> String {
     match to {
         Some(to) if !ready => format!("it waits for {to}, which has no ready pod"),
         Some(to) => {
-            format!("it goes to {to} with the next file, or with what else is on its way there")
+            format!("it goes to {to} with the next file, or later, together with other streams")
         }
         None => "no worker can take it now".into(),
     }
@@ -291,7 +291,7 @@ pub fn explain_worker(facts: &Facts, name: &str) -> Option<WorkerExplanation> {
     let mut because = proof(facts, name, since);
     if let Some(waiting) = waiting {
         let (epoch, why) = (waiting.epoch, reasons::sentence(&waiting.why));
-        because = format!("{because}; version {epoch} is waited for: {why}");
+        because = format!("{because}; the operator waits for version {epoch}: {why}");
     }
     let streams: Vec<_> =
         share.into_iter().flat_map(|share| &share.streams).map(ToString::to_string).collect();
@@ -327,8 +327,8 @@ pub fn explain_worker(facts: &Facts, name: &str) -> Option<WorkerExplanation> {
 /// Returns the message for a worker that a `Swarm` does not have.
 #[must_use]
 pub fn no_such_worker(facts: &Facts, name: &str) -> String {
-    let told = facts.page().into_iter().flat_map(|page| &page.workers);
-    let names: Vec<_> = told.take(10).map(|worker| worker.name.as_str()).collect();
+    let known = facts.page().into_iter().flat_map(|page| &page.workers);
+    let names: Vec<_> = known.take(10).map(|worker| worker.name.as_str()).collect();
     let names = if names.is_empty() { "none".into() } else { names.join(", ") };
     format!("Swarm {} has no worker {name:?}; it has {names}", name_of(&facts.swarm))
 }

@@ -41,7 +41,7 @@ pub async fn gather_stream(
     for swarm in rest {
         let elsewhere = unlisted || swarm.spec.streams_from.is_some();
         let written = dry_run::is_written(client, swarm, stream);
-        if elsewhere && written.await.map_err(super::told)? {
+        if elsewhere && written.await.map_err(super::described)? {
             found.push(swarm);
         }
     }
@@ -73,11 +73,11 @@ pub async fn gather_worker(
     worker: &str,
 ) -> anyhow::Result<Facts> {
     let swarms = swarms(client, scope).await?;
-    let told = |swarm: &&Swarm| {
+    let reports = |swarm: &&Swarm| {
         let workers = swarm.status.iter().flat_map(|status| &status.workers);
         workers.into_iter().any(|one| one.name == worker)
     };
-    let mut found: Vec<_> = swarms.iter().filter(told).collect();
+    let mut found: Vec<_> = swarms.iter().filter(reports).collect();
     if found.is_empty() {
         found = swarms.iter().filter(|swarm| dry_run::may_be_of(swarm, worker)).collect();
     }

@@ -24,12 +24,9 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use explain::{
-    LastRefresh, State, StreamExplanation, WorkerExplanation, explain_stream, explain_worker,
-    no_such_worker,
-};
+pub use explain::{explain_stream, explain_worker, no_such_worker};
 pub use gather::{Scope, gather_stream, gather_swarm, gather_worker};
-pub use swarm::{SwarmExplanation, explain_swarm, text as swarm_text};
+pub use swarm::{explain_swarm, text as swarm_text};
 pub use text::{stream_text, worker_text};
 
 /// The leader's state of a `Swarm` and its identity, or the reason why it is unavailable.
@@ -67,7 +64,7 @@ async fn dry_run_with(
     place: &Place,
     swarm: &mut Swarm,
 ) -> anyhow::Result<(DryRun, Live)> {
-    let mut around = dry_run::observe(client, swarm).await.map_err(told)?;
+    let mut around = dry_run::observe(client, swarm).await.map_err(described)?;
     if around.asks_for_nodes()
         && let Population::Cluster(nodes) = Population::of_cluster(client).await?
     {
@@ -91,7 +88,7 @@ async fn live(client: &Client, place: &Place, swarm: &Swarm) -> Live {
     leader::ask::<Page>(client, place, &format!("/swarms/{namespace}/{name}")).await
 }
 
-fn told(error: crate::controller::Error) -> anyhow::Error {
+fn described(error: crate::controller::Error) -> anyhow::Error {
     match error {
         crate::controller::Error::Kube { action, source } => {
             anyhow::anyhow!(describe(action, source))

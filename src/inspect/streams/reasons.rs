@@ -44,10 +44,10 @@ pub fn advice(swarm: &Swarm, waiting: &PageWaiting) -> Option<Advice> {
             refresh.port, refresh.path
         ),
         ("Ahead", _) => {
-            format!("kubectl -n {namespace} delete pod {worker}: it reads the file anew")
+            format!("kubectl -n {namespace} delete pod {worker}: a new pod reads the current file")
         }
         ("Terminating", _) => {
-            "wait until its containers have ended; if its node is gone for good, say so: \
+            "wait until its containers have ended; if its node is gone for good, confirm it: \
              docs/reference/swarm.md#unreachable-nodes"
                 .into()
         }

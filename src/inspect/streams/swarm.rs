@@ -6,18 +6,16 @@ use crate::{
     inspect::{
         cluster::name_of,
         explain::Source,
-        figures::number,
         lines::{self, or_dash},
         probing::{Advice, source},
         remedies,
         status::conditions::{sentence, unsettled},
-        style::Tone,
-        table::table,
     },
     swarm::{
         dry_run::{Move, Unplaced},
         inspection::{PageCounts, PageWaiting, PageWorker},
     },
+    text::{figures::number, style::Tone, table::table},
 };
 
 /// Maximum number of listed workers, moves and streams; the JSON has them all.
@@ -102,7 +100,7 @@ pub fn text(made: &SwarmExplanation) -> String {
     );
     lines::line(&mut text, "file", &format!("version {}", made.epoch));
     for condition in &made.conditions {
-        lines::line(&mut text, "condition", condition);
+        lines::condition(&mut text, condition);
     }
     text.push_str(&workers(&made.workers));
     text.push_str(&moves(&made.moves));

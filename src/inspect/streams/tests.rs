@@ -3,11 +3,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::*;
-use crate::swarm::{
-    dry_run::{Move, Unplaced},
-    handover::{Published, Share},
-    inspection::{PageFree, PageRefreshed, PageReleasing, PageWaiting, PageWorker},
+use super::{explain::State, *};
+use crate::{
+    swarm::{
+        dry_run::{Move, Unplaced},
+        handover::{Published, Share},
+        inspection::{PageFree, PageRefreshed, PageReleasing, PageWaiting, PageWorker},
+    },
+    text::style::{Tone, plain},
 };
 
 fn share(streams: &[&str], version: u64) -> Share {
@@ -114,8 +117,8 @@ fn every_state_of_a_stream_is_said_with_what_it_waits_for() {
             State::Releasing,
             &[
                 "stream \"b\" of n/s is taken from w-1\n",
-                "version 9; version 9 took it away; for 2m 5s",
-                "w-1 has still to stop it: its pod has acknowledged no version",
+                "version 9; removed from its list at version 9; for 2m 5s",
+                "w-1 must still stop it: its pod has acknowledged no version",
                 "from w-1 to w-0: moved (balance)",
                 "w-1 was refused 1m 5s ago",
                 "w-1 has not acknowledged version 9: connection refused",
@@ -126,7 +129,7 @@ fn every_state_of_a_stream_is_said_with_what_it_waits_for() {
             "c",
             State::Free,
             &[
-                "is with nobody, on its way to a worker\n",
+                "has no worker yet, and is moving to one\n",
                 "for 3s",
                 "it goes to w-0 with the next file",
             ],
@@ -145,14 +148,31 @@ fn every_state_of_a_stream_is_said_with_what_it_waits_for() {
     for (id, state, expected) in cases {
         let made = explain_stream(&facts, id);
         assert_eq!(made.state, state, "{made:?}");
-        expect(&stream_text(&made), expected);
+        expect(&plain(&stream_text(&made)), expected);
     }
+}
+
+#[test]
+fn states_of_streams_and_workers_have_colors() {
+    let facts = facts("HotReload");
+    for (id, tone, word) in [
+        ("a", Tone::Good, "is with w-0"),
+        ("a", Tone::Notable, "Converged=False Moving"),
+        ("b", Tone::Notable, "is taken from w-1"),
+        ("c", Tone::Notable, "has no worker yet, and is moving to one"),
+        ("d", Tone::Bad, "cannot be assigned: no worker can take it"),
+        ("e", Tone::Notable, "has no worker"),
+    ] {
+        expect(&stream_text(&explain_stream(&facts, id)), &[&tone.paint(word)]);
+    }
+    let worker = worker_text(&explain_worker(&facts, "w-0").unwrap());
+    expect(&worker, &[&Tone::Good.paint("ready")]);
 }
 
 #[test]
 fn a_worker_is_explained_with_its_list_and_what_it_has_still_to_stop() {
     let facts = facts("DeletePod");
-    let text = |name: &str| worker_text(&explain_worker(&facts, name).unwrap());
+    let text = |name: &str| plain(&worker_text(&explain_worker(&facts, name).unwrap()));
     expect(
         &text("w-0"),
         &[
@@ -168,7 +188,7 @@ fn a_worker_is_explained_with_its_list_and_what_it_has_still_to_stop() {
         &text("w-1"),
         &[
             "it is not known whether w-1 runs this list: connection refused",
-            "version 9 is waited for: its pod has acknowledged no version",
+            "the operator waits for version 9: its pod has acknowledged no version",
             "stops        b\n",
             "the operator evicts its pod; if it stays: kubectl -n n get events,pdb",
         ],
@@ -189,7 +209,7 @@ fn a_swarm_is_explained_with_its_workers_its_moves_and_what_to_do() {
     let made = explain_swarm(&facts);
     assert_eq!(made.conditions, ["Converged=False DuplicateOwner: on their way"]);
     expect(
-        &crate::inspect::style::plain(&swarm_text(&made)),
+        &crate::text::style::plain(&swarm_text(&made)),
         &[
             "n/s (StatefulSet w): 4 streams: 0 owned, 0 releasing, 0 free, 0 unassigned\n",
             "  file         version 9\n",
@@ -215,11 +235,11 @@ fn without_an_operator_the_file_and_the_status_tell() {
     let made = explain_stream(&facts, "b");
     assert_eq!(made.state, State::Releasing);
     let source = "From what the API server has; the operator was not asked: nobody leads";
-    expect(&stream_text(&made), &["is taken from w-1", source]);
+    expect(&plain(&stream_text(&made)), &["is taken from w-1", source]);
     // If not even that is possible, the file has the owners.
     facts.run.first = None;
-    expect(&stream_text(&explain_stream(&facts, "a")), &["is with w-0", "version 7"]);
-    expect(&worker_text(&explain_worker(&facts, "w-1").unwrap()), &["stops        b\n"]);
+    expect(&plain(&stream_text(&explain_stream(&facts, "a"))), &["is with w-0", "version 7"]);
+    expect(&plain(&worker_text(&explain_worker(&facts, "w-1").unwrap())), &["stops        b\n"]);
 }
 
 /// Each rule of the protocol has a sentence, and advice if a person can help.

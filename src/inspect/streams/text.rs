@@ -2,11 +2,14 @@
 use super::explain::{LastRefresh, State, StreamExplanation, WorkerExplanation};
 use crate::{
     inspect::{
-        figures::{number, span},
-        lines::{advise, line},
+        lines::{advise, condition, line},
         probing::{Advice, source},
     },
     swarm::dry_run::Move,
+    text::{
+        figures::{number, span},
+        style::Tone,
+    },
 };
 
 /// Maximum number of streams that are named in one line.
@@ -18,15 +21,15 @@ pub fn stream_text(made: &StreamExplanation) -> String {
     let id = &made.stream;
     let worker = made.worker.as_deref().unwrap_or("-");
     let state = match made.state {
-        State::Owned => format!("is with {worker}"),
-        State::Releasing => format!("is taken from {worker}"),
-        State::Free => "is with nobody, on its way to a worker".into(),
-        State::Unassigned => "is with nobody: no worker can take it".into(),
-        State::Removed => "is with nobody".into(),
+        State::Owned => Tone::Good.paint(&format!("is with {worker}")),
+        State::Releasing => Tone::Notable.paint(&format!("is taken from {worker}")),
+        State::Free => Tone::Notable.paint("has no worker yet, and is moving to one"),
+        State::Unassigned => Tone::Bad.paint("cannot be assigned: no worker can take it"),
+        State::Removed => Tone::Notable.paint("has no worker"),
     };
     let mut text = format!("stream {id:?} of {} {state}\n", made.swarm);
     let since = made.since.map_or(String::new(), |since| match made.state {
-        State::Releasing => format!("; version {since} took it away"),
+        State::Releasing => format!("; removed from its list at version {since}"),
         _ => format!("; its worker's list last changed at version {since}"),
     });
     let on_its_way = made.seconds.map_or(String::new(), |s| format!("; for {}", seconds(s)));
@@ -52,9 +55,9 @@ pub fn stream_text(made: &StreamExplanation) -> String {
 pub fn worker_text(made: &WorkerExplanation) -> String {
     let node = made.node.as_ref().map_or(String::new(), |node| format!(" on {node}"));
     let ready = match made.ready {
-        Some(true) => "ready",
-        Some(false) => "not ready",
-        None => "not to have streams",
+        Some(true) => Tone::Good.paint("ready"),
+        Some(false) => Tone::Bad.paint("not ready"),
+        None => Tone::Notable.paint("not to have streams"),
     };
     let mut text = format!(
         "worker {} of {}{node}: {ready}, {} streams\n",
@@ -101,8 +104,8 @@ fn tail(
     if let Some(LastRefresh { worker, result, seconds: ago }) = refreshed {
         line(text, "refresh", &format!("{worker} was {result} {} ago", seconds(*ago)));
     }
-    for condition in conditions {
-        line(text, "condition", condition);
+    for sentence in conditions {
+        condition(text, sentence);
     }
     advise(text, next);
 }

@@ -17,7 +17,7 @@ use crate::{
     webhook::injection::{self, Recipe, Resources},
 };
 
-pub mod reading;
+pub(crate) mod reading;
 #[cfg(test)]
 mod tests;
 

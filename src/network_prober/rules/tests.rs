@@ -89,12 +89,18 @@ fn n08_rules_are_evaluated_as_often_as_agents_are_scraped() {
 }
 
 #[test]
-fn runbooks_are_at_the_configured_address_and_otherwise_only_named() {
+fn runbooks_are_at_the_configured_address_and_without_one_there_is_no_link() {
     let pace = pace(Duration::from_secs(10));
     for (runbooks, expected) in [
-        (None, "NetworkProberSilent.md"),
-        (Some("https://docs.example.org/r/"), "https://docs.example.org/r/NetworkProberSilent.md"),
-        (Some("https://docs.example.org"), "https://docs.example.org/NetworkProberSilent.md"),
+        (None, Value::Null),
+        (
+            Some("https://docs.example.org/r/"),
+            "https://docs.example.org/r/NetworkProberSilent.md".into(),
+        ),
+        (
+            Some("https://docs.example.org"),
+            "https://docs.example.org/NetworkProberSilent.md".into(),
+        ),
     ] {
         let rules = rules("shop/web", pace, runbooks)["groups"][0]["rules"].clone();
         let mut rules = rules.as_array().unwrap().iter();

@@ -1,42 +1,114 @@
 //! Limits of the cluster, and the conditions that report them.
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
 use super::*;
-use crate::network_prober::{
-    conflict::{WEBHOOK_BYTES, WEBHOOKS},
-    plan::Desired,
-    watches::budget::{Over, Payer},
+use crate::{
+    api::NetworkProberStatus,
+    network_prober::{
+        places::{Full, Group, OF_ALL, OF_AUTHORS, OF_NAMESPACE},
+        plan::Desired,
+        watches::budget::{Over, Payer},
+    },
 };
+
+fn writes_webhook(decided: &crate::controller::Plan<Desired, NetworkProberStatus>) -> bool {
+    decided.desired.apply.iter().any(|child| child.key.kind == ChildKind::Webhook)
+}
+
+/// An object in a namespace.
+fn prober_in(namespace: &str, name: &str) -> NetworkProber {
+    let mut prober = prober(name, "2026-01-01T00:00:00Z", &json!({}));
+    prober.metadata.namespace = Some(namespace.into());
+    if namespace == "ops" {
+        prober.spec.namespace_selector = Some(LabelSelector::default());
+    }
+    prober
+}
+
+/// Views one after the other, in the order of their names; all are equally old.
+fn look(all: &Snapshot, namespace: &str, name: &str) -> ProberState {
+    view_among(&prober_in(namespace, name), all, &[], &setup(Some("operator")))
+}
+
+fn add(all: &mut Snapshot, namespace: &str, name: &str, bytes: Option<usize>) -> Option<Full> {
+    let mut view = look(all, namespace, name);
+    assert!(view.webhook_bytes > 4_000, "{}", view.webhook_bytes);
+    view.webhook_bytes = bytes.unwrap_or(view.webhook_bytes);
+    let full = view.full.clone();
+    all.views.insert((namespace.into(), name.into()), Arc::new(view));
+    full
+}
 
 /// At each creation of a pod, the API server evaluates every webhook.
 #[test]
 fn s15_webhooks_have_a_limit_and_the_older_keep_theirs() {
     let mut all = Snapshot { synced: true, ..Snapshot::default() };
-    let webhook = |decided: &crate::controller::Plan<_, _>| {
-        let desired: &Desired = &decided.desired;
-        desired.apply.iter().any(|child| child.key.kind == ChildKind::Webhook)
-    };
-    for number in 0..=WEBHOOKS {
-        let prober = prober(&format!("np-{number:03}"), "2026-01-01T00:00:00Z", &json!({}));
-        let view = view_among(&prober, &all, &[], &setup(Some("operator")));
-        all.views.insert(("team".into(), format!("np-{number:03}")), Arc::new(view));
+    let most = OF_NAMESPACE.webhooks;
+    for number in 0..=most {
+        let full = add(&mut all, "team", &format!("np-{number:03}"), None);
+        assert_eq!(full.is_some(), number == most);
     }
-    let last = prober("np-100", "2026-01-01T00:00:00Z", &json!({}));
-    let decide = |all: &Snapshot| {
-        plan(&last, &observed(view_among(&last, all, &[], &setup(Some("operator"))))).unwrap()
-    };
+    let last = prober_in("team", "np-025");
+    let decide = |all: &Snapshot| plan(&last, &observed(look(all, "team", "np-025"))).unwrap();
     let mut older = all.clone();
-    older.views.remove(&("team".into(), "np-100".into()));
+    older.views.remove(&("team".into(), "np-025".into()));
     let beyond = decide(&older);
-    assert!(!webhook(&beyond), "one too many");
+    assert!(!writes_webhook(&beyond), "one too many");
     let condition = &beyond.conditions[0];
     assert_eq!((condition.status, condition.reason), (Some(false), "InvalidSpec"));
-    assert!(condition.message.contains("100 older NetworkProbers"), "{}", condition.message);
+    let text = &condition.message;
+    assert!(text.contains("of the namespace team may have 25 webhooks"), "{text}");
     // As soon as one of the older ones is gone, or runs on nodes.
     older.views.pop_first();
     let decided = decide(&older);
-    assert!(webhook(&decided) && decided.conditions[0].reason != "InvalidSpec");
-    let before = view_among(&last, &all, &[], &setup(Some("operator")));
-    let after = view_among(&last, &older, &[], &setup(Some("operator")));
+    assert!(writes_webhook(&decided) && decided.conditions[0].reason != "InvalidSpec");
+    let (before, after) = (look(&all, "team", "np-025"), look(&older, "team", "np-025"));
     assert!(!before.is_same(&after), "the last one must be notified");
+}
+
+/// Adds one to a namespace, with a size; returns why it has no webhook.
+type Add<'a> = dyn FnMut(&str, &str, Option<usize>) -> Option<Full> + 'a;
+
+/// Administrators come last here, and still have some.
+#[test]
+fn s15_one_namespace_never_takes_all_webhooks() {
+    let names = ["a0", "a1", "a2", "a3", "b", "ops"];
+    let facts: Vec<_> =
+        names.map(|name| NamespaceFacts { name: name.into(), ..NamespaceFacts::default() }).into();
+    let setup = setup(Some("operator"));
+    let (mut places, mut all) = (Places::new(&setup.tenancy), Snapshot::default());
+    let mut add = |namespace: &str, name: &str, bytes: Option<usize>| {
+        let prober = prober_in(namespace, name);
+        let reach = Reach::of(Settings::of(&prober, &setup.tenancy), &setup, &facts);
+        let nodes = Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) };
+        let constraints = BTreeMap::new();
+        let surroundings = Surroundings {
+            before: &all,
+            places: &places,
+            constraints: &constraints,
+            nodes,
+            now: Duration::ZERO,
+        };
+        let mut view = ProberState::of(&prober, reach, Pods::Listed(&[]), None, &surroundings);
+        view.webhook_bytes = bytes.unwrap_or(view.webhook_bytes);
+        let full = places.full(namespace, view.webhook_bytes);
+        places.take(&view);
+        all.views.insert((namespace.into(), name.into()), Arc::new(view));
+        full
+    };
+    let many = |add: &mut Add<'_>, namespace: &str| {
+        let tried = (0..OF_ALL.webhooks).map(|n| add(namespace, &format!("np-{n:03}"), None));
+        let tried: Vec<_> = tried.collect();
+        (tried.iter().filter(|full| full.is_none()).count(), tried.last().cloned().flatten())
+    };
+    for namespace in ["a0", "a1", "a2"] {
+        let group = Group::Namespace(namespace.into());
+        assert_eq!(many(&mut add, namespace), (OF_NAMESPACE.webhooks, Some(Full::Webhooks(group))));
+    }
+    assert_eq!(many(&mut add, "a3"), (5, Some(Full::Webhooks(Group::Authors))));
+    assert_eq!(add("b", "np", None), Some(Full::Webhooks(Group::Authors)));
+    let rest = OF_ALL.webhooks - OF_AUTHORS.webhooks;
+    assert_eq!(many(&mut add, "ops"), (rest, Some(Full::Webhooks(Group::All))));
 }
 
 /// All entries are in one object, and etcd refuses one that is too large.
@@ -44,36 +116,26 @@ fn s15_webhooks_have_a_limit_and_the_older_keep_theirs() {
 fn s15_entries_fit_into_one_object_and_one_that_is_too_large_takes_no_room() {
     let mut all = Snapshot { synced: true, ..Snapshot::default() };
     let webhook = |name: &str, all: &Snapshot| {
-        let prober = prober(name, "2026-01-01T00:00:00Z", &json!({}));
-        let decided =
-            plan(&prober, &observed(view_among(&prober, all, &[], &setup(Some("operator")))));
-        let decided = decided.unwrap();
-        let applied = decided.desired.apply.iter();
-        let written = applied.filter(|child| child.key.kind == ChildKind::Webhook).count();
-        (written, decided.conditions[0].clone())
+        let decided = plan(&prober_in("team", name), &observed(look(all, "team", name))).unwrap();
+        (writes_webhook(&decided), decided.conditions[0].clone())
     };
-    let add = |all: &mut Snapshot, name: &str, bytes: usize| {
-        let prober = prober(name, "2026-01-01T00:00:00Z", &json!({}));
-        let mut view = view_among(&prober, all, &[], &setup(Some("operator")));
-        assert!(view.webhook_bytes > 4_000, "{}", view.webhook_bytes);
-        view.webhook_bytes = bytes;
-        all.views.insert(("team".into(), name.into()), Arc::new(view));
-    };
-    add(&mut all, "a-too-large", WEBHOOK_BYTES + 1);
-    assert_eq!(webhook("np", &all).0, 1, "one without a webhook takes no room");
-    add(&mut all, "b-large", WEBHOOK_BYTES - 1_000);
+    add(&mut all, "team", "a-too-large", Some(OF_NAMESPACE.bytes + 1));
+    assert!(webhook("np", &all).0, "one without a webhook takes no room");
+    add(&mut all, "team", "b-large", Some(OF_NAMESPACE.bytes - 1_000));
     let (written, condition) = webhook("np", &all);
-    assert_eq!((written, condition.status, condition.reason), (0, Some(false), "InvalidSpec"));
+    assert_eq!((written, condition.status, condition.reason), (false, Some(false), "InvalidSpec"));
+    let text = &condition.message;
     assert!(
-        condition.message.contains("one MutatingWebhookConfiguration"),
-        "{}",
-        condition.message
+        text.contains("may take 250000 bytes in the one MutatingWebhookConfiguration"),
+        "{text}"
     );
+    // The others have theirs, and the administrators.
+    let (shop, ops) = (look(&all, "shop", "np"), look(&all, "ops", "np"));
+    assert_eq!((shop.full, ops.full), (None, None));
     // An existing entry is removed: the older ones need its room.
-    let np = prober("np", "2026-01-01T00:00:00Z", &json!({}));
-    let mut there = observed(view_among(&np, &all, &[], &setup(Some("operator"))));
+    let mut there = observed(look(&all, "team", "np"));
     there.existing = vec![webhook_key()];
-    assert_eq!(plan(&np, &there).unwrap().desired.delete, [webhook_key()]);
+    assert_eq!(plan(&prober_in("team", "np"), &there).unwrap().desired.delete, [webhook_key()]);
 }
 
 #[test]
@@ -106,8 +168,13 @@ fn s02_one_over_budget_says_so_and_injects_nothing() {
         let before = Snapshot::default();
         let nodes = Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) };
         let constraints = BTreeMap::new();
-        let surroundings =
-            Surroundings { before: &before, constraints: &constraints, nodes, now: Duration::ZERO };
+        let surroundings = Surroundings {
+            before: &before,
+            places: &Places::new(&setup.tenancy),
+            constraints: &constraints,
+            nodes,
+            now: Duration::ZERO,
+        };
         ProberState::of(&prober, reach, pods, None, &surroundings)
     };
     let (listed, refused) = (look(Pods::Listed(&[])), look(Pods::OverBudget(&over)));
@@ -115,7 +182,7 @@ fn s02_one_over_budget_says_so_and_injects_nothing() {
     let mut world = observed(refused);
     world.existing = vec![webhook_key()];
     let decided = plan(&prober, &world).unwrap();
-    assert_eq!(decided.desired, Desired::default());
+    assert_eq!(decided.desired.delete, []);
     let ready = &decided.conditions[0];
     assert_eq!((ready.type_, ready.status, ready.reason), ("Ready", Some(false), "OverBudget"));
     assert!(ready.message.contains("5000 pods"), "{}", ready.message);
@@ -128,4 +195,25 @@ fn s02_one_over_budget_says_so_and_injects_nothing() {
     assert!(matches!(asked(listed), Decision::Inject(_)));
     let refused = look(Pods::OverBudget(&over));
     assert_eq!(asked(refused), Decision::Skip(SkipReason::OverBudget));
+}
+
+/// With failurePolicy Fail, the API server would refuse the pods if it did not trust the webhook.
+#[test]
+fn s02_a_prober_over_budget_follows_the_ca() {
+    let prober = prober_in("team", "np");
+    let mut view = look(&Snapshot::default(), "team", "np");
+    view.over = Some(Over::Pods(Payer::Namespace("team".into())));
+    let mut world = observed(view);
+    let writes = |world: &Observed| plan(&prober, world).unwrap().desired;
+    assert_eq!(writes(&world), Desired::default(), "it gets none if it has none");
+    world.existing = vec![webhook_key()];
+    let applied = writes(&world).apply;
+    assert_eq!(applied.iter().map(|child| &child.key).collect::<Vec<_>>(), [&webhook_key()]);
+    world.unchanged = applied.iter().map(|child| (child.key.clone(), child.hash)).collect();
+    assert_eq!(writes(&world), Desired::default());
+    world.bundle = Some("NEW PEM".into());
+    assert!(writes_webhook(&plan(&prober, &world).unwrap()));
+    // What is not known is not written.
+    world.bundle = None;
+    assert_eq!(writes(&world), Desired::default());
 }

@@ -22,9 +22,9 @@ pub struct Limit {
 /// made for in advance, and the 5,000 pods up to which the ring of probers is tested.
 pub const OF_NAMESPACE: Limit = Limit { watches: 100, pods: 5_000 };
 
-/// The budget of all namespaces except the operator's: three that use all of theirs, or the 100
-/// that may have a webhook with three watches each. 15 requests a second; 12 MB and 40 MB of
-/// memory.
+/// The budget of all namespaces except the operator's: three that use all of theirs, or the 80 that
+/// may have a webhook with three watches each and some without. 15 requests a second; 12 MB and
+/// 40 MB of memory.
 pub const OF_AUTHORS: Limit = Limit { watches: 300, pods: 10_000 };
 
 /// The budget of the operator's namespace, so that authors cannot block administrators: as many as
@@ -103,6 +103,8 @@ pub enum Over {
     },
     /// There are too many pods.
     Pods(Payer),
+    /// There are as many older `NetworkProber`s as there may be watches.
+    Probers(Payer),
 }
 
 impl fmt::Display for Over {
@@ -127,8 +129,38 @@ impl fmt::Display for Over {
                     super::RETRY.as_secs() / 60
                 )?;
             }
+            Self::Probers(payer) => {
+                let most = payer.limit().watches;
+                write!(
+                    f,
+                    "the oldest {most} of {payer} are served (each takes a watch of pods), and this \
+                     is not one of them: delete one, or use one for several namespaces"
+                )?;
+            }
         }
         f.write_str("; until then its pods get no agents, and its agents no new lists")
+    }
+}
+
+/// Counts `NetworkProber`s, the oldest first. Each takes at least one watch, so there are never
+/// more of them than watches; and each costs an examination of all namespaces before its watches
+/// are known.
+#[derive(Debug, Default)]
+pub struct Counts(HashMap<Payer, usize>);
+
+impl Counts {
+    /// Counts the next one; returns why it is not served, if there are too many.
+    pub fn admit(&mut self, payer: &Payer) -> Option<Over> {
+        let payers = payer.with_others();
+        let count = |payer: &Payer| self.0.get(payer).copied().unwrap_or_default();
+        let full = payers.iter().find(|payer| count(payer) >= payer.limit().watches);
+        if let Some(payer) = full {
+            return Some(Over::Probers(payer.clone()));
+        }
+        for payer in payers {
+            *self.0.entry(payer).or_default() += 1;
+        }
+        None
     }
 }
 
@@ -137,8 +169,8 @@ impl fmt::Display for Over {
 pub struct Known {
     /// Number of its pods.
     pub pods: usize,
-    /// Why it was closed a while ago.
-    pub refused: Option<Over>,
+    /// The payers on whose account it was closed a while ago.
+    pub refused: Vec<Payer>,
 }
 
 /// The granted watches.
@@ -178,7 +210,9 @@ pub fn grant(demands: &[Demand], known: impl Fn(&PodQuery) -> Known) -> Grants {
             }
             (used.pods + pods > limit.pods).then(|| Over::Pods(payer.clone()))
         });
-        let over = over.or_else(|| known.into_iter().find_map(|known| known.refused));
+        // What was too much for one namespace may be little for another.
+        let refused = |payer: &&Payer| known.iter().any(|known| known.refused.contains(payer));
+        let over = over.or_else(|| payers.iter().find(refused).cloned().map(Over::Pods));
         if over.is_none() {
             for payer in payers {
                 let used = used.entry(payer).or_default();

@@ -17,9 +17,9 @@ use kube::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{scope::Scope, settings::Settings, tenancy::Tenancy};
-use crate::{pods::PodObject, runtime::watch, webhook::configuration::NEVER};
+use crate::{infra::watch, pods::PodObject, webhook::configuration::NEVER};
 
-pub mod budget;
+pub(crate) mod budget;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -118,7 +118,8 @@ pub struct PodWatches {
     demands: Vec<Demand>,
     over: Vec<Option<Over>>,
     open: HashMap<Arc<PodQuery>, Open>,
-    refused: HashMap<Arc<PodQuery>, (Instant, Over)>,
+    /// The times at which a watch was closed, and on whose account.
+    refused: HashMap<Arc<PodQuery>, Vec<(Payer, Instant)>>,
     pool: Pool,
 }
 
@@ -141,15 +142,21 @@ impl PodWatches {
 
     /// Returns what may be open and is not.
     fn close_what_is_over(&mut self, now: Instant) -> Vec<(Arc<PodQuery>, Payer)> {
-        self.refused.retain(|_, (since, _)| now.duration_since(*since) < RETRY);
+        self.refused.retain(|_, all| {
+            all.retain(|(_, since)| now.duration_since(*since) < RETRY);
+            !all.is_empty()
+        });
         let grants = grant(&self.demands, |query| Known {
             pods: self.open.get(query).map_or(0, Open::weight),
-            refused: self.refused.get(query).map(|(_, over)| over.clone()),
+            refused: self.refused.get(query).into_iter().flatten().map(|r| r.0.clone()).collect(),
         });
         for (demand, over) in self.demands.iter().zip(&grants.over) {
-            let Some(over @ Over::Pods(_)) = over else { continue };
+            let Some(Over::Pods(payer)) = over else { continue };
             for query in demand.queries.iter().filter(|q| !grants.queries.contains_key(*q)) {
-                self.refused.entry(Arc::clone(query)).or_insert_with(|| (now, over.clone()));
+                let refused = self.refused.entry(Arc::clone(query)).or_default();
+                if !refused.iter().any(|(known, _)| known == payer) {
+                    refused.push((payer.clone(), now));
+                }
             }
         }
         self.open.retain(|query, open| {

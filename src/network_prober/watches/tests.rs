@@ -224,6 +224,30 @@ fn s02_pods_have_a_budget_and_who_is_over_it_loses_only_itself() {
     assert!(bench.watches.over(1).is_none());
 }
 
+/// Both select the same pods, and one of the namespaces has others already.
+#[test]
+fn s02_what_one_namespace_may_not_watch_another_may() {
+    let (mut bench, now) = (Bench::default(), Instant::now());
+    let (own, shared) = (query("team", "own"), query("shared", "x"));
+    let team = [own.clone(), shared.clone()].map(|q| demand_of("team", &[q]));
+    let [first, second] = team;
+    bench.settle(&[first.clone(), second.clone()], now);
+    bench.lists(&own, &pods(0..OF_NAMESPACE.pods), now);
+    bench.lists(&shared, &pods(OF_NAMESPACE.pods..OF_NAMESPACE.pods + 1), now);
+    assert!(bench.watches.over(1).is_some() && !bench.is_open(&shared));
+    let all = [first, second, demand_of("shop", std::slice::from_ref(&shared))];
+    for time in [now, now + RETRY / 2, now + RETRY, now + RETRY * 2] {
+        bench.settle(&all, time);
+        assert!(bench.watches.over(2).is_none() && bench.is_open(&shared));
+        if time == now {
+            bench.lists(&shared, &pods(OF_NAMESPACE.pods..OF_NAMESPACE.pods + 1), now);
+        }
+        let over = bench.watches.over(1).map(Over::to_string).unwrap();
+        assert!(over.contains("the namespace team"), "{over}");
+    }
+    assert_eq!(bench.watches.pods(2, false).unwrap().len(), 1);
+}
+
 #[test]
 fn s02_a_namespace_that_is_new_keeps_nobody_in_the_others_waiting() {
     let (mut bench, now) = (Bench::default(), Instant::now());

@@ -150,6 +150,22 @@ fn the_servers_own_words_reach_the_user() {
     assert_eq!(error.message, "Prometheus says: 1:5: parse error: unexpected )");
 }
 
+/// The original divided the text of an answer at its commas, and panicked.
+#[test]
+fn bug_17_a_comma_in_a_label_is_part_of_it() {
+    let body = r#"{"status":"success","data":{"resultType":"vector","result":[
+        {"metric":{"device":"eth0,eth1","in,stance":"a\",b="},"value":[1,"8"]}]}}"#;
+    let (series, _) = read(200, JSON, body.as_bytes()).unwrap();
+    assert_eq!(series.len(), 1);
+    assert_eq!(series[0].1, Some(8.0));
+    vector(200, JSON, body.as_bytes(), |one| {
+        assert_eq!(one.labels.get("device"), Some("eth0,eth1"));
+        assert_eq!(one.labels.get("in,stance"), Some("a\",b="));
+        Ok(())
+    })
+    .unwrap();
+}
+
 proptest! {
     #[test]
     fn never_panics_on_any_bytes(status: u16, body: Vec<u8>) {

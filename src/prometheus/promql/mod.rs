@@ -3,6 +3,6 @@ mod check;
 mod matchers;
 mod text;
 
-pub use check::{MAX_BYTES, Position, PromqlError, check_vector, is_selector};
+pub use check::{PromqlError, check_vector, is_selector};
 pub use matchers::Matchers;
 pub use text::{duration, string};

@@ -46,7 +46,7 @@ async fn t13_a_request_has_not_the_patience_of_its_first_asker() {
     let shared = Arc::new(Counted::default());
     let requests = Arc::new(AtomicUsize::new(0));
     let tick = Instant::now();
-    let asker = |patience: u64| {
+    let querier = |patience: u64| {
         let (shared, requests) = (Arc::clone(&shared), Arc::clone(&requests));
         async move {
             let ask = |()| slow(&requests, Duration::from_millis(300));
@@ -54,7 +54,7 @@ async fn t13_a_request_has_not_the_patience_of_its_first_asker() {
         }
     };
     // The least patient caller is first.
-    let answers = tokio::join!(asker(20), asker(60_000), asker(30));
+    let answers = tokio::join!(querier(20), querier(60_000), querier(30));
     assert_eq!(answers, (Err(Late::Answer), Ok(0), Err(Late::Answer)));
     assert_eq!(requests.load(Ordering::SeqCst), 1);
 }

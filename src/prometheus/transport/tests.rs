@@ -155,3 +155,14 @@ async fn the_certificate_may_have_another_name_than_the_url() {
     let host = format!("localhost:{}", address.port());
     assert_eq!(seen.lock().unwrap()[0].0["host"], host.as_str());
 }
+
+/// A clock of ours that is wrong has the same error.
+#[tokio::test]
+async fn p21b_a_certificate_that_has_expired_is_refused_and_named_as_that() {
+    let own = Authority::new("own");
+    let (address, seen) = tls_server(own.expired("localhost")).await;
+    let directory = Directory::new();
+    let client = secured(&directory, address, &own.pem(), "");
+    assert_refused(ask(&client).await, Class::Unreachable, &["expired"]);
+    assert!(seen.lock().unwrap().is_empty(), "nothing was sent to it");
+}

@@ -18,10 +18,11 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 mod group;
+#[cfg(test)]
+mod properties;
 
 pub use group::Group;
 
-pub(super) use super::watching::changes;
 use super::{
     CalicoPeer, DEFAULT, Error, ListenPorts, News, Snapshot, Stale, WantedPeer, Written,
     peer::{self, ConfigurationSpec, PeerSpec},

@@ -24,8 +24,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::families::Addresses;
 use crate::{
     api::route_reflector_set::{self, DatastoreType},
+    infra::lease::Fence,
     nodes::Texts,
-    runtime::lease::Fence,
 };
 
 mod error;
@@ -291,7 +291,7 @@ impl Datastore {
     #[must_use]
     pub fn changes(&self) -> BoxStream<'static, ()> {
         match self {
-            Self::Kubernetes(store) => kubernetes::changes(Arc::clone(store)),
+            Self::Kubernetes(store) => watching::changes(Arc::clone(store)),
             #[cfg(feature = "etcd")]
             Self::Etcd(store) => etcd::changes(Arc::clone(store)),
         }

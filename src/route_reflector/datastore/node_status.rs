@@ -155,15 +155,22 @@ impl Kubernetes {
             .collect())
     }
 
-    /// Deletes our requests, whichever replica made them.
+    /// Deletes our requests, whichever replica made them. Without the kind there are none.
     ///
     /// # Errors
     /// The same as for any write.
     pub async fn stop_reports(&self) -> Result<Written, Error> {
-        let group = self.group().await?;
+        let group = match self.group().await {
+            Err(Error::NotInstalled) => return Ok(Written::Unchanged),
+            group => group?,
+        };
         let api = self.api::<DynamicObject>(&group.node_statuses());
+        let reports = match self.reports(&api).await {
+            Err(Error::Changed(_)) => return Ok(Written::Unchanged),
+            reports => reports?,
+        };
         let mut written = Written::Unchanged;
-        for object in self.reports(&api).await? {
+        for object in reports {
             self.delete(&api, &object).await?;
             written = Written::Changed;
         }

@@ -14,7 +14,7 @@ use kube::{
 };
 
 use super::kubernetes::{Group, Kubernetes};
-use crate::runtime::watch;
+use crate::infra::watch;
 
 /// Time between two checks for another group, or for Calico where it is missing.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);

@@ -83,7 +83,7 @@ impl Measured {
     /// Reads an answer.
     ///
     /// # Errors
-    /// When it is not a vector.
+    /// When it is not a vector, or may be partial.
     pub fn read(
         (status, content_type, body): (u16, &str, &[u8]),
         identity: &Identity,
@@ -106,7 +106,7 @@ impl Measured {
                 None => None,
             }
         };
-        decode::vector(status, content_type, body, |element| {
+        let warnings = decode::vector(status, content_type, body, |element| {
             if let Some(job) = job_of(&element.labels) {
                 note_job(&mut measured.other_jobs, job);
                 return Ok(());
@@ -131,6 +131,8 @@ impl Measured {
             }
             Ok(())
         })?;
+        // A node that is missing may have all of its sessions, and the next step waits for them.
+        decode::whole(&warnings)?;
         for (place, host, said) in undecided {
             match names.settle(Resolution::Short(place, &host)) {
                 Resolution::Node(place) => {

@@ -2,6 +2,8 @@
 use super::*;
 use crate::{nodes::Identity, prometheus::Exporters};
 
+mod limits;
+
 /// `a` at 10.0.0.1 and so on.
 const NODES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -173,6 +175,24 @@ fn only_what_is_one_number_of_one_node_is_evidence() {
         .collect();
     let read = read(&wanted, &twice);
     assert_eq!((read.rejected, read.nodes.len(), read.sets.len()), (1, 0, 0));
+}
+
+/// Half an answer is no reason to go on, nor one to go back.
+#[test]
+fn p15_sessions_of_a_partial_answer_are_not_counted() {
+    let one = r#"{"metric":{"node":"a"},"value":[1,"2"]}"#;
+    let read = |sign: &str| {
+        let body = format!(
+            r#"{{"status":"success"{sign},"data":{{"resultType":"vector","result":[{one}]}}}}"#
+        );
+        let answer = (200, "application/json", body.as_bytes());
+        Measured::read(answer, &identity(), &["node".into()], &Asked::default())
+    };
+    assert_eq!(read("").unwrap().nodes.len(), 1);
+    for sign in [r#","warnings":["store-2 did not answer"]"#, r#","isPartial":true"#] {
+        let error = read(sign).unwrap_err().to_string();
+        assert!(error.contains("warns of its own answer"), "{error}");
+    }
 }
 
 #[test]

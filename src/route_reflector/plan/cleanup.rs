@@ -107,8 +107,10 @@ pub fn restore(set: &RouteReflectorSet, observed: &Observed) -> Result<Restore, 
         ..figures(bgp, &leaving, observed.measured.as_ref())
     });
     let waited = memory.shut_since.map(|since| elapsed(since, observed.now)).unwrap_or_default();
+    let reports =
+        if settings.gate == Gate::NodeStatus { Reports::Stop } else { Reports::default() };
     let over = |warning, reason, note| Restore {
-        desired: Some(Desired::default()),
+        desired: Some(Desired { reports: reports.clone(), ..Desired::default() }),
         end: Ok(vec![Notice { warning, reason, note, node: None }]),
     };
     let mut desired = Desired::default();
@@ -135,7 +137,7 @@ pub fn restore(set: &RouteReflectorSet, observed: &Observed) -> Result<Restore, 
     };
     if waited > settings.timeout && bgp.fabric.mesh() {
         let note = format!(
-            "the mesh is on, but reflectors and peers are left, since it could not be verified: {text}"
+            "the mesh is on, but could not be verified, so reflectors and peers stay in place: {text}"
         );
         return Ok(over(true, "ReflectorsLeft", note));
     }

@@ -30,6 +30,6 @@ pub(super) fn last_step(set: &RouteReflectorSet, memory: &Memory) -> Option<Time
 
 /// The last known step.
 pub(super) fn known_step(set: &RouteReflectorSet, memory: &Memory) -> Option<Timestamp> {
-    let told = set.status.as_ref().and_then(|status| status.last_step_time.as_ref());
-    told.map(|time| time.0).max(memory.last_step)
+    let published = set.status.as_ref().and_then(|status| status.last_step_time.as_ref());
+    published.map(|time| time.0).max(memory.last_step)
 }

@@ -8,7 +8,7 @@ use crate::{
     api::{RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Topology},
     nodes::{Readiness, Speaker},
     route_reflector::{
-        election::{self, Member, Previous, PreviousSlot, Refusal, Rules, Target},
+        election::{self, Member, Previous, PreviousSlot, Refusal, Rules, Slot, Target},
         report,
         settings::Settings,
         steps::{self, Goal, Step},
@@ -26,10 +26,9 @@ pub struct Decision {
     pub target: Target,
     pub goal: Goal,
     pub left: Vec<Step>,
-    /// Why the steps are not gone for: the goal would cost routes. What repairs is done all the
-    /// same.
+    /// The reason to take none of the steps except repairs: the goal would cost routes.
     pub unsound: Option<steps::Refused>,
-    /// Why another topology than the one in use is not gone for.
+    /// The reason to stay with the topology in use.
     pub refused: Option<String>,
     /// The time since which reflectors have been unfit.
     pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
@@ -75,11 +74,22 @@ pub fn decide(
     };
     let in_use = previous.topology.filter(|in_use| match &wanted {
         Ok(decision) => decision.target.topology != *in_use,
-        Err(_) => settings.rules.topology != *in_use,
+        Err(refusal) => settings.rules.topology != *in_use || refuses_ids(*in_use, refusal),
     });
     let Some(topology) = in_use else { return wanted };
-    let kept = towards(&Rules { topology, ..settings.rules.clone() });
+    let mut rules = Rules { topology, ..settings.rules.clone() };
+    let mut kept = towards(&rules);
+    if kept.as_ref().is_err_and(|refusal| refuses_ids(topology, refusal)) {
+        rules.ids.per = None;
+        kept = towards(&rules);
+    }
     kept.map(|kept| Decision { refused: Some(refused), ..kept }).or(wanted)
+}
+
+/// Reports whether only `clusterID.per` keeps a topology from being kept up. Zones in use have an
+/// id each, unless they could have one for each slot.
+fn refuses_ids(in_use: Topology, refusal: &Refusal) -> bool {
+    in_use == Topology::Zonal && matches!(refusal, Refusal::ManyIds { .. } | Refusal::OneIdForZones)
 }
 
 /// The reason why topology Simple is used where the spec requests Multi.
@@ -196,13 +206,16 @@ fn previous(set: &RouteReflectorSet, bgp: &BgpTopology) -> Previous {
 
 fn goal(settings: &Settings, bgp: &BgpTopology, previous: &Previous, target: &Target) -> Goal {
     let grouped = target.topology != Topology::Simple;
-    let known = previous.slots.iter().map(|slot| slot.id);
+    let up = |node: &str| bgp.fabric.node(node).is_some_and(|node| node.up);
+    // A node that is up and no longer a reflector was demoted, unless it becomes one again.
+    let lost = previous.slots.iter().filter(|slot| {
+        let again = |to: &Slot| to.id == slot.id && to.node == slot.node;
+        !up(&slot.node) || target.slots.iter().any(again)
+    });
+    let known = lost.map(|slot| slot.id);
     let held = bgp.reflectors().filter_map(|(_, labels)| labels.slot);
-    let living = |slot: &u32| {
-        bgp.reflectors().any(|(node, labels)| {
-            labels.slot == Some(*slot) && bgp.fabric.node(node).is_some_and(|node| node.up)
-        })
-    };
+    let living =
+        |slot: &u32| bgp.reflectors().any(|(node, labels)| labels.slot == Some(*slot) && up(node));
     Goal {
         label: settings.label.clone(),
         slots: target.slots.clone(),

@@ -105,6 +105,7 @@ fn condition<'a>(
 
 mod busy;
 mod repair;
+mod reports;
 
 #[test]
 fn a_converged_set_has_nothing_to_do_and_says_so() {
@@ -121,16 +122,19 @@ fn a_converged_set_has_nothing_to_do_and_says_so() {
     assert!(plan.notices.is_empty());
 }
 
+/// Takes the first two steps: the peers, and the first reflector.
+fn begin(set: &RouteReflectorSet, stage: &mut Stage) {
+    for _ in 0..2 {
+        let (step, _) = plan(set, &observed(set, stage)).unwrap().desired.step.unwrap();
+        stage.take(&step, (KEY, ""), "main");
+    }
+}
+
 #[test]
 fn a_step_waits_for_the_sessions_of_the_one_before() {
     let set = set(&json!({}));
     let mut stage = mesh();
-    // The peers, and the first reflector.
-    for _ in 0..2 {
-        let seen = observed(&set, &stage);
-        let (step, _) = plan(&set, &seen).unwrap().desired.step.unwrap();
-        stage.take(&step, (KEY, ""), "main");
-    }
+    begin(&set, &mut stage);
     let mut seen = observed(&set, &stage);
     // R14: the state is unknown.
     seen.measured = Some(Err("connection refused".into()));

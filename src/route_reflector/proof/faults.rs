@@ -119,7 +119,7 @@ impl Fault {
             Self::Shrink => aim.reflectors -= 1,
             Self::Change(to, _) => {
                 aim.topology = *to;
-                // What may be shared in one topology need not be in another.
+                // Ids that may be shared in one topology may not be in another.
                 aim.ids = None;
             }
         }

@@ -34,8 +34,10 @@ pub fn pending(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     steps.extend(promotions(bgp, goal, Why::Renumber));
     // A replaced reflector is demoted before the next promotion: there is never more than one
     // surplus reflector.
-    steps.extend(demotions(bgp, goal));
+    steps.extend(demotions(bgp, goal, false));
     steps.extend(promotions(bgp, goal, Why::Promote));
+    // One in a slot that nobody takes goes first only where tables have no room for one more.
+    steps.extend(demotions(bgp, goal, true));
     if steps.is_empty() {
         steps.extend(narrower_peers(bgp, goal));
     } else {
@@ -91,18 +93,25 @@ fn promotions(bgp: &BgpTopology, goal: &Goal, why: Why) -> Vec<Step> {
     rounds.map(|slots| Step::Promote { why, slots }).collect()
 }
 
-/// No reflector is demoted before its place is taken.
-fn demotions(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
+/// No reflector is demoted before its place is taken. `waiting`: those whose place another slot
+/// takes.
+fn demotions(bgp: &BgpTopology, goal: &Goal, waiting: bool) -> Vec<Step> {
+    let lacks = |slot: &Slot| needs(bgp, goal, slot) == Some(Why::Promote);
+    let short = bgp.reflectors().count() <= goal.slots.len() && goal.slots.iter().any(lacks);
+    let up = |node: &str| bgp.fabric.node(node).is_some_and(|node| node.up);
     let holder = |slot: u32| goal.slots.iter().find(|goal| goal.id == slot);
     let mut by_zone: BTreeMap<Option<Arc<str>>, Vec<Leaver>> = BTreeMap::new();
     for (node, labels) in bgp.reflectors() {
         if goal.slots.iter().any(|slot| slot.node == *node) {
             continue;
         }
-        let taken = labels.slot.and_then(holder).is_none_or(|slot| {
-            bgp.labels(&slot.node).is_some() && needs(bgp, goal, slot).is_none()
-        });
-        if taken {
+        let goes = match labels.slot.and_then(holder) {
+            Some(slot) => {
+                !waiting && bgp.labels(&slot.node).is_some() && needs(bgp, goal, slot).is_none()
+            }
+            None => waiting == (short && up(node)),
+        };
+        if goes {
             let group = goal.groups.as_ref().and_then(|groups| groups.get(node).cloned());
             let leaver = Leaver { node: Arc::clone(node), slot: labels.slot, group };
             by_zone.entry(leaver.group.clone()).or_default().push(leaver);
@@ -271,7 +280,9 @@ fn labels(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     let (mut joined, mut moved) = (BTreeMap::new(), BTreeMap::new());
     for (node, actual) in &bgp.nodes {
         let group = groups.get(node);
-        if actual.labels.is_reflector() || actual.labels.group.as_ref() == group {
+        // A node that Calico does not know yet would never show the label, and gets it later.
+        let settled = !actual.known || actual.labels.group.as_ref() == group;
+        if settled || actual.labels.is_reflector() {
             continue;
         }
         let Some(group) = group else { continue };

@@ -19,6 +19,8 @@ use crate::{
     },
 };
 
+mod admission;
+
 const KEY: &str = "calico-route-reflector";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -222,6 +224,7 @@ const SIMPLE: &str = "{topology: Simple}";
 const ZONAL: &str = "{topology: Zonal, count: {min: 6}}";
 const MULTI: &str = "{topology: Multi, count: {min: 6}}";
 
+mod unknown;
 mod ways;
 
 #[test]

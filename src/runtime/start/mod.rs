@@ -1,15 +1,94 @@
-//! Starts each kind on the leader: one file per kind builds its reconciler from the parts of the
-//! process.
-use futures::{Stream, future::BoxFuture, stream};
-use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+//! Runs the leader: waits for the lease, and starts each kind. One file per kind builds its
+//! reconciler from the parts of the process.
+use std::sync::Arc;
 
-use super::{Tasks, admin::Readiness, kinds::Definition, leader::Leader};
-use crate::controller::{Reconciler, schedule::Schedule};
+use futures::{FutureExt, Stream, future::BoxFuture, stream};
+use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+use tokio::task::JoinSet;
+
+use super::{Tasks, admin::Readiness, first_ended, kinds::Definition, leader::Leader};
+use crate::{
+    controller::{self, Reconciler, schedule::Schedule},
+    infra::lease::Candidate,
+    network_prober::NetworkProberReconciler,
+    nodes::NodeStore,
+    route_reflector::RouteReflectorReconciler,
+    swarm::SwarmReconciler,
+    traffic_watch::TrafficWatchReconciler,
+};
 
 mod network_prober;
 mod route_reflector;
 mod swarm;
 mod traffic_watch;
+
+impl Leader {
+    /// Waits for the lease, and runs the controllers while it is held; returns the reason for its
+    /// end.
+    pub(super) async fn run(
+        self,
+        candidate: &mut Candidate,
+        readiness: Readiness,
+    ) -> anyhow::Error {
+        tokio::select! {
+            () = candidate.acquire(|| readiness.reached("lease")) => {}
+            () = self.shutdown.begun() => return anyhow::anyhow!("stopped while following"),
+        }
+        tracing::info!("leading");
+        self.metrics.set_leader(true);
+        self.live.lead();
+        let metrics = self.metrics.clone();
+        let mut tasks = JoinSet::new();
+        self.start(&mut tasks);
+        readiness.reached("lease");
+        let why = tokio::select! {
+            lost = candidate.renew() => anyhow::Error::new(lost),
+            ended = first_ended(&mut tasks) => ended,
+        };
+        metrics.set_leader(false);
+        why
+    }
+
+    /// Starts the configured kinds; a kind is one more line here.
+    fn start(self, tasks: &mut Tasks) {
+        self.metrics.register(self.disruptions.gauges());
+        let leader = Arc::new(self);
+        leader.spawn::<NetworkProberReconciler>(tasks);
+        leader.spawn::<SwarmReconciler>(tasks);
+        leader.spawn::<RouteReflectorReconciler>(tasks);
+        leader.spawn::<TrafficWatchReconciler>(tasks);
+    }
+
+    /// Starts a configured kind: now, or as soon as its dependencies exist.
+    fn spawn<R: Start>(self: &Arc<Self>, tasks: &mut Tasks) {
+        let Some(definition) = self.definitions.of::<R::Kind>() else { return };
+        if let Some(needs) = R::Needs::now(self, &definition) {
+            R::expect(&self.readiness);
+            return self.control(R::build(self, needs, tasks), tasks);
+        }
+        let leader = Arc::clone(self);
+        tasks.spawn(async move {
+            let needs = R::Needs::later(&leader, &definition).await?;
+            let mut tasks = Tasks::new();
+            let controller = R::build(&leader, needs, &mut tasks);
+            leader.control(controller, &mut tasks);
+            Err(first_ended(&mut tasks).await)
+        });
+    }
+
+    /// Runs the controller of one kind, once the objects that it follows have been listed.
+    fn control<R: Start>(&self, controller: Controller<R>, tasks: &mut Tasks) {
+        let Controller { reconciler, schedule, listed, synced } = controller;
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        let stop = self.shutdown.begun();
+        tasks.spawn(async move {
+            listed.await;
+            let triggers = reconciler.changes();
+            controller::run(client, reconciler, schedule, metrics, triggers, synced, stop).await;
+            Ok(R::TASK)
+        });
+    }
+}
 
 /// Facts that a kind needs before it starts.
 pub(super) trait Needs: Sized + Send + 'static {
@@ -63,6 +142,14 @@ pub(super) struct Controller<R> {
     pub(super) listed: BoxFuture<'static, ()>,
     /// Called when the objects have been listed.
     pub(super) synced: Box<dyn FnOnce() + Send>,
+}
+
+impl<R> Controller<R> {
+    /// A controller that starts once the nodes are known.
+    fn after_nodes(reconciler: R, schedule: Schedule, nodes: NodeStore) -> Self {
+        let listed = async move { nodes.synced().await }.boxed();
+        Self { reconciler, schedule, listed, synced: Box::new(|| ()) }
+    }
 }
 
 /// Runs a watch that never ends.

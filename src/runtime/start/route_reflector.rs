@@ -1,7 +1,7 @@
 //! Starts the controller of `RouteReflectorSet`s.
 use std::sync::Arc;
 
-use futures::{FutureExt, Stream};
+use futures::Stream;
 use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
 
 use super::{Controller, Leader, Schedule, Start, Tasks};
@@ -40,10 +40,8 @@ impl Start for RouteReflectorReconciler {
             disruptions: leader.disruptions.clone(),
             measurements: Shared::default(),
         };
-        let nodes = leader.nodes.clone();
         // Without the nodes, every reflector would seem to be gone.
-        let listed = async move { nodes.synced().await }.boxed();
-        Controller { reconciler, schedule, listed, synced: Box::new(|| ()) }
+        Controller::after_nodes(reconciler, schedule, leader.nodes.clone())
     }
 
     fn changes(

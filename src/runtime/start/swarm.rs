@@ -1,5 +1,5 @@
 //! Starts the controller of `Swarm`s.
-use futures::{FutureExt, Stream};
+use futures::Stream;
 use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
 
 use super::{Controller, Leader, Schedule, Start, Tasks, follow};
@@ -32,10 +32,8 @@ impl Start for SwarmReconciler {
             disruptions: leader.disruptions.clone(),
             measurements: Shared::default(),
         };
-        let nodes = leader.nodes.clone();
         // Without the nodes, every node would seem fit.
-        let listed = async move { nodes.synced().await }.boxed();
-        Controller { reconciler, schedule, listed, synced: Box::new(|| ()) }
+        Controller::after_nodes(reconciler, schedule, leader.nodes.clone())
     }
 
     fn changes(&self) -> impl Stream<Item = ObjectRef<DeserializeGuard<Swarm>>> + Send + 'static {

@@ -28,7 +28,7 @@ pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
     let live = |pod: &PodFacts| !pod.terminating && !pod.stopped && !pod.ended;
     if let Some(names) = pods(&|pod| !live(pod) && !pod.stopped) {
         all.push(format!(
-            "{names}: the containers end. If the node is gone for good, say so: \
+            "{names}: the containers end. If the node is gone for good, confirm it: \
              docs/reference/swarm.md#unreachable-nodes"
         ));
     }

@@ -1,7 +1,7 @@
 //! The operator of small worlds: the very functions that observe, confirm, decide and write.
 //!
-//! Most states differ only in what the operator cannot see. What a pass does depends on what it
-//! sees and remembers, and is computed once for each of these.
+//! Most states differ only in what the operator cannot see. A pass depends only
+//! on the state that it sees and remembers, and is computed once for each of these.
 use std::{
     cell::RefCell,
     collections::{BTreeSet, HashMap},

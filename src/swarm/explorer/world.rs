@@ -97,7 +97,7 @@ fn packed(pod: Option<&Pod>) -> u64 {
     pod.map_or(0, Pod::packed)
 }
 
-/// Everything. What is large is shared: a world is copied for all that can happen to it.
+/// The whole state. Large parts are shared, because a world is copied for each possible event.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     /// The `ConfigMap`.

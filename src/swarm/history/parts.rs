@@ -1,11 +1,15 @@
 //! The same for a divided file (see [`crate::swarm::file::parts`]): its head and its parts are the
 //! record, if every part has the version that the head states.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use super::{Evidence, History, Repair, said};
+use super::{Evidence, History, Repair, contested, said};
 use crate::{
     api::Swarm,
     controller::Error,
+    placement::part,
     swarm::{
         file::{
             self, STATE_KEY,
@@ -117,7 +121,7 @@ pub fn of(
         Some(known) => (known, Repair::Restore, None),
         None if behind => (readable, Repair::Fence, None),
         None => {
-            let published = lists(view, key, readable, &evidence);
+            let published = lists(&record, view, key, readable, &evidence);
             let first = if evidence.unknown_pods { Repair::Barrier } else { Repair::First };
             (published, first, None)
         }
@@ -138,26 +142,39 @@ fn count(good: &Good) -> usize {
 }
 
 /// Combines the lists from all sources: the parts; the one file that existed before them; the
-/// workers.
+/// workers. What a worker says counts where nothing can be read of its part, and contests what
+/// another part says.
 fn lists(
+    record: &Record,
     view: &WorkloadView,
     key: &str,
     readable: Published,
     evidence: &Evidence<'_>,
 ) -> Published {
-    if !readable.shares.is_empty() {
-        return readable;
-    }
     let data = view.share.as_ref().map(|share| &share.data);
     let one = data
         .and_then(|data| file::parse(data.get(key)?, data.get(STATE_KEY).map(String::as_str)).ok());
-    one.map_or_else(
-        || {
-            let shares = evidence.running.iter().map(|(worker, answer)| said(worker, answer));
-            Published { shares: shares.collect(), ..readable }
-        },
-        |one| one.published,
-    )
+    if readable.shares.is_empty()
+        && let Some(one) = one
+    {
+        return contested(one.published, evidence.running);
+    }
+    let count = u32::try_from(record.parts.len()).unwrap_or(u32::MAX);
+    let is_gone = |worker: &str| {
+        let part = record.parts.get(part::of(worker, count) as usize);
+        part.is_none_or(|part| part.as_ref().is_none_or(|part| part.published.is_none()))
+    };
+    // A list that can be read says whose a stream is, unless its worker says otherwise.
+    let listed: BTreeSet<_> = readable.owners().map(|(stream, _)| Arc::clone(stream)).collect();
+    let mut all = readable;
+    for (worker, answer) in evidence.running {
+        if listed.is_empty() || is_gone(worker) {
+            let (worker, mut share) = said(worker, answer);
+            share.streams.retain(|stream| !listed.contains(stream));
+            all.shares.entry(worker).or_insert(share);
+        }
+    }
+    contested(all, evidence.running)
 }
 
 /// The last file, for questions to workers: of an epoch that every part has reached, because a pod

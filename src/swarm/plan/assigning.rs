@@ -3,12 +3,29 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::Decision;
 use crate::{
-    api::swarm::Policy,
+    api::swarm::{Policy, WorkloadKind},
     placement::assignment::{self, Assignment, Item, Rules, Standing},
-    swarm::weights,
+    swarm::{handover::Published, weights},
 };
 
 impl Decision<'_> {
+    /// The worker of each stream in a file, as a place among those that should have streams.
+    pub(super) fn places(&self, file: &Published) -> Vec<Option<usize>> {
+        let wanted = self.workers.wanted().enumerate();
+        let index: BTreeMap<_, _> = wanted.map(|(i, worker)| (&worker.name, i)).collect();
+        let owners: BTreeMap<_, _> = file.owners().collect();
+        let place = |id: &Arc<str>| index.get(owners.get(id)?).copied();
+        self.ids.iter().map(place).collect()
+    }
+
+    /// The weights of the workers between which streams can move for balance, and how many streams
+    /// each has.
+    pub(super) fn loads(&self, places: &[Option<usize>]) -> (Vec<f64>, Vec<usize>) {
+        let takes = self.workers.wanted().map(|worker| worker.standing == Standing::Full);
+        let takes: Vec<_> = takes.collect();
+        weights::loads(&self.settings.streams, &self.weights, places, &takes)
+    }
+
     /// Computes the final worker of every stream.
     pub(super) fn assign(&mut self) -> Assignment {
         let scaled = weights::scaled(&self.weights);
@@ -25,17 +42,10 @@ impl Decision<'_> {
             })
             .collect();
         let wanted: Vec<_> = self.workers.wanted().collect();
-        let index: BTreeMap<&str, usize> =
-            wanted.iter().enumerate().map(|(i, worker)| (&*worker.name, i)).collect();
-        let owners: BTreeMap<&Arc<str>, &Arc<str>> = self.history.published.owners().collect();
-        let previous: Vec<_> = self
-            .ids
-            .iter()
-            .map(|id| owners.get(id).and_then(|worker| index.get(&***worker).copied()))
-            .collect();
+        let previous = self.places(&self.history.published);
         let mut balance = !self.workers.rolling;
         if let Some(rules) = &self.settings.weights {
-            let (loads, counts) = weights::loads(&previous, &self.weights, wanted.len());
+            let (loads, counts) = self.loads(&previous);
             let (moves, heavy) =
                 weights::rebalances(rules, &loads, &counts, self.memory.heavy, self.observed.now);
             self.memory.heavy = heavy;
@@ -60,11 +70,14 @@ impl Decision<'_> {
             .map(|worker| assignment::Worker { id: &worker.name, standing: worker.standing })
             .collect();
         let first = assignment::assign(&items, &workers, &previous, &rules);
-        if first.unassigned.is_empty() || !wanted.iter().any(|worker| worker.is_lost) {
+        let returns = self.settings.kind == WorkloadKind::StatefulSet;
+        let lost = returns && wanted.iter().any(|worker| worker.is_lost);
+        if first.unassigned.is_empty() || !lost {
             return first;
         }
         // A stream in the list of a worker without a pod runs as soon as there is one; a stream in
-        // no list waits for a change of the spec.
+        // no list waits for a change of the spec. (The pod of a Deployment may never run, and does
+        // not come back under its name.)
         let whole: Vec<_> = wanted
             .iter()
             .map(|worker| {

@@ -1,10 +1,10 @@
 //! The writes: files, and actions on pods and on the workload.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{Decision, Immutable, Publish, REFUSED, Scale};
 use crate::{
     acknowledgement::KEY_FILE,
-    controller::Error,
+    controller::{Error, Verdict},
     swarm::{
         file::{self, STATE_KEY},
         handover::{Cause, Epoch, Published, Refresh, Step, Turn, Turns},
@@ -20,6 +20,14 @@ use crate::{
 const KEEP: Epoch = 2;
 
 impl Decision<'_> {
+    /// While writes of the record fail: the time until the next attempt, and what the condition
+    /// says. The head of a divided file would be written without end for a part that cannot be.
+    pub(super) fn held(&self) -> Option<(Duration, Verdict)> {
+        let unwritten = self.memory.unwritten.as_ref()?;
+        self.history.repair.filter(|_| self.writes())?;
+        Some((unwritten.rests(self.observed.now)?, unwritten.verdict.clone()))
+    }
+
     pub(super) fn data(&self, published: &Published) -> BTreeMap<String, String> {
         let file::Files { config, state } = file::render(published);
         let files =
@@ -83,7 +91,7 @@ impl Decision<'_> {
             }
             Some(Repair::Barrier) => {
                 let note = "it is unknown what workers have read: all of them must acknowledge a \
-                            new file before anything is given to another";
+                            new file before any stream moves";
                 notices.push(notice(true, "HistoryUnknown", note.into()));
             }
             Some(Repair::First | Repair::Fence) | None => {}
@@ -177,6 +185,35 @@ impl Decision<'_> {
         due.cloned().collect()
     }
 
+    /// Returns the number of workers that the streams need: a dedicated stream has one for itself,
+    /// the others share theirs by weight and number, and a pinned one needs its own to exist.
+    fn needed(&self, per_worker: f64) -> u32 {
+        let (mut total, mut ordinary, mut dedicated) = (0.0, 0_usize, 0_u32);
+        for (stream, weight) in self.settings.streams.iter().zip(&self.weights) {
+            if stream.dedicated {
+                dedicated += 1;
+            } else {
+                total += weight;
+                ordinary += 1;
+            }
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at least 0, and the cast saturates"
+        )]
+        let by_weight = (total / per_worker).ceil().max(0.0) as u32;
+        let most = self.settings.max_per_worker;
+        let by_number = most.map_or(0, |most| ordinary.div_ceil(most.max(1)));
+        let shared = by_weight.max(u32::try_from(by_number).unwrap_or(u32::MAX));
+        let start = self.view.workload.as_ref().map_or(0, |workload| workload.start);
+        let prefix = format!("{}-", self.settings.workload);
+        let pins = self.settings.streams.iter().filter_map(|stream| stream.pin.as_deref());
+        let last = pins.filter_map(|pin| pin.strip_prefix(&prefix)?.parse::<u32>().ok()).max();
+        let pinned = last.map_or(0, |last| last.saturating_add(1).saturating_sub(start));
+        shared.saturating_add(dedicated).max(pinned)
+    }
+
     /// Returns the change of the number of workers, if autoscaling is on and the number differs.
     pub(super) fn scale(&mut self) -> Option<Scale> {
         let now = self.observed.now;
@@ -191,14 +228,7 @@ impl Decision<'_> {
         if replicas == 0 {
             return None;
         }
-        let total: f64 = self.weights.iter().sum();
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "clamped, and the cast saturates"
-        )]
-        let workers = (total / rules.per_worker).ceil().max(0.0) as u32;
-        let wanted = workers.clamp(rules.min, rules.max.max(rules.min));
+        let wanted = self.needed(rules.per_worker).clamp(rules.min, rules.max.max(rules.min));
         let (_, since) = self.memory.replicas?;
         let rests = now.saturating_duration_since(since) < rules.cooldown;
         // Weights that could not be measured are no reason.

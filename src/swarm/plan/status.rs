@@ -74,6 +74,7 @@ impl Decision<'_> {
         let absent = self.workers.all.iter();
         let absent = absent.filter_map(|w| Some((Arc::clone(&w.name), w.absent?)));
         memory.absent = absent.collect();
+        memory.stalled.clone_from(&self.workers.stalled);
         gaps
     }
 
@@ -99,7 +100,7 @@ impl Decision<'_> {
             }
         };
         let workers: Vec<_> = self.workers.wanted().map(worker).collect();
-        let loads: Vec<_> = workers.iter().map(|worker| worker.weight).collect();
+        let (loads, _) = self.loads(&self.places(current));
         let releasing: Vec<_> = current
             .releasing
             .iter()
@@ -110,7 +111,9 @@ impl Decision<'_> {
             .collect();
         let free: Vec<_> = self.memory.free.iter().map(|(s, at)| (Arc::clone(s), *at)).collect();
         let owned: BTreeSet<_> = current.owners().map(|(stream, _)| stream).collect();
-        let let_go: BTreeSet<_> = releasing.iter().map(|(stream, ..)| stream).collect();
+        // One that has its next worker already is that worker's.
+        let let_go = releasing.iter().map(|(stream, ..)| stream);
+        let let_go: BTreeSet<_> = let_go.filter(|stream| !owned.contains(stream)).collect();
         let unassigned: Vec<_> = assignment
             .unassigned
             .iter()
@@ -180,9 +183,9 @@ impl Decision<'_> {
                 version >= share.version && version <= self.history.published.epoch
             });
             // A worker without streams may have no such list.
-            let told: BTreeSet<_> = answer.jobs.iter().map(String::as_str).collect();
+            let reported: BTreeSet<_> = answer.jobs.iter().map(String::as_str).collect();
             let list: BTreeSet<_> = share.streams.iter().map(|stream| &**stream).collect();
-            read && !told.is_empty() && told != list
+            read && !reported.is_empty() && reported != list
         });
         worker.map(|worker| Arc::clone(&worker.name))
     }
@@ -225,7 +228,14 @@ impl Decision<'_> {
         let now = self.observed.now;
         let old = |since: &Instant| now.saturating_duration_since(*since) >= self.settings.timeout;
         let free = self.memory.free.values().filter(|since| old(since)).count();
-        let releasing = self.memory.releasing.values().filter(|since| old(since)).count();
+        // One that is listed runs there; one that is no stream any more need not run.
+        let listed: BTreeSet<_> = self.current(step).owners().map(|(stream, _)| stream).collect();
+        let ids: BTreeSet<_> = self.ids.iter().collect();
+        let waits = |id: &Arc<str>| ids.contains(id) && !listed.contains(id);
+        let releasing = self.memory.releasing.iter().filter(|(_, since)| old(since));
+        let releasing: BTreeSet<_> =
+            releasing.map(|((stream, _), _)| stream).filter(|stream| waits(stream)).collect();
+        let releasing = releasing.len();
         let waits = |name: &Arc<str>| step.waiting.iter().any(|waiting| waiting.worker == *name);
         let by = stuck.iter().find(|(worker, ..)| waits(worker));
         if free + releasing == 0 {
@@ -234,7 +244,7 @@ impl Decision<'_> {
         Some(match by {
             Some((worker, epoch, why)) => format!(
                 "{} streams wait for worker {worker}, which has not acknowledged version {epoch} within \
-                 spec.refresh.timeout: {why}; if it answers nothing, delete its pod",
+                 spec.refresh.timeout: {why}; if it does not answer, delete its pod",
                 free + releasing
             ),
             None => format!("{} streams wait for a worker that can take them", free + releasing),
@@ -259,8 +269,8 @@ impl Decision<'_> {
             None => "it has no pod; see the events of the workload",
         };
         Some(format!(
-            "no worker runs {streams} streams: they are in the list of worker {}{more}, and for longer than \
-             spec.refresh.timeout {why}",
+            "no worker runs {streams} streams: they are in the list of worker {}{more}, which has had \
+             no running pod for longer than spec.refresh.timeout: {why}",
             worker.name
         ))
     }
@@ -313,8 +323,8 @@ impl Decision<'_> {
         match self.memory.evictions.in_vain(name) {
             0 => format!("pod {} reports an older version", pod.name),
             times => format!(
-                "pod {} reports an older version, also after {times} evictions: the next \
-                 ones come at longer and longer intervals",
+                "pod {} reports an older version, even after {times} evictions: the next \
+                 ones follow at increasing intervals",
                 pod.name
             ),
         }

@@ -258,3 +258,127 @@ fn w06_a_version_that_nobody_can_have_read_costs_no_version_and_no_write() {
     let plan = decide(&swarm(&["a", "b"], &json!({})), lost, memory);
     assert_eq!(plan.desired.publish.expect("a file").published.epoch, 10);
 }
+
+const EIGHT: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+const FIVE: [&str; 5] = ["i", "j", "k", "l", "m"];
+
+/// The heaviest worker has 1.23 times the mean: nothing moves before rebalanceAbove.
+fn spread(first: &[&str], more: &Value, memory: Memory) -> Plan<Desired, SwarmStatus> {
+    let all: Vec<_> = EIGHT.into_iter().chain(FIVE).collect();
+    let weight = |stream: &&str| ((*stream).into(), 1.0);
+    let heavy = first.iter().map(|stream| ((*stream).into(), 100.0));
+    let weights = Arc::new(all.iter().map(weight).chain(heavy).collect());
+    let pods = (0..3).filter(|w| !memory.absent.contains_key(&*format!("w-{w}")));
+    let pods = pods.map(|w| pod(w, Some("n"))).collect();
+    let memory = Memory { weights, reports: answers(&[(0, 5), (1, 5), (2, 5)]), ..memory };
+    let file = published(5, &[first, &EIGHT, &FIVE]);
+    decide(&swarm(&all, more), view(&file, pods, 3), memory)
+}
+
+/// It would be idle for ever, and each pass would move streams between the others.
+#[test]
+fn w24_an_emptied_worker_moves_nobody_elses_streams() {
+    let weights = json!({"weights": {"query": "x"}});
+    let memory = Memory { absent: absent(&[0], LONG), ..Memory::default() };
+    let plan = spread(&[], &weights, memory);
+    assert!(plan.desired.publish.is_none());
+    let memory = plan.desired.memory.unwrap();
+    assert_eq!(memory.heavy, None);
+    assert!((memory.snapshot.ratio - 8.0 / 6.5).abs() < 1e-9, "{}", memory.snapshot.ratio);
+    // One that takes streams is put to use.
+    assert!(spread(&[], &weights, Memory::default()).desired.publish.is_some());
+    // A dedicated stream is heavy by itself, and no move changes that.
+    let ordinary = EIGHT.into_iter().chain(FIVE).map(|id| json!({"id": id}));
+    let dedicated = json!({"id": "x", "dedicated": true});
+    let streams: Vec<_> = ordinary.chain([dedicated]).collect();
+    let more = json!({"jobs": null, "streams": streams, "weights": {"query": "x"}});
+    let heavy = Instant::now().checked_sub(Duration::from_mins(11));
+    let plan = spread(&["x"], &more, Memory { heavy, ..Memory::default() });
+    assert!(plan.desired.publish.is_none());
+    assert_eq!(plan.desired.memory.unwrap().heavy, None);
+}
+
+/// A pod of the newest template that has no node may never run.
+#[test]
+fn w23_while_a_rollout_is_stuck_new_streams_go_to_pods_that_run() {
+    let of = |hash: &str, pod: PodFacts, second: i64| PodFacts {
+        controller: Some(("ReplicaSet".into(), format!("w-{hash}").into())),
+        template: Some(hash.into()),
+        created: Some(k8s_openapi::jiff::Timestamp::from_second(second).unwrap()),
+        ..pod
+    };
+    let deployment = json!({"workload": {"kind": "Deployment", "name": "w"}});
+    let stuck = |ago: Duration| {
+        let old = |w| of("a", pod(w, Some("n")), 1);
+        let pods = vec![old(0), old(1), of("b", pod(2, None), 2)];
+        let since = Instant::now().checked_sub(ago).unwrap();
+        let memory = Memory {
+            absent: absent(&[2], LONG),
+            reports: answers(&[(0, 5), (1, 5)]),
+            stalled: Some((Some("b".into()), since)),
+            ..Memory::default()
+        };
+        let file = published(5, &[&["a"], &["b"]]);
+        decide(&swarm(&["a", "b", "c"], &deployment), view(&file, pods, 2), memory)
+    };
+    let plan = stuck(LONG);
+    assert_eq!(plan.status.summary.unassigned, 0);
+    let next = plan.desired.publish.expect("a file").published;
+    let lists = |w: &str| next.shares.get(w).map_or(0, |share| share.streams.len());
+    assert_eq!((lists("w-0") + lists("w-1"), lists("w-2")), (3, 0));
+    let plan = stuck(Duration::from_secs(10));
+    assert_eq!(plan.status.summary.unassigned, 1, "it may go on");
+}
+
+#[test]
+fn w26_autoscale_leaves_dedicated_and_pinned_streams_their_workers() {
+    let wanted = |from: u32, streams: Value, most: Value| {
+        let autoscale = json!({"maxWeightPerWorker": 10, "max": 9});
+        let more = json!({
+            "jobs": null, "streams": streams, "autoscale": autoscale, "maxStreamsPerWorker": most,
+        });
+        let since = Instant::now().checked_sub(Duration::from_mins(6)).unwrap();
+        let memory = Memory { replicas: Some((from, since)), ..Memory::default() };
+        let plan = decide(&swarm(&[], &more), view(&published(5, &[]), vec![], from), memory);
+        plan.desired.scale.map_or(from, |scale| scale.to)
+    };
+    let none = || json!(null);
+    let alone = json!([{"id": "a"}, {"id": "x", "dedicated": true, "weight": 99}]);
+    assert_eq!(wanted(2, alone.clone(), none()), 2);
+    assert_eq!(wanted(5, alone, none()), 2, "one for x, whatever its weight, and one for a");
+    let pinned = json!([{"id": "a"}, {"id": "b", "pin": "w-3"}]);
+    assert_eq!(wanted(4, pinned.clone(), none()), 4);
+    assert_eq!(wanted(1, pinned, none()), 4);
+    let five: Vec<_> = (0..5).map(|i| json!({"id": format!("{i}")})).collect();
+    assert_eq!(wanted(4, json!(five), json!(2)), 3);
+    assert_eq!(wanted(4, json!(five), none()), 1);
+    let far = json!([{"id": "a", "pin": "w-4294967295"}]);
+    assert_eq!(wanted(2, far, none()), 9, "not above max");
+}
+
+#[test]
+fn w27_ready_counts_only_streams_that_nobody_runs() {
+    let since = Instant::now().checked_sub(LONG).unwrap();
+    let decided = |jobs: &[&str], lists: &[&[&str]], released: &str, handover: &str| {
+        let key: (Arc<str>, Arc<str>) = (released.into(), "w-0".into());
+        let releasing = [(key.clone(), 5)].into();
+        let file = Published { releasing, ..published(5, lists) };
+        let memory = Memory {
+            releasing: [(key, since)].into(),
+            reports: answers(&[(0, 4), (1, 5)]),
+            ..Memory::default()
+        };
+        let pods = vec![pod(0, Some("n")), pod(1, Some("n"))];
+        let more = json!({"handover": handover, "refresh": {"strategy": "HotReload"}});
+        let plan = decide(&swarm(jobs, &more), view(&file, pods, 2), memory);
+        let counts = plan.desired.memory.as_ref().unwrap().snapshot.counts;
+        let converged = plan.conditions.iter().find(|c| c.type_ == "Converged").unwrap();
+        assert_eq!(converged.status, Some(false), "w-0 has not stopped {released}");
+        (ready(&plan).0, counts.owned, counts.releasing)
+    };
+    let both: [&[&str]; 2] = [&["b"], &["a"]];
+    assert_eq!(decided(&["a", "b"], &both, "a", "Immediate"), (Some(true), 2, 0));
+    assert_eq!(decided(&["a", "b"], &both, "x", "Exclusive"), (Some(true), 2, 1));
+    let one: [&[&str]; 2] = [&["b"], &[]];
+    assert_eq!(decided(&["a", "b"], &one, "a", "Exclusive"), (Some(false), 1, 1));
+}

@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     api::{Swarm, swarm::WorkloadKind},
+    infra::watch::{self, Reduced},
     metrics::Metrics,
-    runtime::watch::{self, Reduced},
 };
 
 /// An event about an object with a name.

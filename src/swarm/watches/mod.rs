@@ -13,7 +13,7 @@ use tokio::sync::watch as signal;
 
 use crate::{
     api::{Swarm, swarm::WorkloadKind},
-    runtime::watch::{self, Changes, Mirror},
+    infra::watch::{self, Changes, Mirror},
     selector::Selector,
 };
 
@@ -22,7 +22,9 @@ mod follower;
 mod objects;
 mod once;
 
-pub use facts::{ACKNOWLEDGEMENTS, CONTENT, GIVEN, MapFacts, NUDGE, PodFacts, WorkloadFacts};
+#[cfg(test)]
+pub use facts::ACKNOWLEDGEMENTS;
+pub use facts::{CONTENT, GIVEN, MapFacts, NUDGE, PodFacts, WorkloadFacts};
 pub(super) use once::{maps, read};
 
 pub use crate::controller::Key;

@@ -5,7 +5,7 @@ use super::{
     objects::{MapObject, WorkerPod, WorkloadObject},
     *,
 };
-use crate::runtime::watch::Reduced;
+use crate::infra::watch::Reduced;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::runtime::watcher::Event;
 

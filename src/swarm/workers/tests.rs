@@ -350,3 +350,40 @@ fn w13_a_worker_that_has_been_without_a_pod_on_a_node_for_too_long_gets_nothing_
         assert_eq!((workers.all[1].standing, workers.all[1].is_lost), (standing, lost), "{told}");
     }
 }
+
+/// Nothing of the new version starts: streams that have no worker go to the pods that run.
+#[test]
+fn w23_ready_pods_of_the_old_template_take_streams_while_a_rollout_is_stuck() {
+    let settings = settings("Deployment", false);
+    let fresh = || PodFacts { ready: false, ..replica("w-b-1", "b", 3) };
+    let pods = || vec![replica("w-a-1", "a", 1), replica("w-a-2", "a", 2), fresh()];
+    let now = Instant::now();
+    let find = |pods: Vec<PodFacts>, unfit: &[&str], stalled: Option<(&str, u64)>| {
+        let since = |seconds| now.checked_sub(std::time::Duration::from_secs(seconds)).unwrap();
+        let stalled = stalled.map(|(hash, ago)| (Some(hash.into()), since(ago)));
+        let memory = Memory { stalled, ..Memory::default() };
+        let view = WorkloadView { workload: Some(workload(0, 2)), pods, ..WorkloadView::default() };
+        let unfit = unfit.iter().map(|node| (*node).to_owned()).collect();
+        let (confirmed, named) = (Confirmed::default(), BTreeSet::new());
+        let known = Known { now, memory: &memory, confirmed: &confirmed, named: &named };
+        let workers = Workers::of(&settings, &view, "m", &unfit, &known);
+        let standings: Vec<_> = workers.all.iter().map(|worker| worker.standing).collect();
+        assert!(workers.rolling, "nothing moves for balance");
+        (standings, workers.stalled)
+    };
+    let (keeps, full) = (Standing::Keeps, Standing::Full);
+    let (standings, stalled) = find(pods(), &[], None);
+    assert_eq!((standings, stalled), (vec![keeps; 3], Some((Some("b".into()), now))));
+    assert_eq!(find(pods(), &[], Some(("b", 119))).0, [keeps, keeps, keeps]);
+    assert_eq!(find(pods(), &[], Some(("b", 120))).0, [full, full, keeps]);
+    // The time counts for one template.
+    assert_eq!(find(pods(), &[], Some(("c", 120))).0, [keeps, keeps, keeps]);
+    // No pod is emptied, and one on an unfit node gets nothing.
+    assert_eq!(find(pods(), &["node-1"], Some(("b", 120))).0, [keeps, keeps, keeps]);
+    let away = PodFacts { ready: false, ..replica("w-a-2", "a", 2) };
+    let one = vec![replica("w-a-1", "a", 1), away, fresh()];
+    assert_eq!(find(one, &[], Some(("b", 120))).0, [full, keeps, keeps]);
+    // It goes on.
+    let on = vec![replica("w-a-1", "a", 1), fresh(), replica("w-b-2", "b", 4)];
+    assert_eq!(find(on, &[], Some(("b", 120))), (vec![keeps, keeps, full], None));
+}

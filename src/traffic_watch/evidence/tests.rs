@@ -104,7 +104,7 @@ fn the_load_and_the_capacity_are_known_in_bits() {
     for rules in [TRANSMIT, absolute] {
         assert_eq!(evidence(rules, None, Ok(None)), (Some(8e8), None));
         assert_eq!(evidence(rules, Some(1.25e9), Ok(None)), (Some(8e8), Some(1e10)));
-        // What is configured counts more than what the link says.
+        // The configured speed takes precedence over the speed of the link.
         assert_eq!(evidence(rules, Some(1.25e9), Ok(Some(2e9))), (Some(8e8), Some(2e9)));
     }
     let own = |unit, capacity| {
@@ -182,5 +182,34 @@ proptest! {
             prop_assert!(evidence.value.is_finite() && evidence.value >= 0.0);
             prop_assert!(evidence.age.is_some_and(|age| (0.0..=90.0).contains(&age)));
         }
+    }
+}
+
+#[test]
+fn the_share_of_an_authors_bits_is_one_of_the_capacity() {
+    let rules = Rules { unit: Unit::BitsPerSecond, direction: None, ..TRANSMIT };
+    let own = reading(&[(Measure::Own, 40.0)]);
+    let percent = |capacity| rules.evidence(Some(own.reading()), capacity).unwrap().percent;
+    assert_eq!(percent(Ok(Some(160.0))), Some(25.0));
+    assert_eq!((percent(Ok(None)), percent(Err(()))), (None, None));
+}
+
+#[test]
+fn an_age_that_is_no_number_is_unknown() {
+    let own = Rules { unit: Unit::Own, direction: None, ..TRANSMIT };
+    let age = |age: f64| {
+        let reading = reading(&[(Measure::Own, 1.0), (Measure::OwnAge, age)]);
+        own.evidence(Some(reading.reading()), Ok(None)).unwrap().age
+    };
+    assert_eq!(age(7.0), Some(7.0));
+    assert_eq!(age(-7.0), Some(0.0));
+    assert_eq!([f64::NAN, f64::INFINITY].map(age), [None, None]);
+}
+
+#[test]
+fn a_sample_of_exactly_the_oldest_age_counts() {
+    for age in [90.0, -90.0] {
+        let reading = sent(8.0, 1.0, age);
+        assert!(TRANSMIT.evidence(Some(reading.reading()), Ok(None)).is_ok(), "{age}");
     }
 }

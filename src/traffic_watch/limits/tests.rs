@@ -286,3 +286,18 @@ proptest! {
         prop_assert_eq!(mark(&again, &limits, Headroom::UNLIMITED).marks, first);
     }
 }
+
+/// `explain` tells it without judging.
+#[test]
+fn the_most_that_may_be_marked_follows_from_both_limits() {
+    use Share::{Nodes, Percent};
+    for (max_unfit, min_fit, nodes, most) in [
+        (Percent(50), Nodes(1), 10, 5),
+        (Percent(50), Nodes(8), 10, 2),
+        (Nodes(3), Percent(50), 10, 3),
+        (Nodes(3), Nodes(10), 10, 0),
+        (Percent(50), Nodes(1), 0, 0),
+    ] {
+        assert_eq!(limits(max_unfit, min_fit).of(nodes), most, "{max_unfit:?} {min_fit:?} {nodes}");
+    }
+}

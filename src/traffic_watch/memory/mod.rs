@@ -141,8 +141,8 @@ impl Entry {
         news
     }
 
-    /// Drops what was decided: its series must not look as if it were judged. What was counted
-    /// stays, and that it is there.
+    /// Drops what was decided: its series must not look as if it were judged. The counters
+    /// and the object itself stay.
     pub(super) fn pause(&mut self, facts: Facts) {
         self.memory = Arc::default();
         self.facts = facts;

@@ -6,7 +6,7 @@ use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 /// A label, by its name and its value.
 pub(super) type Label<'a> = (&'static str, &'a str);
 
-/// The labels of one series. What all series of an object share is one text: the encoder of the
+/// The labels of one series. All series of an object share one text: the encoder of the
 /// text format writes names of labels as they are, so that a name may be several labels and a name.
 pub(super) struct NodeLabels<'a> {
     /// The labels of the object, and the name of the label of the node: [`joined`].

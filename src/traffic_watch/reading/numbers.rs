@@ -10,7 +10,23 @@ use super::super::query::Measure;
 pub struct Numbers {
     nodes: usize,
     /// By [`Measure::index`]; empty where no node has that number.
-    columns: [Box<[Value]>; Measure::ALL.len()],
+    columns: [Column; Measure::ALL.len()],
+}
+
+/// One measure of all nodes: 9 bytes for each, and 16 more where series name devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Column {
+    states: Box<[State]>,
+    /// Zero where there is no number.
+    values: Box<[f64]>,
+    devices: Box<[Option<Arc<str>>]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Absent,
+    One,
+    Unusable,
 }
 
 /// The numbers of one node.
@@ -19,8 +35,6 @@ pub struct NodeMeasurement<'a> {
     numbers: &'a Numbers,
     node: usize,
 }
-
-static ABSENT: Value = Value::Absent;
 
 /// One number of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,26 +64,52 @@ impl Numbers {
     /// Sets one number; a second one makes it unusable.
     pub fn put(&mut self, node: usize, measure: Measure, value: Value) {
         let column = &mut self.columns[measure.index()];
-        if column.is_empty() {
-            *column = vec![Value::Absent; self.nodes].into_boxed_slice();
+        if column.states.is_empty() {
+            column.states = vec![State::Absent; self.nodes].into();
+            column.values = vec![0.0; self.nodes].into();
         }
-        if let Some(known) = column.get_mut(node) {
-            *known = if matches!(known, Value::Absent) { value } else { Value::Unusable };
+        let Some(state) = column.states.get_mut(node) else { return };
+        let (Value::One(number, device), State::Absent) = (value, *state) else {
+            *state = State::Unusable;
+            return;
+        };
+        *state = State::One;
+        column.values[node] = number;
+        if device.is_some() {
+            if column.devices.is_empty() {
+                column.devices = vec![None; self.nodes].into();
+            }
+            column.devices[node] = device;
         }
     }
 }
 
-impl<'a> NodeMeasurement<'a> {
+impl NodeMeasurement<'_> {
     /// One number.
     #[must_use]
-    pub fn get(&self, measure: Measure) -> &'a Value {
-        self.numbers.columns[measure.index()].get(self.node).unwrap_or(&ABSENT)
+    pub fn get(&self, measure: Measure) -> Value {
+        let column = &self.numbers.columns[measure.index()];
+        match column.states.get(self.node) {
+            Some(State::One) => {
+                let device = column.devices.get(self.node).cloned().flatten();
+                Value::One(column.values[self.node], device)
+            }
+            Some(State::Unusable) => Value::Unusable,
+            Some(State::Absent) | None => Value::Absent,
+        }
+    }
+
+    /// Reports whether there is anything, usable or not.
+    #[must_use]
+    pub fn has(&self, measure: Measure) -> bool {
+        let states = &self.numbers.columns[measure.index()].states;
+        states.get(self.node).is_some_and(|state| *state != State::Absent)
     }
 
     /// Reports whether there is none at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        Measure::ALL.into_iter().all(|measure| *self.get(measure) == Value::Absent)
+        !Measure::ALL.into_iter().any(|measure| self.has(measure))
     }
 }
 

@@ -13,10 +13,7 @@ use super::{
     scrapes,
 };
 use crate::{
-    api::{
-        TrafficWatch,
-        traffic_watch::{Mode, NodeState, UnknownAction},
-    },
+    api::traffic_watch::{Mode, NodeState, UnknownAction},
     controller::{Notice, Verdict},
 };
 
@@ -29,11 +26,15 @@ const EVENTS_OF_A_KIND: usize = 10;
 pub(in super::super) fn changes(j: &Judgment<'_>) -> Vec<Notice> {
     let of = |change: &Change| {
         let expired = change.expired.then(|| expired(j, change.node));
-        // The event above explains a flip without a measurement.
-        let measured = !change.expired && j.nodes[change.node].state != NodeState::Unknown;
-        let flipped =
-            change.flip.filter(|_| measured).and_then(|unfit| flip(j, change.node, unfit));
-        let entered = change.transition.as_ref().and_then(|t| entered(j, change.node, t));
+        // The event above explains a flip without a measurement, and that below one by the limit.
+        let state = j.nodes[change.node].state;
+        let is_measured =
+            |unfit| if unfit { state != NodeState::Unknown } else { state == NodeState::Fit };
+        let flipped = change.flip.filter(|unfit| !change.expired && is_measured(*unfit));
+        let flipped = flipped.and_then(|unfit| flip(j, change.node, unfit));
+        let transition = change.transition.as_ref();
+        let entered =
+            transition.and_then(|t| entered(j, change.node, t, change.flip == Some(false)));
         [expired, flipped, entered]
     };
     let mut by_reason: BTreeMap<&str, Vec<Notice>> = BTreeMap::new();
@@ -60,7 +61,13 @@ fn flip(j: &Judgment<'_>, node: usize, unfit: bool) -> Option<Notice> {
     let note = if unfit {
         let (place, criterion) = j.unfit_by(node).next()?;
         let sample = j.nodes[node].sides().nth(place)?.last.as_ref()?;
-        let above = format!("above {}", criterion.max_text);
+        // It was above it, and there was no place for its mark until now.
+        let above = if sample.value > criterion.max {
+            format!("above {}", criterion.max_text)
+        } else {
+            let recover = written(criterion.rules.unit, criterion.recover);
+            format!("not yet at or below {recover}, and may be marked now")
+        };
         format!("node {name} {}, {above}", measured(criterion, sample))
     } else if let [criterion] = &*j.settings.criteria {
         let sample = j.nodes[node].sides().next()?.last.as_ref()?;
@@ -117,17 +124,24 @@ fn expired(j: &Judgment<'_>, node: usize) -> Notice {
 
 /// Returns the event of a node that is no longer judged. When all nodes are without evidence, one
 /// event about the measurement covers all.
-fn entered(j: &Judgment<'_>, node: usize, transition: &Transition) -> Option<Notice> {
+fn entered(
+    j: &Judgment<'_>,
+    node: usize,
+    transition: &Transition,
+    loses_mark: bool,
+) -> Option<Notice> {
     let facts = &j.seen.nodes[node];
     let (reason, note) = match transition.to {
         NodeState::Unknown if j.evaluation() == Evaluation::Ok => {
             let why = &transition.reason;
             ("NodeUnknown", format!("node {}: {why}; its label stays as it is", facts.name))
         }
-        NodeState::Suppressed => (
-            "NodeSuppressed",
-            format!("node {} is above the threshold, but too many nodes are unfit", facts.name),
-        ),
+        NodeState::Suppressed => {
+            let mark = if loses_mark { "; it loses its mark" } else { "" };
+            let name = &facts.name;
+            let note = format!("node {name} is above the threshold, but too many nodes are unfit");
+            ("NodeSuppressed", note + mark)
+        }
         _ => return None,
     };
     Some(Notice { warning: true, reason, note, node: Some(facts.name.to_string()) })
@@ -154,9 +168,9 @@ pub(in super::super) fn window_too_short(j: &Judgment<'_>, judgments: u32) -> Op
 }
 
 /// Events of conditions that changed.
-pub(in super::super) fn news(watch: &TrafficWatch, conditions: &[Verdict]) -> Vec<Notice> {
+pub(in super::super) fn news(j: &Judgment<'_>, conditions: &[Verdict]) -> Vec<Notice> {
     let old = |type_: &str| {
-        let status = watch.status.as_ref()?;
+        let status = j.watch.status.as_ref()?;
         let condition = status.conditions.iter().find(|c| c.type_ == type_)?;
         Some(condition.status == "True")
     };
@@ -165,11 +179,16 @@ pub(in super::super) fn news(watch: &TrafficWatch, conditions: &[Verdict]) -> Ve
     };
     let one = |new: &Verdict| match (new.type_, old(new.type_), new.status) {
         ("MetricsAvailable", None | Some(true), Some(false)) => {
-            let note = format!("{}: {}; labels stay as they are", new.reason, new.message);
+            // With several measures, those that have an answer go on.
+            let stays = match &*j.settings.criteria {
+                [_] => "labels stay as they are",
+                _ => "a measure without an answer changes no label",
+            };
+            let note = format!("{}: {}; {stays}", new.reason, new.message);
             notice(true, "MetricsUnavailable", &note)
         }
         ("MetricsAvailable", Some(false), Some(true)) => {
-            notice(false, "MetricsRestored", "Prometheus answers, nodes are judged again")
+            notice(false, "MetricsRestored", "Prometheus answers again, and nodes are judged")
         }
         ("PlacementLimited", None | Some(false), Some(true)) => {
             notice(true, "PlacementLimited", &new.message)

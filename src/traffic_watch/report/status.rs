@@ -19,15 +19,13 @@ const REFRESH_SECONDS: u64 = 60;
 
 pub(in super::super) fn status(j: &Judgment<'_>, ready: bool, refresh: bool) -> TrafficWatchStatus {
     let old = j.watch.status.clone().unwrap_or_default();
-    let mut order: Vec<_> = (0..j.nodes.len()).collect();
-    // `seen.nodes` is sorted by name and this sort is stable.
-    order.sort_by_key(|&i| j.nodes[i].state);
-    let listed: BTreeMap<_, _> = order
-        .iter()
-        .take(MAX_LISTED)
-        .map(|&i| (j.seen.nodes[i].name.to_string(), node_status(j, i)))
-        .collect();
-    let nodes = if !refresh && same_states(&old.nodes, &listed) { old.nodes } else { listed };
+    // Texts for a hundred nodes are only made where they are written.
+    let stay = !refresh && same_states(&old.nodes, j);
+    let nodes = if stay {
+        old.nodes
+    } else {
+        listed(j).map(|i| (j.seen.nodes[i].name.to_string(), node_status(j, i))).collect()
+    };
     TrafficWatchStatus {
         ready,
         nodes,
@@ -56,16 +54,56 @@ pub(super) fn is_past(at: Option<Timestamp>, now: Timestamp) -> bool {
     at.is_none_or(|at| now.duration_since(at).unsigned_abs().as_secs() >= REFRESH_SECONDS)
 }
 
-fn same_states(a: &BTreeMap<String, NodeStatus>, b: &BTreeMap<String, NodeStatus>) -> bool {
-    a.len() == b.len()
-        && a.iter().zip(b).all(|((name_a, a), (name_b, b))| {
-            let sides = |node: &NodeStatus| -> Vec<_> {
-                node.criteria.iter().map(|c| (c.name.clone(), c.unfit)).collect()
-            };
-            (name_a, a.unfit, a.state, &a.reason, &a.since)
-                == (name_b, b.unfit, b.state, &b.reason, &b.since)
-                && sides(a) == sides(b)
-        })
+/// The nodes that the status lists: those that need attention first, then by name.
+fn listed<'a>(j: &'a Judgment<'_>) -> impl Iterator<Item = usize> + 'a {
+    let by_state = NodeState::ALL
+        .into_iter()
+        .flat_map(move |state| (0..j.nodes.len()).filter(move |&i| j.nodes[i].state == state));
+    by_state.take(MAX_LISTED)
+}
+
+/// Reports whether a status lists the same nodes in the same states.
+fn same_states(old: &BTreeMap<String, NodeStatus>, j: &Judgment<'_>) -> bool {
+    let mut count = 0;
+    let same = listed(j).all(|i| {
+        count += 1;
+        old.get(&*j.seen.nodes[i].name).is_some_and(|old| is_in_state(old, j, i))
+    });
+    same && count == old.len()
+}
+
+/// Reports whether the status of a node shows its present state; its values may be older.
+fn is_in_state(old: &NodeStatus, j: &Judgment<'_>, i: usize) -> bool {
+    let node = &j.nodes[i];
+    let verdicts = old.criteria.iter().map(|c| (c.name.as_str(), c.unfit));
+    let criteria = j.settings.criteria.iter().map(|criterion| &*criterion.name);
+    let verdicts_now = criteria.zip(node.sides().map(|side| side.judged));
+    (old.unfit, old.state, &old.since)
+        == (node.marked == Some(true), Some(node.state), &since(node))
+        && old.reason == reason(j, i)
+        && if lists_criteria(j) { verdicts.eq(verdicts_now) } else { old.criteria.is_empty() }
+}
+
+/// The time since which a node is in its state. The API server keeps whole seconds.
+fn since(node: &NodeMemory) -> Option<Time> {
+    Timestamp::from_second(node.since.as_second()).ok().map(Time)
+}
+
+/// The reason of a state; of an unfit node with several measures, those that decide it.
+fn reason(j: &Judgment<'_>, i: usize) -> Option<String> {
+    match (j.nodes[i].reason, j.nodes[i].state) {
+        (None, NodeState::Unfit) if j.settings.criteria.len() > 1 => {
+            let by: Vec<_> = j.unfit_by(i).map(|(_, criterion)| &*criterion.name).collect();
+            Some(by.join(","))
+        }
+        (reason, _) => reason.map(str::to_owned),
+    }
+}
+
+/// Reports whether the status lists each measure: of the percentage alone it has the other fields.
+fn lists_criteria(j: &Judgment<'_>) -> bool {
+    let [criterion] = &*j.settings.criteria else { return true };
+    !(criterion.is_bandwidth() && criterion.rules.unit == Unit::Percent)
 }
 
 fn node_status(j: &Judgment<'_>, i: usize) -> NodeStatus {
@@ -74,23 +112,17 @@ fn node_status(j: &Judgment<'_>, i: usize) -> NodeStatus {
     let main = criteria.first().filter(|c| c.is_bandwidth());
     let last = node.sides().next().and_then(|side| side.last.as_ref());
     let bandwidth = last.filter(|_| main.is_some());
-    let alone = criteria.len() == 1 && main.is_some_and(|c| c.rules.unit == Unit::Percent);
-    let by: Vec<_> = j.unfit_by(i).map(|(_, criterion)| &*criterion.name).collect();
     NodeStatus {
         current_bandwidth_percent: format_exponent(bandwidth.map_or(f64::NAN, |l| l.percent)),
         current_transmit_total: bandwidth.map_or(0, |l| l.total),
         time: last.map_or(0, |l| l.time),
         unfit: node.marked == Some(true),
         state: Some(node.state),
-        reason: match (node.reason, node.state) {
-            (None, NodeState::Unfit) if criteria.len() > 1 => Some(by.join(",")),
-            (reason, _) => reason.map(str::to_owned),
-        },
+        reason: reason(j, i),
         device: last.and_then(|l| l.device.as_ref().map(ToString::to_string)),
-        // The API server keeps whole seconds.
-        since: Timestamp::from_second(node.since.as_second()).ok().map(Time),
+        since: since(node),
         unknown_seconds: node.unknown_ms / 1000,
-        criteria: if alone { vec![] } else { criterion_statuses(j, node) },
+        criteria: if lists_criteria(j) { criterion_statuses(j, node) } else { vec![] },
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn plan(leaving: &[Leaving]) -> (Vec<OfferWrite>, Vec<Kept>) {
             let amount = requested.get(node).copied().filter(|amount| *amount > 0);
             if amount.map(Offer::of) != Some(*offer) {
                 let (node, resource) = (Arc::clone(node), Arc::clone(resource));
-                writes.push(OfferWrite { node, resource, amount });
+                writes.push(OfferWrite { node, incarnation: None, resource, amount });
             }
             if amount.is_some() {
                 nodes.push(Arc::clone(node));
@@ -58,7 +58,7 @@ mod tests {
     fn a_resource_goes_except_where_pods_request_it() {
         let (writes, kept) = plan(&leaving(Some(&[("b", 200), ("c", 200)])));
         let writes: Vec<_> = writes.iter().map(|w| (&*w.node, w.amount)).collect();
-        // What is left on c is what its pods request already.
+        // The pods of c already request the rest of its offer.
         assert_eq!(writes, [("a", None), ("b", Some(200))]);
         let resource = "example.com/old".into();
         assert_eq!(kept, [Kept { resource, nodes: vec!["b".into(), "c".into()] }]);

@@ -17,7 +17,7 @@ use crate::{
         traffic_watch::{Mode, NodeState, ReservationStatus},
     },
     controller::{Notice, Verdict},
-    nodes::{NodeFacts, Offer},
+    nodes::{Incarnation, NodeFacts, Offer},
 };
 
 mod amount;
@@ -66,6 +66,8 @@ pub struct Leaving {
 pub struct OfferWrite {
     /// Name of the node.
     pub node: Arc<str>,
+    /// The one of this name that was judged; `None` if the resource leaves every node.
+    pub incarnation: Option<Incarnation>,
     /// Name of the resource.
     pub resource: Arc<str>,
     /// The amount to offer; `None` removes the resource.
@@ -155,6 +157,7 @@ pub(super) fn removed(leaving: &[Leaving]) -> (Vec<OfferWrite>, Option<Notice>) 
     let all = leaving.iter().flat_map(|Leaving { resource, offers, .. }| {
         offers.iter().map(move |(node, _)| OfferWrite {
             node: Arc::clone(node),
+            incarnation: None,
             resource: Arc::clone(resource),
             amount: None,
         })
@@ -249,10 +252,11 @@ fn writes(
         .filter(|(_, figures)| figures.differs())
         .map(|(facts, figures)| {
             let (node, resource) = (Arc::clone(&facts.name), Arc::clone(&terms.resource));
-            (figures.urgency(), OfferWrite { node, resource, amount: figures.amount })
+            let (incarnation, amount) = (Some(facts.incarnation), figures.amount);
+            (figures.urgency(), OfferWrite { node, incarnation, resource, amount })
         })
         .collect();
-    // What pods need comes first, and then what must not be promised any more.
+    // Offers that pods need come first, then offers that must shrink.
     writes.sort_by_key(|(urgency, _)| Reverse(*urgency));
     let is_selected =
         |node: &str| selected.binary_search_by(|facts| (*facts.name).cmp(node)).is_ok();

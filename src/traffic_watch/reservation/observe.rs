@@ -27,11 +27,8 @@ impl TrafficWatchReconciler {
             Mode::Observe => vec![],
         };
         let offered = current.filter(|_| holder.is_none());
-        let mut needs: BTreeSet<Box<str>> =
-            leaving.iter().map(|leaving| Box::from(&*leaving.resource)).collect();
-        needs.extend(offered.map(Box::from));
         let key = key(watch);
-        self.requests.need(&key, needs);
+        self.requests.need(&key, offered.is_some() || !leaving.is_empty());
         Seen {
             offers: offered.map_or_else(Vec::new, |resource| self.nodes.offering(resource)),
             requested: offered.and_then(|resource| self.requests.of(resource)),

@@ -64,7 +64,7 @@ pub(super) fn ended(leaving: &[Leaving], kept: &[Kept]) -> Option<Notice> {
 pub(super) fn capacity_unknown(judged: &Judgment<'_>, figures: &[Figures]) -> Option<Verdict> {
     let measured = judged.gathered.first()?.with_evidence > 0;
     let any = figures.iter().any(|figures| figures.limit.is_some());
-    let message = "spec.reservation: no node has a known capacity, so that none offers anything: \
+    let message = "spec.reservation: no node has a known capacity, so no node offers anything: \
                    set spec.capacity or the node annotation traffic.example.com/capacity, or use \
                    spec.maxBandwidth";
     (measured && !any).then(|| verdict("Ready", Some(false), "CapacityUnknown", message))

@@ -16,7 +16,7 @@ use rustls::{
 use tokio::sync::watch;
 
 use super::{Defect, NAME, State, UnixSeconds};
-use crate::{metrics::Metrics, runtime};
+use crate::{infra, metrics::Metrics};
 
 /// HTTP/2, as TLS names it.
 pub const HTTP2: &[u8] = b"h2";
@@ -148,9 +148,9 @@ impl Certificates {
         metrics: Metrics,
     ) -> Infallible {
         let api: Api<Secret> = Api::namespaced(client, namespace);
-        let only = runtime::watch::config().fields(&format!("metadata.name={NAME}"));
-        let events = runtime::watch::follow(api, only);
-        let mut events = runtime::watch::reported(events, "secrets", &metrics);
+        let only = infra::watch::config().fields(&format!("metadata.name={NAME}"));
+        let events = infra::watch::follow(api, only);
+        let mut events = infra::watch::reported(events, "secrets", &metrics);
         loop {
             match events.next().await {
                 Some(Event::InitApply(secret) | Event::Apply(secret)) => self.read(&secret),

@@ -287,3 +287,28 @@ fn what_is_no_pod_gets_no_patch() {
         assert!(patch(&read(&pod), &recipe()).is_empty());
     }
 }
+
+/// Left by a webhook that removed the container, and edited by hand since.
+#[test]
+fn an_annotation_that_is_there_is_not_written_over() {
+    let deployed = "netprober-container-deployed";
+    let mut pod = plain();
+    pod["metadata"]["annotations"][deployed] = json!("by hand");
+    pod["metadata"]["annotations"]["probes.bigmikes.io/injected-by"] = json!("probing/mesh");
+    assert_eq!(reason(&pod, &recipe()), None);
+    let injected = inject(&pod, &recipe());
+    assert_eq!(injected["metadata"]["annotations"][deployed], "by hand");
+}
+
+/// The pods of a `DaemonSet` are the operator's own.
+#[test]
+fn a_separate_pod_has_the_same_agent_with_the_resources_that_are_asked() {
+    let (alone, volume) = standalone(&recipe());
+    let injected = inject(&plain(), &recipe());
+    let mut expected = agent(&injected).clone();
+    expected.as_object_mut().unwrap().remove("restartPolicy");
+    let requests = json!({"cpu": "10m", "memory": "32Mi"});
+    expected["resources"] = json!({"requests": requests, "limits": {"memory": "64Mi"}});
+    assert_eq!(alone, expected);
+    assert_eq!(volume, injected["spec"]["volumes"][1]);
+}

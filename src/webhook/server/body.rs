@@ -100,20 +100,20 @@ impl Bodies {
         if body.size_hint().lower() > LIMIT as u64 {
             return Err(Refused::TooLarge);
         }
-        let mut reading = Reading {
+        let mut reader = BodyReader {
             bytes: Vec::new(),
             small: self.small.none(source),
             large: self.large.none(source),
             paid: 0,
             deadline: Instant::now() + DEADLINE,
         };
-        reading.all(body).await?;
-        let Reading { bytes, small, large, .. } = reading;
+        reader.all(body).await?;
+        let BodyReader { bytes, small, large, .. } = reader;
         Ok(Held { bytes, _shares: [request, small, large] })
     }
 }
 
-struct Reading {
+struct BodyReader {
     bytes: Vec<u8>,
     small: Share,
     large: Share,
@@ -121,7 +121,7 @@ struct Reading {
     deadline: Instant,
 }
 
-impl Reading {
+impl BodyReader {
     async fn all(&mut self, mut body: Body) -> Result<(), Refused> {
         let mut due = self.deadline;
         let mut mark = SMALL;

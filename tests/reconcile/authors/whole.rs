@@ -40,7 +40,7 @@ fn s01_a_tenant_judges_nodes_under_a_label_of_its_own_and_then_all_is_quiet() {
         // Right after a refresh of the status there is no other one for a minute.
         let before = Timestamp::now();
         let refreshed = async || {
-            let writes = bench.writes_since(before);
+            let writes = bench.writes_since(before).await;
             writes.iter().any(|w| w.subresource == "status" && w.name == "web").then_some(())
         };
         bench.prometheus.set("node-2", Sample::percent("10"));
@@ -49,12 +49,12 @@ fn s01_a_tenant_judges_nodes_under_a_label_of_its_own_and_then_all_is_quiet() {
         let resting = async || {
             let since = Timestamp::now();
             bench.judgments(3).await;
-            bench.writes_since(since).is_empty().then_some(())
+            bench.writes_since(since).await.is_empty().then_some(())
         };
         eventually("rest", resting).await;
         let since = Timestamp::now();
         tokio::time::sleep(QUIET).await;
-        let writes = bench.writes_since(since);
+        let writes = bench.writes_since(since).await;
         assert!(writes.is_empty(), "{writes:?}");
 
         // The operator tried no write for the refused objects.

@@ -77,6 +77,19 @@ impl Operator {
             .sum()
     }
 
+    /// Returns how many passes of a kind, named in lower case, it has made.
+    pub async fn made(&self, kind: &str) -> f64 {
+        let label = format!("controller=\"{kind}\"");
+        self.metric("traffic_operator_reconcile_total", &[&label]).await
+    }
+
+    /// Waits until it has made this many more passes of a kind, named in lower case.
+    pub async fn passes(&self, kind: &str, count: u32) {
+        let all = self.made(kind).await + f64::from(count);
+        let holds = async || (self.made(kind).await >= all).then_some(());
+        eventually(&format!("{count} passes of a {kind}"), holds).await;
+    }
+
     /// Returns its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).expect("log")

@@ -13,7 +13,8 @@ pub struct Write {
     /// As [`Rule::resource`] takes it.
     resource: String,
     namespace: String,
-    /// Empty for creations, and for events, whose names hold the time.
+    /// Empty for creations, for events, whose names hold the time, and for pods of Deployments,
+    /// whose names are random.
     name: String,
     /// True for a server-side apply of one of our own objects.
     applies: bool,
@@ -38,7 +39,7 @@ impl Write {
             verb: call.verb.clone(),
             resource: format!("{}{group}/{}", call.resource, call.subresource),
             namespace: call.namespace.clone(),
-            name: if call.resource == "events" { String::new() } else { call.name.clone() },
+            name: if has_random_name(call) { String::new() } else { call.name.clone() },
             applies: call.target.contains(FORCE),
         }
     }
@@ -90,10 +91,17 @@ impl Write {
     fn rule(&self, number: usize, fault: Fault) -> Rule {
         let rule = Rule::new(fault).verbs(self.verbs()).resource(&self.resource);
         let rule = rule.namespace(&self.namespace);
-        let rule = if self.is_event() { rule } else { rule.name(&self.name) };
+        let rule = if self.name.is_empty() { rule } else { rule.name(&self.name) };
         let rule = if self.applies { rule.target(FORCE) } else { rule.other_than(FORCE) };
         rule.skip(number).times(1)
     }
+}
+
+/// Reports whether the name of an object differs in every run.
+fn has_random_name(call: &Call) -> bool {
+    // A Deployment's pod ends with five random characters; a StatefulSet's with its number.
+    let suffix = call.name.rsplit('-').next().unwrap_or_default();
+    call.resource == "events" || (call.resource == "pods" && suffix.len() == 5)
 }
 
 impl Display for Write {

@@ -1,4 +1,5 @@
-//! A Swarm of two workers, which get a third one: the first file, and a handover of streams.
+//! A Swarm of two workers, which get a third one: the first file, and a handover of streams. `make
+//! soak` then also changes the streams of workers that restart to read their file.
 use serde_json::{Value, json};
 
 use super::{harness, points::Write, state};
@@ -13,7 +14,16 @@ struct Handover(Stage);
 
 impl Handover {
     fn workers(part: usize) -> usize {
-        2 + part
+        3.min(2 + part)
+    }
+
+    /// The streams of a part: the last one is gone when workers restart.
+    fn streams(part: usize) -> Vec<String> {
+        let mut streams = sample();
+        if part > 1 {
+            streams.pop();
+        }
+        streams
     }
 }
 
@@ -22,7 +32,8 @@ impl harness::Pass for Handover {
     const SAMPLE: usize = 4;
 
     fn parts() -> usize {
-        2
+        // Each worker restarts after the one before it is ready.
+        if harness::soaks() { 3 } else { 2 }
     }
 
     async fn set_up(bench: Bench) -> Self {
@@ -41,12 +52,18 @@ impl harness::Pass for Handover {
                 let spec = json!({"jobs": sample(), "refresh": {"strategy": "HotReload"}});
                 self.0.swarm(NAME, spec).await;
             }
-            _ => self.0.scale(NAME, 3).await,
+            1 => self.0.scale(NAME, 3).await,
+            _ => {
+                let spec =
+                    json!({"jobs": Self::streams(part), "refresh": {"strategy": "DeletePod"}});
+                self.0.change(NAME, spec).await;
+            }
         }
     }
 
     async fn is_over(&self, part: usize) -> bool {
-        self.0.is_settled(NAME, Self::workers(part), &sample()).await.is_some()
+        let (workers, streams) = (Self::workers(part), Self::streams(part));
+        self.0.is_settled(NAME, workers, &streams).await.is_some()
     }
 
     async fn state(&self) -> Value {

@@ -1,12 +1,20 @@
-//! A TrafficWatch with a Deployment: nodes are judged, two of them change sides, and it is deleted.
-use kube::api::DeleteParams;
+//! A TrafficWatch with a Deployment, taints and evictions: nodes are judged, two of them change
+//! sides, of which one gives up a pod, and it is deleted.
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+};
 use serde_json::{Value, json};
 
 use super::{harness, state};
 use crate::{
     bench::Bench,
     prometheus::Sample,
-    traffic_watch::judging::{KEY, deployment, three_nodes},
+    traffic_watch::{
+        evicting::{bind_and_ready, leaving},
+        judging::{KEY, deployment, three_nodes},
+    },
 };
 
 struct Watched(Bench);
@@ -42,6 +50,10 @@ impl harness::Pass for Watched {
 
     async fn set_up(bench: Bench) -> Self {
         three_nodes(&bench).await;
+        // Without a kubelet, a pod that was evicted in the last run is still there.
+        let pods = Api::<Pod>::namespaced(bench.client.clone(), "default");
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        pods.delete_collection(&now, &ListParams::default()).await.expect("delete pods");
         bench.prometheus.set("node-2", Sample::percent("90"));
         Self(bench)
     }
@@ -52,8 +64,15 @@ impl harness::Pass for Watched {
 
     async fn begin(&self, part: usize) {
         match part {
-            0 => self.0.watch("web", json!({"deployment": deployment()})).await,
+            0 => {
+                let spec = json!({
+                    "deployment": deployment(), "taint": "PreferNoSchedule",
+                    "eviction": {"after": "2s", "maxPerPass": 1},
+                });
+                self.0.watch("web", spec).await;
+            }
             1 => {
+                bind_and_ready(&self.0, "node-3", 2).await;
                 self.0.prometheus.set("node-2", Sample::percent("10"));
                 self.0.prometheus.set("node-3", Sample::percent("90"));
             }
@@ -68,7 +87,8 @@ impl harness::Pass for Watched {
         let child = self.0.deployments().get_opt("web").await.expect("Deployment").is_some();
         match part {
             0 => child && self.has_judged("node-2").await,
-            1 => child && self.has_judged("node-3").await,
+            // The second pod stays until the replacement of the first is Ready: never, here.
+            1 => child && self.has_judged("node-3").await && leaving(&self.0).await.len() == 1,
             _ => {
                 let watch = self.0.watches("default").get_opt("web").await.expect("TrafficWatch");
                 let labels = self.labels().await;

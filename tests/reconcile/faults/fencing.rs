@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     leases::{ends, until_holder},
-    logged, start,
+    start,
 };
 use crate::{
     bench::{Bench, Operator, eventually, run},
@@ -104,8 +104,7 @@ fn l03_a_label_that_arrives_after_its_writer_was_stopped_is_refused() {
         first.wakes().await;
         bench.judgments(3).await;
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
-        logged(&bench).await;
-        let writes = bench.writes_since(since);
+        let writes = bench.writes_since(since).await;
         let made = |w: &&lab::AuditEvent| w.resource == "nodes" && w.code == 200;
         assert_eq!(writes.iter().filter(made).count(), 0, "{writes:?}");
         assert_eq!(second.terminate().await, Some(0));

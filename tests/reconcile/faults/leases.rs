@@ -10,7 +10,7 @@ use lab::fault::{Fault, Rule, Wire};
 use serde_json::{Value, json};
 use traffic_operator::manifests;
 
-use super::{Stage, logged, start, written};
+use super::{Stage, start, written};
 use crate::{
     bench::{Bench, Operator, eventually, run},
     prometheus::Sample,
@@ -100,8 +100,7 @@ fn l04_a_leader_that_is_cut_off_writes_nothing_of_what_it_had_decided() {
         // The bytes of a partition are lost; the network works again.
         stage.reconnects().await;
         tokio::time::sleep(Duration::from_secs(3)).await;
-        logged(&stage.bench).await;
-        let writes = stage.bench.writes_since(since);
+        let writes = stage.bench.writes_since(since).await;
         assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
         assert_eq!(stage.bench.label("node-2", KEY).await.as_deref(), Some("true"));
         assert_eq!(second.terminate().await, Some(0));
@@ -182,8 +181,7 @@ fn l07_a_leader_whose_lease_is_given_to_another_ends_and_writes_nothing() {
         assert_eq!(ends(&mut stage.operator).await, Some(1));
         let since = Timestamp::now();
         stage.measures("1");
-        logged(&stage.bench).await;
-        assert_eq!(stage.bench.writes_since(since), vec![]);
+        assert_eq!(stage.bench.writes_since(since).await, vec![]);
         // Started again, it leads when nobody has renewed for the time of a lease.
         stage.operator = start(&stage.bench, &stage.proxy, "6s", "operator-1");
         stage.recovers().await;
@@ -227,8 +225,7 @@ fn l09_a_leader_that_cannot_renew_in_time_ends_before_anybody_may_take_over() {
         // Two thirds of the lease, after the last renewal.
         assert!(began.elapsed() < Duration::from_secs(9), "{:?}", began.elapsed());
         let since = Timestamp::now();
-        logged(&stage.bench).await;
-        assert_eq!(stage.bench.writes_since(since), vec![]);
+        assert_eq!(stage.bench.writes_since(since).await, vec![]);
         stage.proxy.clear();
         stage.operator = start(&stage.bench, &stage.proxy, "9s", "operator-1");
         stage.recovers().await;
@@ -268,8 +265,7 @@ fn l09_while_requests_for_the_lease_hang_nobody_writes_and_then_the_other_one_le
         stage.measures("1");
         // Longer than the lease: nobody may take it unseen.
         tokio::time::sleep(Duration::from_secs(10)).await;
-        logged(&stage.bench).await;
-        let writes = stage.bench.writes_since(since);
+        let writes = stage.bench.writes_since(since).await;
         assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
         assert_eq!(stage.bench.label("node-2", KEY).await.as_deref(), Some("true"));
         stage.proxy.clear();

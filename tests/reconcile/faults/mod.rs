@@ -4,10 +4,7 @@
 //! afterwards. docs/operations/faults.md says which fault has which test, for each kind.
 use std::time::Duration;
 
-use k8s_openapi::{
-    api::core::v1::{ConfigMap, Node},
-    jiff::Timestamp,
-};
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -16,7 +13,7 @@ use lab::fault::{Proxy, Wire};
 use serde_json::{Value, json};
 
 use crate::{
-    bench::{Bench, Operator, eventually},
+    bench::{Bench, Operator},
     prometheus::Sample,
     traffic_watch::judging::{KEY, three_nodes},
 };
@@ -26,14 +23,16 @@ mod fencing;
 mod kinds;
 mod leases;
 mod prometheus;
+mod real;
 mod slowness;
+mod storms;
 mod watches;
 
 /// The verbs of writes.
-const WRITES: &[&str] = &["create", "update", "patch", "delete"];
+pub const WRITES: &[&str] = &["create", "update", "patch", "delete"];
 
 /// Starts the operator with a proxy between it and the API server.
-fn start(bench: &Bench, proxy: &Proxy, lease: &str, identity: &str) -> Operator {
+pub fn start(bench: &Bench, proxy: &Proxy, lease: &str, identity: &str) -> Operator {
     let kubeconfig = proxy.kubeconfig().expect("a proxy before the API server").to_owned();
     let prometheus = ["--prometheus-url", &bench.prometheus.url];
     Bench::operator_from(
@@ -43,23 +42,9 @@ fn start(bench: &Bench, proxy: &Proxy, lease: &str, identity: &str) -> Operator 
     )
 }
 
-/// Waits until the audit log holds everything until now: it is a moment behind the answers.
-async fn logged(bench: &Bench) {
-    let began = Timestamp::now();
-    let maps = Api::<ConfigMap>::namespaced(bench.client.clone(), "default");
-    let marker = format!("marker-{}", began.as_microsecond());
-    assert!(maps.get_opt(&marker).await.expect("get").is_none());
-    let there = async || {
-        let events = bench.plane().audit_since(began).expect("audit log");
-        events.iter().any(|event| event.name == marker).then_some(())
-    };
-    eventually("the audit log", there).await;
-}
-
 /// Returns the successful writes of the operator to a node since then.
 async fn written(bench: &Bench, since: Timestamp, node: &str) -> usize {
-    logged(bench).await;
-    let writes = bench.writes_since(since).into_iter();
+    let writes = bench.writes_since(since).await.into_iter();
     writes.filter(|w| w.resource == "nodes" && w.name == node && w.code == 200).count()
 }
 
@@ -145,11 +130,9 @@ impl Stage {
 
     /// Asserts that judgments without a change write to no node.
     async fn rests(&self) {
-        logged(&self.bench).await;
         let since = Timestamp::now();
         self.bench.judgments(4).await;
-        logged(&self.bench).await;
-        let writes = self.bench.writes_since(since);
+        let writes = self.bench.writes_since(since).await;
         assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
     }
 

@@ -5,7 +5,6 @@ use k8s_openapi::jiff::Timestamp;
 use lab::fault::{Fault, Proxy, Rule, Wire};
 use serde_json::json;
 
-use super::logged;
 use crate::{
     bench::{Bench, Operator, eventually, run},
     prometheus::Sample,
@@ -38,8 +37,7 @@ async fn until_doubted(bench: &Bench, what: &str) {
 
 /// Asserts that no label changed since then, though node-2 is measured as fit.
 async fn assert_held(bench: &Bench, since: Timestamp) {
-    logged(bench).await;
-    let writes = bench.writes_since(since);
+    let writes = bench.writes_since(since).await;
     assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
     assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
 }
@@ -63,7 +61,7 @@ fn p01_nobody_listens_where_prometheus_was() {
             proxy.wire(wire);
             bench.condition("web", "MetricsAvailable", "False", reason).await;
             bench.prometheus.set("node-2", Sample::percent("1"));
-            tokio::time::sleep(Duration::from_secs(2)).await;
+            operator.passes("trafficwatch", 3).await;
             assert_held(&bench, since).await;
             proxy.wire(Wire::Open);
             assert_resumes(&bench).await;
@@ -81,7 +79,7 @@ fn p04_p05_an_answer_that_trickles_or_breaks_off_is_no_answer() {
             proxy.set([Rule::new(fault)]);
             until_doubted(&bench, &what).await;
             bench.prometheus.set("node-2", Sample::percent("1"));
-            tokio::time::sleep(Duration::from_secs(2)).await;
+            operator.passes("trafficwatch", 3).await;
             assert_held(&bench, since).await;
             proxy.clear();
             assert_resumes(&bench).await;
@@ -128,7 +126,7 @@ fn p19_a_compressed_answer_is_bounded_by_what_it_becomes() {
         proxy.set([Rule::new(Fault::Bomb(256))]);
         until_doubted(&bench, "a bomb").await;
         bench.prometheus.set("node-2", Sample::percent("1"));
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        operator.passes("trafficwatch", 3).await;
         assert_held(&bench, since).await;
         let more = peak(&operator).saturating_sub(before) >> 20;
         assert!(more < 128, "{more} MiB more for answers of 256 MiB");

@@ -28,6 +28,45 @@ fn a16_answers_that_take_seconds_delay_a_decision_and_repeat_none() {
     });
 }
 
+/// Of fifty marks that take 5 s each, eight at a time, the last would be written after half a
+/// minute, when the nodes have long recovered.
+#[test]
+fn a16_marks_are_not_written_when_their_judgment_is_over() {
+    run(async |bench| {
+        let nodes: Vec<_> = (0..100).map(|i| format!("slow-{i}")).collect();
+        for name in &nodes {
+            bench.node(name).await;
+            bench.prometheus.set(name, Sample::percent("1"));
+        }
+        let spec = json!({"interval": "2s", "consecutive": {"unfit": 1, "fit": 1}});
+        bench.watch("web", spec).await;
+        let proxy = bench.proxy().await;
+        let operator = start(&bench, &proxy, "60s", "operator-1");
+        bench.until("web", &[("/summary/fit", json!(100))]).await;
+        for name in &nodes {
+            bench.until_label(name, KEY, Some("false")).await;
+        }
+        let delay = Fault::Delay(Duration::from_secs(5), Duration::from_secs(5));
+        proxy.set([Rule::new(delay).resource("nodes").verbs(&["patch"])]);
+        let since = Timestamp::now();
+        for name in &nodes {
+            bench.prometheus.set(name, Sample::percent("99"));
+        }
+        bench.until("web", &[("/summary/unfit", json!(50))]).await;
+        for name in &nodes {
+            bench.prometheus.set(name, Sample::percent("1"));
+        }
+        bench.until("web", &[("/summary/unfit", json!(0)), ("/summary/fit", json!(100))]).await;
+        for name in &nodes {
+            bench.until_label(name, KEY, Some("false")).await;
+        }
+        let writes = bench.writes_since(since).await;
+        let marks = writes.iter().filter(|write| write.resource == "nodes").count() / 2;
+        assert!((1..=30).contains(&marks), "{marks} of 50 marks written");
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
+
 /// The first page takes longer than a request may, and makes progress all the time: see
 /// docs/operations/faults.md.
 #[test]

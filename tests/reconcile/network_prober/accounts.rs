@@ -71,8 +71,8 @@ fn listens(url: &str) -> bool {
 }
 
 /// Returns the webhook's requests to the API server since then that store something.
-fn writes(bench: &Bench, since: Timestamp) -> Vec<AuditEvent> {
-    let events = bench.plane().audit_since(since).expect("audit log").into_iter();
+async fn writes(bench: &Bench, since: Timestamp) -> Vec<AuditEvent> {
+    let events = bench.requests_since(since).await.into_iter();
     let of_webhook = events.filter(|event| event.user == WEBHOOK_ACCOUNT);
     of_webhook.filter(|e| e.is_write() && !e.resource.contains("reviews.")).collect()
 }
@@ -146,7 +146,7 @@ fn s15_the_webhook_serves_under_an_account_that_writes_nothing() {
         let pod = bench.running_pod("c", "10.1.0.3").await;
         assert!(agent(&pod).is_some());
         Agent::of(&bench, &webhook, &pod).await.until(&["a", "b"]).await;
-        let written = writes(&bench, since);
+        let written = writes(&bench, since).await;
         assert!(written.is_empty(), "{written:?}");
         assert_eq!(webhook.terminate().await, Some(0));
         bench.pods(NAMESPACE).delete(POD, &DeleteParams::default()).await.expect("delete");
@@ -298,7 +298,7 @@ fn s15_a_webhook_under_the_controllers_account_neither_leads_nor_writes() {
         assert!(leases.get_opt("traffic-operator").await.expect("get").is_none());
         assert!(secrets(&bench).get_opt(WEBHOOK).await.expect("get").is_none());
         assert_eq!(webhook.terminate().await, Some(0));
-        let writes = bench.writes_since(since);
+        let writes = bench.writes_since(since).await;
         assert!(writes.is_empty(), "{writes:?}");
     });
 }

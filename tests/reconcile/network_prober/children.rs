@@ -232,7 +232,7 @@ fn a_quiet_cluster_costs_no_write() {
         let settled = async || {
             let (before, since) = (passes().await, Timestamp::now());
             tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
-            ((passes().await - before).abs() < 0.5 && bench.writes_since(since).is_empty())
+            ((passes().await - before).abs() < 0.5 && bench.writes_since(since).await.is_empty())
                 .then_some(())
         };
         eventually("a quiet moment", settled).await;
@@ -241,7 +241,7 @@ fn a_quiet_cluster_costs_no_write() {
         let touch = Patch::Merge(json!({"metadata": {"annotations": {"touched": "yes"}}}));
         bench.probers("default").patch("np", &PatchParams::default(), &touch).await.expect("touch");
         eventually("another pass", async || (passes().await > before).then_some(())).await;
-        let writes = bench.writes_since(since);
+        let writes = bench.writes_since(since).await;
         assert!(writes.is_empty(), "{writes:?}");
     });
 }

@@ -7,10 +7,14 @@ use kube::{
     core::GroupVersionKind,
     discovery::ApiResource,
 };
+use lab::fault::{Fault, Rule};
 use serde_json::{Value, json};
 
-use super::selector;
-use crate::bench::{Bench, eventually, run};
+use super::{selector, with};
+use crate::{
+    bench::{Bench, eventually, run},
+    faults::start,
+};
 
 const OBJECT: &str = "traffic-operator";
 
@@ -80,12 +84,12 @@ fn s15_each_prober_has_one_entry_and_writes_no_other() {
         let all = bench.webhooks().list(&ListParams::default()).await.expect("list");
         let all: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
         assert_eq!(all.iter().filter(|name| name.starts_with(OBJECT)).count(), 1, "{all:?}");
-        let of_webhooks = |since: Timestamp| {
-            let mut writes = bench.writes_since(since);
+        let of_webhooks = async |since: Timestamp| {
+            let mut writes = bench.writes_since(since).await;
             writes.retain(|write| write.resource.starts_with("mutatingwebhookconfigurations"));
             writes
         };
-        let writes = of_webhooks(since);
+        let writes = of_webhooks(since).await;
         assert!(writes.iter().all(|write| write.verb == "patch" && write.name == OBJECT));
         assert_eq!(writes.len(), 2, "{writes:?}");
         // A foreign change to an entry is reverted, and costs the other entry no write.
@@ -98,7 +102,8 @@ fn s15_each_prober_has_one_entry_and_writes_no_other() {
         eventually("the entry to be as it was", back).await;
         edit(&bench, json!({"name": two, "$patch": "delete"})).await;
         eventually("the entry to be back", async || bench.entry("default", "two").await).await;
-        assert_eq!(of_webhooks(since).len(), 2, "{:?}", of_webhooks(since));
+        let writes = of_webhooks(since).await;
+        assert_eq!(writes.len(), 2, "{writes:?}");
         // Each removes its own entry, and its field manager.
         bench.probers("default").delete("one", &DeleteParams::default()).await.expect("delete");
         until_names(&bench, &[foreign, two]).await;
@@ -239,5 +244,38 @@ fn s15_the_account_has_no_rights_to_any_other_object() {
         let answer = all.patch(OBJECT, &PatchParams::apply("a").force(), &apply).await;
         forbidden(answer.map(drop), "apply");
         bench.empty_webhooks().await;
+    });
+}
+
+#[test]
+fn s15_cleanup_removes_the_webhook_even_if_a_config_map_stays() {
+    run(async |bench| {
+        let other = "cleanup-other";
+        let consent = json!({"annotations": {"probes.bigmikes.io/allow": "default/np"}});
+        bench.namespace(other, with(json!({"labels": {"probed": "yes"}}), &consent)).await;
+        let proxy = bench.proxy().await;
+        let operator = start(&bench, &proxy, "15s", "operator-1");
+        operator.ready().await;
+        let spec =
+            with(selector(), &json!({"namespaceSelector": {"matchLabels": {"probed": "yes"}}}));
+        bench.prober("np", spec).await;
+        until_names(&bench, &["np.default.probes.bigmikes.io"]).await;
+        let map = async || bench.maps(other).get_opt("np").await.ok().flatten();
+        eventually("the ConfigMap", map).await;
+        let refuse = Rule::new(Fault::Refuse(403)).verbs(&["delete"]).resource("configmaps");
+        proxy.set([refuse.namespace(other)]);
+        bench.probers("default").delete("np", &DeleteParams::default()).await.expect("delete");
+        until_names(&bench, &[]).await;
+        assert!(map().await.is_some(), "its deletion was refused");
+        assert!(bench.probers("default").get_opt("np").await.expect("get").is_some());
+        // The rest follows as soon as it can.
+        proxy.clear();
+        let gone = async || {
+            let there = bench.probers("default").get_opt("np").await.ok()?;
+            (there.is_none() && map().await.is_none()).then_some(())
+        };
+        eventually("the end of the NetworkProber", gone).await;
+        // Other tests count the namespaces that consent.
+        bench.namespace(other, json!({})).await;
     });
 }

@@ -12,6 +12,7 @@ use crate::bench::{eventually, run};
 
 mod children;
 mod endpoints;
+mod failures;
 
 /// The original's sample, word for word.
 const SAMPLE: &str = include_str!("../../../deploy/samples/networkprober-original.yaml");

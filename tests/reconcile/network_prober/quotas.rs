@@ -130,3 +130,47 @@ fn n09_pods_that_would_be_refused_with_an_agent_are_created_without_and_it_is_sa
         assert!(agent(&pod).is_none(), "105m are enough for its 100m, and not for an agent");
     });
 }
+
+/// The failurePolicy does not help: the webhook answers, and the API server refuses the answer.
+#[test]
+fn n09_resources_that_no_container_may_have_refuse_no_pod() {
+    run(async |bench| {
+        let namespace = "n09-wrong";
+        bench.namespace(namespace, json!({})).await;
+        let _operator = bench.ready_operator().await;
+        bench.try_prober(namespace, "np", selector()).await.expect("NetworkProber");
+        let burstable = json!({"requests": {"cpu": "20m", "memory": "32Mi"}});
+        bench.until_injected(namespace, &burstable, true).await;
+        for (number, resources) in [
+            json!({"requests": {"memory": "128Mi"}}),
+            json!({"limits": {"memory": "64MB"}}),
+            json!({"requests": {"memroy": "16Mi"}}),
+            json!({"requests": {"example.com/device": "1"}}),
+        ]
+        .iter()
+        .enumerate()
+        {
+            let patch = json!({"spec": {"injection": {"resources": null}}});
+            let probers = bench.probers(namespace);
+            let params = PatchParams::default();
+            probers.patch("np", &params, &Patch::Merge(patch)).await.expect("patch");
+            bench.until_injected(namespace, &burstable, true).await;
+            let patch = json!({"spec": {"injection": {"resources": resources}}});
+            // A quantity that is none may be refused at once.
+            if probers.patch("np", &params, &Patch::Merge(patch)).await.is_err() {
+                continue;
+            }
+            let said = async || {
+                let status = bench.prober_status(namespace, "np").await;
+                let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+                let ready = conditions.into_iter().find(|c| c["type"] == "Ready")?;
+                let message = ready["message"].as_str().unwrap_or_default().to_owned();
+                (ready["reason"] == "InvalidSpec" && message.contains("spec.injection.resources."))
+                    .then_some(())
+            };
+            eventually(&format!("{resources} to be named"), said).await;
+            bench.until_injected(namespace, &burstable, false).await;
+            bench.pod(namespace, &format!("burstable-{number}"), resourced(&burstable)).await;
+        }
+    });
+}

@@ -72,8 +72,8 @@ impl Bench {
     }
 
     /// Returns the namespaces in which the operator listed or watched pods since then; "" is all.
-    fn asked_for_pods(&self, since: Timestamp) -> BTreeSet<String> {
-        let events = self.plane().audit_since(since).expect("audit log");
+    async fn asked_for_pods(&self, since: Timestamp) -> BTreeSet<String> {
+        let events = self.requests_since(since).await;
         let asked = events.into_iter().filter(|event| {
             event.user == ACCOUNT
                 && event.resource == "pods"
@@ -130,7 +130,7 @@ fn s02_pods_are_watched_only_where_the_namespace_consents() {
         let team = ("s02-team", "np");
         bench.until_selected(team, 1).await;
         let own: BTreeSet<_> = ["s02-team".to_owned()].into();
-        assert_eq!(bench.asked_for_pods(began), own, "{SILENT} namespaces do not consent");
+        assert_eq!(bench.asked_for_pods(began).await, own, "{SILENT} namespaces do not consent");
 
         // A namespace is watched as soon as it consents.
         let shop = silent("silent", 7);
@@ -140,7 +140,7 @@ fn s02_pods_are_watched_only_where_the_namespace_consents() {
         bench.until_selected(team, 2).await;
         until_open(&operator, 2.0).await;
         let both: BTreeSet<_> = own.iter().cloned().chain([shop.clone()]).collect();
-        assert_eq!(bench.asked_for_pods(began), both);
+        assert_eq!(bench.asked_for_pods(began).await, both);
 
         // A second prober that selects the same pods opens no further watch.
         bench.try_prober("s02-team", "same", everywhere.clone()).await.expect("NetworkProber");
@@ -151,14 +151,14 @@ fn s02_pods_are_watched_only_where_the_namespace_consents() {
         bench.consent(&shop, None).await;
         bench.until_selected(team, 1).await;
         until_open(&operator, 1.0).await;
-        assert_eq!(bench.asked_for_pods(began), both);
+        assert_eq!(bench.asked_for_pods(began).await, both);
 
         // An administrator's prober covers all namespaces with one watch.
         let admins = ("traffic-operator-system", "all");
         bench.try_prober(admins.0, admins.1, everywhere).await.expect("NetworkProber");
         bench.until_selected(admins, 2).await;
         until_open(&operator, 2.0).await;
-        assert!(bench.asked_for_pods(began).contains(""));
+        assert!(bench.asked_for_pods(began).await.contains(""));
         bench.remove_silent("silent", SILENT).await;
     });
 }

@@ -89,7 +89,7 @@ fn r08_a_reflector_that_dies_while_calicos_api_is_down_is_replaced() {
             text.contains("only Nodes are written until it does, by what was read at"),
             "{text}"
         );
-        let others = stage.changes_since(since).into_iter().filter(|e| e.resource != "nodes");
+        let others = stage.changes_since(since).await.into_iter().filter(|e| e.resource != "nodes");
         assert_eq!(others.count(), 0);
 
         bring_back(&stage.bench).await;

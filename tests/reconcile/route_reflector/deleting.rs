@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::{
     Stage,
+    datastore::kind,
     stage::{ID, LABEL, two},
 };
 use crate::bench::{eventually, run};
@@ -26,7 +27,7 @@ fn r13_what_retain_leaves_a_new_set_takes_over_without_a_change() {
         stage.delete("main").await;
         stage.set("next", two(json!({"mesh": "Migrate"}))).await;
         stage.converged("next", &["node-1", "node-2"]).await;
-        assert_eq!(stage.changes_since(since), []);
+        assert_eq!(stage.changes_since(since).await, []);
         assert_eq!(stage.birds.sessions(), sessions);
         assert_eq!(stage.mesh().await, Some(false));
         // The peer belongs to the new set: if another client changes it, it is repaired.
@@ -87,7 +88,7 @@ fn r13_restore_mesh_brings_the_mesh_back_before_anything_goes() {
             .await;
         assert_eq!(json!(stage.marks().await), json!({}));
         assert_eq!(stage.peers().names().await, <[&str; 0]>::default());
-        let changes = stage.changes_since(since);
+        let changes = stage.changes_since(since).await;
         let written: Vec<_> = changes
             .iter()
             .map(|e| (e.verb.as_str(), e.resource.split('.').next().unwrap(), e.name.as_str()))
@@ -115,9 +116,9 @@ fn of_two_sets_the_older_is_served_and_the_younger_takes_over_when_it_goes() {
         let text = stage.condition("b", "Ready", "False", "Conflict").await;
         assert_eq!(
             text,
-            "the cluster is served by the older RouteReflectorSet a; there can be one"
+            "the cluster is served by the older RouteReflectorSet a; only one can be active"
         );
-        assert_eq!(stage.changes_since(since), []);
+        assert_eq!(stage.changes_since(since).await, []);
         stage.delete("a").await;
         stage.converged("b", &["node-1", "node-2", "node-3"]).await;
         stage.routes_were_kept();
@@ -166,7 +167,7 @@ fn what_the_original_operator_chose_is_adopted_without_a_change_of_any_session()
         });
         assert_eq!(json!(marks), expected);
         assert_eq!(stage.birds.sessions(), sessions);
-        let changes = stage.changes_since(since);
+        let changes = stage.changes_since(since).await;
         assert_eq!(changes.len(), 2, "{changes:?}");
         stage.routes_were_kept();
     });
@@ -184,7 +185,7 @@ fn a_set_that_observes_restores_no_mesh() {
         stage.change("main", json!({"mode": "Observe"})).await;
         let since = Timestamp::now();
         stage.delete("main").await;
-        assert_eq!(stage.changes_since(since), []);
+        assert_eq!(stage.changes_since(since).await, []);
         assert_eq!((stage.mesh().await, stage.marks().await.len()), (Some(false), 2));
         stage.routes_were_kept();
     });
@@ -216,6 +217,24 @@ fn a_deletion_goes_on_though_the_gate_has_no_endpoint() {
             })
             .await;
         assert_eq!(json!(stage.marks().await), json!({}));
+        stage.routes_were_kept();
+    });
+}
+
+/// Rule 10: Calico's reports would cost the nodes processor time for ever.
+#[test]
+fn a_set_that_is_deleted_while_it_waits_leaves_no_reports() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(3).await;
+        let _operator = stage.operator().await;
+        let reports =
+            || kind(&stage.bench.client, stage.group, "CalicoNodeStatus", "caliconodestatuses");
+        stage.set("main", two(json!({"transition": {"gate": "NodeStatus"}}))).await;
+        let some = async || (!reports().names().await.is_empty()).then_some(());
+        stage.wait("a report", some).await;
+        stage.delete("main").await;
+        assert_eq!(reports().names().await, <[&str; 0]>::default());
         stage.routes_were_kept();
     });
 }

@@ -104,6 +104,6 @@ fn r15_what_retain_leaves_is_removed_by_the_documented_commands_and_nothing_else
         assert_eq!(stage.marks().await, BTreeMap::new());
         assert_eq!(stage.peers().names().await, ["tor"]);
         assert_eq!(stage.mesh().await, Some(true));
-        assert_eq!(stage.bench.writes_since(since), []);
+        assert_eq!(stage.bench.writes_since(since).await, []);
     });
 }

@@ -18,7 +18,7 @@ fn an_unfit_reflector_is_replaced_and_none_while_nothing_is_measured() {
             stage.bench.prometheus.set(node, Sample::percent("1"));
         }
         stage.bench.watch("load", json!({})).await;
-        let _operator = stage.operator().await;
+        let operator = stage.operator().await;
         stage.bench.condition("load", "Ready", "True", "Judged").await;
         let fitness = json!({"namespace": "default", "name": "load"});
         let candidates = json!({"fitnessRef": fitness, "demoteAfter": "3s"});
@@ -41,12 +41,14 @@ fn an_unfit_reflector_is_replaced_and_none_while_nothing_is_measured() {
         let since = Timestamp::now();
         let labels = json!({"load.traffic.example.com/unfit": "true"});
         stage.patch_node("node-2", json!({"metadata": {"labels": labels}})).await;
-        tokio::time::sleep(Duration::from_secs(8)).await;
+        // Longer than `demoteAfter`.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        stage.looks(&operator, "main", 3).await;
         let text = stage.condition("main", "Ready", "True", "Planned").await;
         let frozen = "no reflector is replaced for being unfit: TrafficWatch default/load has no measurement";
         assert!(text.ends_with(frozen), "{text}");
         assert_eq!(json!(stage.reflectors().await), json!({"0": "node-3", "1": "node-2"}));
-        let nodes = stage.changes_since(since).into_iter().filter(|e| e.resource != "nodes");
+        let nodes = stage.changes_since(since).await.into_iter().filter(|e| e.resource != "nodes");
         assert_eq!(nodes.filter(|e| e.resource.contains("projectcalico")).count(), 0);
         stage.routes_were_kept();
     });

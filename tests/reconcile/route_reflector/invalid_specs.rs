@@ -1,5 +1,4 @@
 //! Bad input: the API server's messages, and the status for errors that depend on the nodes.
-use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
@@ -189,7 +188,7 @@ fn what_the_nodes_do_not_allow_is_reported_with_the_field_and_nothing_is_written
         stage.change("main", invalid).await;
         let text = stage.condition("main", "Ready", "False", "InvalidSpec").await;
         assert!(text.starts_with("spec.transition.prometheus: no endpoint"), "{text}");
-        assert_eq!(stage.changes_since(since), []);
+        assert_eq!(stage.changes_since(since).await, []);
         stage.routes_were_kept();
     });
 }
@@ -222,7 +221,6 @@ fn labels_that_are_removed_by_hand_in_mid_transition_are_written_again() {
         stage.converged("main", &["node-1", "node-2"]).await;
         // Only the slot of an intact reflector is removed: the node stays a reflector.
         stage.patch_node("node-2", json!({"metadata": {"labels": {SLOT: null}}})).await;
-        tokio::time::sleep(Duration::from_secs(1)).await;
         stage.converged("main", &["node-1", "node-2"]).await;
         stage.routes_were_kept();
     });

@@ -1,6 +1,4 @@
 //! From the mesh to reflectors, and the reports of each step.
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -9,9 +7,6 @@ use super::{
     stage::{ID, LABEL, SLOT, two},
 };
 use crate::bench::run;
-
-/// The time without any write.
-const QUIET: Duration = Duration::from_secs(20);
 
 /// Rule 4; R8: label, slot and cluster id are one patch; bugs 8 and 21: the original refreshed its
 /// peers in every pass, and never finished.
@@ -24,7 +19,7 @@ fn bug_08_from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silen
         let since = Timestamp::now();
         stage.set("main", two(json!({"mesh": "Migrate"}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
-        let changes = stage.changes_since(since);
+        let changes = stage.changes_since(since).await;
         let written: Vec<_> = changes
             .iter()
             .map(|e| (e.verb.as_str(), e.resource.split('.').next().unwrap(), e.name.as_str()))
@@ -80,8 +75,8 @@ fn bug_08_from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silen
         assert!(note.contains("takes slot") && note.contains("cluster id 224.0.0.0"), "{note}");
 
         let (since, before) = (Timestamp::now(), stage.status("main").await);
-        tokio::time::sleep(QUIET).await;
-        let writes = stage.bench.writes_since(since);
+        stage.looks(&operator, "main", 4).await;
+        let writes = stage.bench.writes_since(since).await;
         let after = stage.status("main").await;
         assert!(writes.is_empty(), "{writes:?}\n{before:#}\n{after:#}");
         let name = ["name=\"main\""];

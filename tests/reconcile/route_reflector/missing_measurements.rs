@@ -7,15 +7,12 @@ use serde_json::json;
 use super::{Stage, stage::two};
 use crate::{bench::run, prometheus::Mode};
 
-/// The gate is evaluated every two seconds.
-const MOMENT: Duration = Duration::from_secs(7);
-
 #[test]
 fn r13_nobody_is_demoted_while_prometheus_is_away_and_it_goes_on_when_it_returns() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(4).await;
-        let _operator = stage.operator().await;
+        let operator = stage.operator().await;
         stage.set("main", two(json!({"mesh": "Migrate"}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
         stage.bench.prometheus.answer(Mode::Raw(503, "text/plain", "away".into()));
@@ -23,8 +20,8 @@ fn r13_nobody_is_demoted_while_prometheus_is_away_and_it_goes_on_when_it_returns
         stage.cordon("node-1", true).await;
         let text = stage.condition("main", "Converged", "False", "GateUnavailable").await;
         assert!(text.starts_with("promoting node-3: sessions cannot be counted: "), "{text}");
-        tokio::time::sleep(MOMENT).await;
-        assert_eq!(stage.changes_since(since), []);
+        operator.passes("routereflectorset", 3).await;
+        assert_eq!(stage.changes_since(since).await, []);
         stage.bench.prometheus.answer(Mode::Samples);
         stage.converged("main", &["node-3", "node-2"]).await;
         stage.routes_were_kept();
@@ -36,7 +33,7 @@ fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_pl
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(4).await;
-        let _operator = stage.operator().await;
+        let operator = stage.operator().await;
         stage.set("main", two(json!({"mesh": "Migrate"}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
         stage.cordon("node-1", true).await;
@@ -68,8 +65,8 @@ fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_pl
             text.ends_with("not measured since the last step: node-2, node-3").then_some(())
         };
         stage.wait("the reason", stale).await;
-        tokio::time::sleep(MOMENT).await;
-        assert_eq!(stage.changes_since(since), []);
+        operator.passes("routereflectorset", 3).await;
+        assert_eq!(stage.changes_since(since).await, []);
         stage.birds.control(|birds| birds.scraped = None);
         stage.converged("main", &["node-3", "node-2"]).await;
         stage.routes_were_kept();

@@ -277,9 +277,22 @@ impl Stage {
         marks.filter(|(_, mark)| *mark != json!([null, null, null, null])).collect()
     }
 
+    /// Makes the operator look this many times at a set, which would take minutes at rest.
+    pub async fn looks(&self, operator: &Operator, name: &str, times: u32) {
+        for time in 0..times {
+            let annotations = json!({"metadata": {"annotations": {"touched": time.to_string()}}});
+            let touch = Patch::Merge(annotations);
+            let (before, params) =
+                (operator.made("routereflectorset").await, PatchParams::default());
+            self.sets().patch(name, &params, &touch).await.expect("touch");
+            let looked = async || (operator.made("routereflectorset").await > before).then_some(());
+            self.wait("a pass", looked).await;
+        }
+    }
+
     /// Returns the writes except for those to the set's own status, finalizers and events.
-    pub fn changes_since(&self, since: Timestamp) -> Vec<AuditEvent> {
-        let all = self.bench.writes_since(since).into_iter();
+    pub async fn changes_since(&self, since: Timestamp) -> Vec<AuditEvent> {
+        let all = self.bench.writes_since(since).await.into_iter();
         let own = |event: &AuditEvent| {
             event.resource.starts_with("events") || event.resource.starts_with("routereflectorsets")
         };

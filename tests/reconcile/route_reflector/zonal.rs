@@ -46,7 +46,7 @@ fn bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_withou
         };
         eventually("the group of a new node", joined).await;
         stage.converged("main", &["node-1", "node-2", "node-3", "node-4"]).await;
-        let changes = stage.changes_since(since);
+        let changes = stage.changes_since(since).await;
         assert_eq!(changes.len(), 1, "{changes:?}");
         let since = Timestamp::now();
         stage.cordon("node-1", true).await;
@@ -57,9 +57,12 @@ fn bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_withou
                     .then_some(())
             })
             .await;
-        // The audit log is written a moment later.
-        let written = || stage.changes_since(since).into_iter().map(|e| e.name).collect::<Vec<_>>();
-        let both = async || (written() == ["node-5", "node-1"]).then_some(());
+        // What a write changes is visible before its answer, and so before its line in the log.
+        let both = async || {
+            let written: Vec<_> =
+                stage.changes_since(since).await.into_iter().map(|event| event.name).collect();
+            (written == ["node-5", "node-1"]).then_some(())
+        };
         stage.wait("two writes", both).await;
         stage.routes_were_kept();
     });
@@ -104,7 +107,7 @@ fn r01_both_reflectors_of_one_of_four_zones_are_replaced() {
         };
         let then = stage.wait("both replaced", replaced).await;
         assert_eq!(then.len(), 8, "{then:?}");
-        let changes = stage.changes_since(since).into_iter();
+        let changes = stage.changes_since(since).await.into_iter();
         let others: Vec<_> = changes.filter(|event| event.resource != "nodes").collect();
         assert_eq!(others, [], "no BGPPeer is written for a replacement");
     });

@@ -8,11 +8,12 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    SEED, assert_no_complaints,
+    assert_no_complaints,
     forms::Dice,
     kinds::{Kind, NETWORK_PROBER, ROUTE_REFLECTOR_SET, SWARM},
     mistakes, schema_of,
     served::difference,
+    walks::{Walk, named, seed, steps},
 };
 use crate::bench::{Bench, Operator, eventually, eventually_or, run};
 
@@ -32,9 +33,9 @@ const WALKER: &str = "walker";
 async fn tried(bench: &Bench, kind: &'static Kind) {
     let schema = schema_of(kind);
     let good = (0..GOOD).map(|case| {
-        let spec = schema.spec(&mut Dice::new(SEED, case));
+        let spec = schema.spec(&mut Dice::new(seed(), case));
         async move {
-            let what = format!("{}, seed {SEED}, case {case}: {spec}", kind.name);
+            let what = format!("{}, {}: {spec}", kind.name, named(case));
             match kind.create(bench, "good", &spec, true).await {
                 Err(error) => Some(format!("{what}\n  is refused: {error}")),
                 Ok(stored) => {
@@ -54,12 +55,12 @@ async fn tried(bench: &Bench, kind: &'static Kind) {
         .collect();
     assert!(all.len() > 100, "{}: only {} mistakes", kind.name, all.len());
     let single = all.iter().zip(GOOD..).map(|((node, mistake), case)| {
-        let broken = mistakes::make(&schema, node, mistake, &mut Dice::new(SEED, case));
+        let broken = mistakes::make(&schema, node, mistake, &mut Dice::new(seed(), case));
         (case, format!("{} {mistake:?}", node.path), broken)
     });
     let rules = kind.rules.iter().filter_map(|(start, broken)| Some((*start, (*broken)?)));
     let rules = rules.zip(0..).map(|((start, change), case)| {
-        let mut spec = schema.spec(&mut Dice::new(SEED, case));
+        let mut spec = schema.spec(&mut Dice::new(seed(), case));
         change(spec.as_object_mut().expect("a spec"));
         (case, start.to_owned(), mistakes::Broken { spec, said: start.to_owned() })
     });
@@ -67,7 +68,7 @@ async fn tried(bench: &Bench, kind: &'static Kind) {
         let spec = broken.spec.to_string();
         // Lists that are too long are in the message of the API server, too.
         let short: String = spec.chars().take(1000).collect();
-        let text = format!("{}, seed {SEED}, case {case}, {what}: {short}", kind.name);
+        let text = format!("{}, {}, {what}: {short}", kind.name, named(case));
         match kind.create(bench, "bad", &broken.spec, true).await {
             Ok(_) => Some(format!("{text}\n  is accepted")),
             Err(error) if error.to_string().contains(&broken.said) => None,
@@ -103,13 +104,12 @@ async fn settled(
     eventually_or(&format!("{what}: the condition Ready"), holds, state).await
 }
 
-/// Replaces the whole spec, like a user who edits it.
-async fn replace(api: &Api<DynamicObject>, spec: &Value, what: &str) {
+/// Replaces the whole spec, like a user who edits it; returns the refusal, if there is one.
+async fn replace(api: &Api<DynamicObject>, spec: &Value, what: &str) -> Option<String> {
     let old = api.get(WALKER).await.expect("walker");
     let patch = Patch::Merge(json!({"spec": difference(&old.data["spec"], spec)}));
-    if let Err(error) = api.patch(WALKER, &PatchParams::default(), &patch).await {
-        panic!("{what}: {spec}\n  is refused: {error}");
-    }
+    let refused = api.patch(WALKER, &PatchParams::default(), &patch).await.err();
+    refused.map(|error| format!("{what}: {spec}\n  is refused: {error}"))
 }
 
 /// A field that is deleted has its default again.
@@ -146,16 +146,22 @@ async fn walked(bench: &Bench, kind: &'static Kind) {
     kind.create(bench, WALKER, &plain, false).await.expect("accepted");
     let mut operator = bench.operator_with("operator-1", LEASE);
     operator.ready().await;
+    let mut walk = Walk::of(kind.name);
     let (first, _) = settled(&api, kind.name, |_, _| true).await;
-    for case in 0..STEPS {
-        let mut spec = schema.spec(&mut Dice::new(SEED, case));
+    for case in 0..steps(STEPS) {
+        let mut spec = schema.spec(&mut Dice::new(seed(), case));
         (kind.keep)(spec.as_object_mut().expect("a spec"));
-        let what = format!("{}, seed {SEED}, case {case}", kind.name);
-        replace(&api, &spec, &what).await;
+        let what = format!("{}, {}", kind.name, named(case));
+        let refused = replace(&api, &spec, &what).await;
+        let stays = refused.is_some();
+        walk.went(refused);
+        if stays {
+            continue;
+        }
         settled(&api, &what, |_, _| true).await;
         is_well(&mut operator, &what);
     }
-    replace(&api, &plain, "back").await;
+    walk.went(replace(&api, &plain, "back").await);
     // The first condition may have been on the way to a better one.
     let recovered = |status: &str, reason: &str| {
         reason != "InvalidSpec" && (first != "True" || status == "True")
@@ -165,6 +171,7 @@ async fn walked(bench: &Bench, kind: &'static Kind) {
     settled(&api, &format!("{}, defaults", kind.name), |_, _| true).await;
     is_well(&mut operator, kind.name);
     api.delete(WALKER, &DeleteParams::default()).await.expect("delete");
+    walk.end();
     // A finalizer of route reflectors may wait for Calico, which is not there.
     if kind.name != ROUTE_REFLECTOR_SET.name {
         let gone = async || api.get_opt(WALKER).await.ok()?.is_none().then_some(());

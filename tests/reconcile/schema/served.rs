@@ -10,9 +10,9 @@ use proptest::{prelude::Strategy, strategy::Just};
 use serde_json::{Map, Value, json};
 
 use super::{
-    SEED,
     forms::{Dice, QUERIES},
     schema,
+    walks::{Walk, named, seed, steps},
 };
 use crate::{
     admission::object,
@@ -21,8 +21,12 @@ use crate::{
     traffic_watch::judging::deployment,
 };
 
-/// Number of specs to serve of each kind: invalid, paused, without a node, and others.
-const SHARES: [usize; 4] = [4, 3, 5, 13];
+/// Number of specs to serve of each kind: invalid, paused, without a node, and others; each a part
+/// of [`STEPS`].
+const SHARES: [u64; 4] = [4, 3, 5, 13];
+
+/// Number of specs that are served, and through which one object goes.
+const STEPS: u64 = 25;
 
 /// Longer than elsewhere: these tests load the machine, which may have other work.
 const LEASE: &str = "15s";
@@ -113,10 +117,11 @@ struct Case {
 /// The first specs of the generator, with a maximum for each kind.
 fn cases(nodes: &[Node]) -> Vec<Case> {
     let schema = schema();
-    let mut left = SHARES;
+    let steps = steps(STEPS);
+    let mut left = SHARES.map(|share| (share * steps).div_ceil(STEPS));
     let mut cases = vec![];
-    for number in 0..2000 {
-        let spec = schema.spec(&mut Dice::new(SEED, number));
+    for number in 0..80 * steps.max(STEPS) {
+        let spec = schema.spec(&mut Dice::new(seed(), number));
         let expected = Expected::of(&spec, nodes);
         let kind = match expected {
             Expected::Invalid(_) => 0,
@@ -132,7 +137,7 @@ fn cases(nodes: &[Node]) -> Vec<Case> {
     assert_eq!(left, [0; 4], "too few specs of a kind");
     // Shuffled, because the rare kinds came last.
     let order = (0..cases.len()).collect::<Vec<_>>();
-    let order = Dice::new(SEED, 0).draw(Just(order).prop_shuffle());
+    let order = Dice::new(seed(), 0).draw(Just(order).prop_shuffle());
     let mut cases: Vec<_> = order.into_iter().zip(cases).collect();
     cases.sort_by_key(|(place, _)| *place);
     cases.into_iter().map(|(_, case)| case).collect()
@@ -158,7 +163,7 @@ async fn nodes(bench: &Bench) -> Vec<Node> {
 /// Waits until the operator has seen the present spec and the condition Ready has the expected
 /// content.
 async fn settled(bench: &Bench, name: &str, case: &Case) {
-    let what = format!("seed {SEED}, case {}: {name} to be {:?}", case.number, case.expected);
+    let what = format!("{}: {name} to be {:?}", named(case.number), case.expected);
     let holds = async || {
         let watch = bench.watches("default").get(name).await.expect("TrafficWatch");
         let status = serde_json::to_value(&watch.status).expect("status");
@@ -219,10 +224,16 @@ fn one_object_walks_from_each_spec_to_the_next_and_back() {
             .create(object("walker", &json!({"maxBandwidthPercent": "60"})))
             .await
             .expect("accepted");
+        let mut walk = Walk::of("TrafficWatch");
         for case in cases.iter().chain(cases.iter().rev().skip(1)) {
-            replace(&bench, case).await;
+            let refused = replace(&bench, case).await;
+            let stays = refused.is_some();
+            walk.went(refused);
+            if stays {
+                continue;
+            }
             settled(&bench, "walker", case).await;
-            let what = format!("seed {SEED}, case {}", case.number);
+            let what = named(case.number);
             if case.expected == Expected::Served && case.spec["mode"] != "Observe" {
                 let prefix = case.spec["label"].as_str().unwrap_or("walker");
                 only_keys(&bench, &[prefix, BESIDE], &what).await;
@@ -231,6 +242,7 @@ fn one_object_walks_from_each_spec_to_the_next_and_back() {
         }
         bench.watches("default").delete("walker", &DeleteParams::default()).await.expect("delete");
         only_keys(&bench, &[BESIDE], "deleted").await;
+        walk.end();
         let failed = ["name=\"beside\"", "result=\"failed\""];
         let failed =
             operator.metric("traffic_operator_trafficwatch_evaluations_total", &failed).await;
@@ -300,16 +312,14 @@ fn a_deployment_of_anothers_neither_stops_the_judgment_nor_leaves_a_label_behind
     });
 }
 
-/// Replaces the whole spec, like a user who edits it.
-async fn replace(bench: &Bench, Case { number, spec, .. }: &Case) {
+/// Replaces the whole spec, like a user who edits it; returns the refusal, if there is one.
+async fn replace(bench: &Bench, Case { number, spec, .. }: &Case) -> Option<String> {
     let api = bench.watches("default");
     let old = api.get("walker").await.expect("walker");
     let old = serde_json::to_value(&old.spec).expect("spec");
     let patch = Patch::Merge(json!({"spec": difference(&old, spec)}));
-    let params = PatchParams::default();
-    if let Err(error) = api.patch("walker", &params, &patch).await {
-        panic!("seed {SEED}, case {number}: {spec}\n  is refused: {error}");
-    }
+    let refused = api.patch("walker", &PatchParams::default(), &patch).await.err();
+    refused.map(|error| format!("{}: {spec}\n  is refused: {error}", named(*number)))
 }
 
 /// Returns the merge patch that turns `old` into `new`.

@@ -110,10 +110,7 @@ fn w09_the_name_of_the_file_cannot_change() {
         assert_eq!(change("w", json!({"workload": {"name": "w"}})).await, "");
         assert_eq!(change("w", named(json!(null))).await, "");
         // The other fields may change.
-        assert_eq!(
-            change("w", json!({"configMap": {"key": "other.yml"}, "jobs": ["c"]})).await,
-            ""
-        );
+        assert_eq!(change("w", json!({"jobs": ["c"]})).await, "");
         let given = jobs(&named(json!("mine")));
         stage.try_swarm("named", given).await.expect("a Swarm with a name");
         assert!(change("named", named(json!("yours"))).await.contains(cannot));
@@ -131,6 +128,29 @@ fn w09_the_name_of_the_file_cannot_change() {
         let spec = jobs(&json!({"workload": {"name": "applied"}}));
         apply(&spec).await;
         apply(&spec).await;
+    });
+}
+
+/// Workers read the key that their template names.
+#[test]
+fn w28_the_key_of_the_file_cannot_change() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let change = async |name: &str, key: Value| {
+            let patch = kube::api::Patch::Merge(json!({"spec": {"configMap": {"key": key}}}));
+            let params = kube::api::PatchParams::default();
+            let changed = stage.swarms().patch(name, &params, &patch).await;
+            changed.err().map_or_else(String::new, |error| error.to_string())
+        };
+        let cannot = "spec.configMap.key: cannot change";
+        stage.try_swarm("w", jobs(&json!({}))).await.expect("a Swarm without a key");
+        assert!(change("w", json!("other.yml")).await.contains(cannot));
+        assert_eq!(change("w", json!("config.yml")).await, "");
+        assert_eq!(change("w", json!(null)).await, "");
+        let given = jobs(&json!({"configMap": {"key": "mine.yml"}}));
+        stage.try_swarm("keyed", given).await.expect("a Swarm with a key");
+        assert!(change("keyed", json!("config.yml")).await.contains(cannot));
+        assert!(change("keyed", json!(null)).await.contains(cannot));
     });
 }
 

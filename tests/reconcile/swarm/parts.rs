@@ -1,14 +1,14 @@
 //! A file that is divided among three `ConfigMap`s.
-use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::{api::core::v1::ResourceQuota, jiff::Timestamp};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+};
 use serde_json::{Value, json};
 use traffic_operator::placement::part;
 
 use super::{Stage, proxy::Kill, proxy::Proxy, streams};
 use crate::bench::{eventually, run};
-
-/// The time without any write: longer than the period of a pass.
-const QUIET: std::time::Duration = std::time::Duration::from_secs(12);
 
 /// With this name, the first three workers read different parts.
 const NAME: &str = "ag";
@@ -82,17 +82,48 @@ fn w20_a_divided_file_moves_streams_is_repaired_and_rests() {
 
         // A new process relies on the existing objects.
         drop(operator);
-        let _operator = stage.ready_operator().await;
+        let operator = stage.ready_operator().await;
         stage.settled(NAME, 2, &streams(11)).await;
         let since = Timestamp::now();
-        tokio::time::sleep(QUIET).await;
-        let writes = stage.bench.writes_since(since);
+        operator.passes("swarm", 2).await;
+        let writes = stage.bench.writes_since(since).await;
         assert!(writes.is_empty(), "{writes:?}");
         assert_eq!(stage.file(NAME).await.expect("a file"), repaired);
         let other = Patch::Merge(json!({"spec": {"configMap": {"files": 4}}}));
         let refused = stage.swarms().patch(NAME, &params, &other).await;
         let refused = refused.expect_err("another number").to_string();
         assert!(refused.contains("configMap.files cannot change"), "{refused}");
+    });
+}
+
+/// Each write of the head is news for the next pass, which would write it again at once.
+#[test]
+fn w22_a_part_that_no_quota_allows_costs_no_flood() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let _operator = stage.ready_operator().await;
+        stage.stateful_set(NAME, 2, template(NAME)).await;
+        stage.swarm(NAME, spec(6)).await;
+        let before = stage.settled(NAME, 2, &streams(6)).await;
+        let quotas = Api::<ResourceQuota>::namespaced(stage.bench.client.clone(), "default");
+        let quota = serde_json::from_value(json!({
+            "metadata": {"name": "few"}, "spec": {"hard": {"count/configmaps": 1}},
+        }));
+        quotas.create(&PostParams::default(), &quota.expect("a quota")).await.expect("create");
+        let map = format!("{NAME}-config-part-1");
+        let since = Timestamp::now();
+        stage.maps().delete(&map, &DeleteParams::default()).await.expect("delete");
+        tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+        let writes = stage.bench.writes_since(since).await;
+        let head = format!("{NAME}-config");
+        let heads = writes.iter().filter(|write| write.name == head).count();
+        let told = writes.iter().filter(|write| write.resource.starts_with("swarms")).count();
+        quotas.delete("few", &DeleteParams::default()).await.expect("lift the quota");
+        assert!((1..=6).contains(&heads), "{heads} writes of the head");
+        assert!(told <= 6, "{told} writes of the status");
+        let after = stage.settled(NAME, 2, &streams(6)).await;
+        assert_eq!(after.owners(), before.owners());
+        stage.condition(NAME, "Ready", "True", "Placed").await;
     });
 }
 

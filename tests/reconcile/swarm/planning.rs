@@ -155,7 +155,7 @@ fn what_plan_swarm_says_is_what_the_operator_then_does() {
         let spec = json!({"streams": list, "refresh": {"strategy": "DeletePod"}});
         assert_plan_comes_true(&stage, &operator, ("way", 4), &third, (spec, &ids)).await;
         stage.puppet.assert_no_overlap();
-        let asked = stage.bench.plane().audit_since(began).unwrap();
+        let asked = stage.bench.requests_since(began).await;
         let mine: Vec<_> = asked.iter().filter(|event| event.user == PLANNER.0).collect();
         assert!(!mine.is_empty() && !mine.iter().any(|event| event.is_write()), "{mine:?}");
     });
@@ -249,7 +249,7 @@ fn streams_and_workers_are_explained_beside_a_running_operator() {
             }
             assert!(text.contains("the operator was not asked"), "{text}");
         }
-        let asked = stage.bench.plane().audit_since(began).unwrap();
+        let asked = stage.bench.requests_since(began).await;
         let mine: Vec<_> = asked.iter().filter(|event| event.user == PLANNER.0).collect();
         assert!(!mine.is_empty() && !mine.iter().any(|event| event.is_write()), "{mine:?}");
     });

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::{
     Stage,
+    at_rest::SWARMS,
     fake_kubelet::Delivery,
     proxy::Proxy,
     streams,
@@ -20,12 +21,9 @@ use super::{
 };
 use crate::bench::{eventually, run};
 
-/// The time for which writes are observed: longer than the period of a pass.
-const WATCHED: Duration = Duration::from_secs(12);
-
 /// Returns the evictions that the API server has accepted, by pod.
-fn evictions(stage: &Stage, since: Timestamp) -> Vec<String> {
-    let writes = stage.bench.writes_since(since).into_iter();
+async fn evictions(stage: &Stage, since: Timestamp) -> Vec<String> {
+    let writes = stage.bench.writes_since(since).await.into_iter();
     let evictions = writes.filter(|w| w.subresource == "eviction" && w.code == 201);
     evictions.map(|w| w.name).collect()
 }
@@ -80,14 +78,13 @@ fn w06_a_worker_that_reports_an_absurd_version_costs_no_write() {
             eventually("all streams to run", run).await;
         };
         all(6).await;
-        passes(&operator, 2.0).await;
+        passes(&operator, 2).await;
         let before = stage.file("huge").await.unwrap().version;
         let since = Timestamp::now();
-        // A fixed time, because the absence of writes is the test.
-        tokio::time::sleep(WATCHED).await;
-        let writes = stage.bench.writes_since(since);
+        passes(&operator, 2).await;
+        let writes = stage.bench.writes_since(since).await;
         let files = writes.iter().filter(|w| w.resource == "configmaps").count();
-        let own = writes.iter().filter(|w| w.resource == "swarms").count();
+        let own = writes.iter().filter(|w| w.resource == SWARMS).count();
         assert!(files == 0 && own <= 1, "{writes:?}");
         // The others continue, and the versions continue from the former ones.
         stage.change("huge", json!({"jobs": streams(8)})).await;
@@ -132,8 +129,9 @@ fn w08_a_worker_whose_version_never_rises_is_evicted_less_and_less_and_the_other
             restarted.then_some(())
         };
         eventually("the others to have their new lists", turned).await;
-        passes(&operator, 20.0).await;
-        let of_it = evictions(&stage, since).into_iter().filter(|pod| pod == "deaf-0").count();
+        passes(&operator, 20).await;
+        let of_it =
+            evictions(&stage, since).await.into_iter().filter(|pod| pod == "deaf-0").count();
         let allowed = allowed(began.elapsed());
         assert!((1..=allowed).contains(&of_it), "{of_it} evictions, {allowed} allowed");
         // It reports the streams that it runs: that takes no restart of a worker, and no pause
@@ -165,7 +163,7 @@ fn w08_a_pod_is_evicted_once_however_late_the_watch_brings_its_end() {
             writes.filter(|write| write.contains("/eviction")).collect::<Vec<_>>()
         };
         eventually("an eviction", async || (!evicted().is_empty()).then_some(())).await;
-        passes(&operator, 8.0).await;
+        passes(&operator, 8).await;
         assert_eq!(evicted().len(), 1, "{:?}", evicted());
         proxy.stall(None);
         stage.puppet.control(|c| c.stop = Duration::ZERO);

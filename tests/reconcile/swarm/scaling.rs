@@ -128,7 +128,7 @@ fn with_hot_reload_only_the_pod_whose_list_changed_is_annotated() {
         let since = Timestamp::now();
         stage.change("note", spec(10)).await;
         let file = stage.settled("note", 3, &streams(10)).await;
-        let writes = stage.bench.writes_since(since);
+        let writes = stage.bench.writes_since(since).await;
         let pods: Vec<_> = writes.iter().filter(|w| w.resource == "pods").collect();
         assert_eq!(pods.len(), 1, "{pods:?}");
         let entry = file.workloads.iter().find(|(_, entry)| entry.version == file.version);

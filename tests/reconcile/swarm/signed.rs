@@ -64,14 +64,9 @@ fn s12_an_acknowledgement_that_a_neighbor_forges_frees_no_stream() {
         assert_eq!(operator.terminate().await, Some(0));
         let since = Timestamp::now();
         let operator = stage.ready_operator().await;
-        let looked = async || {
-            let passes = ["controller=\"swarm\""];
-            let looked = operator.metric("traffic_operator_reconcile_total", &passes).await;
-            (looked >= 3.0).then_some(())
-        };
-        eventually("three passes", looked).await;
+        operator.passes("swarm", 3).await;
         assert_eq!(stage.key("sign").await, key);
-        let writes = stage.bench.writes_since(since);
+        let writes = stage.bench.writes_since(since).await;
         let writes: Vec<_> = writes.iter().filter(|w| w.resource == "configmaps").collect();
         assert!(writes.is_empty(), "{writes:?}");
     });

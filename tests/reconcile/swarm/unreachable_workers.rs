@@ -12,13 +12,9 @@ use serde_json::{Value, json};
 use super::{Stage, sample, streams};
 use crate::bench::{Operator, eventually, run};
 
-/// Waits until the operator has made `n` more passes.
-pub async fn passes(operator: &Operator, n: f64) {
-    let count = async || {
-        operator.metric("traffic_operator_reconcile_total", &["controller=\"swarm\""]).await
-    };
-    let before = count().await;
-    eventually("passes", async || (count().await >= before + n).then_some(())).await;
+/// Waits until the operator has made this many more passes.
+pub async fn passes(operator: &Operator, count: u32) {
+    operator.passes("swarm", count).await;
 }
 
 pub fn hot(jobs: &[String]) -> Value {
@@ -40,7 +36,7 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
         let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
         stage.bench.set_pod_status("default", "far-1", unready).await;
         stage.until("far", &[("/summary/ready", json!(1))]).await;
-        passes(&operator, 3.0).await;
+        passes(&operator, 3).await;
         assert_eq!(stage.puppet.streams("far-1"), mine);
         assert_eq!(stage.puppet.streams("far-0").len(), 3);
         // The worker must go, and cannot be reached.
@@ -73,7 +69,7 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_
 fn a_worker_that_does_not_answer_is_waited_for_and_one_that_crashes_goes_on() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+        let operator = stage.ready_operator().await;
         stage.stateful_set("mute", 2, json!({})).await;
         stage.swarm("mute", hot(&streams(8))).await;
         stage.settled("mute", 2, &streams(8)).await;
@@ -84,6 +80,7 @@ fn a_worker_that_does_not_answer_is_waited_for_and_one_that_crashes_goes_on() {
         stage.scale("mute", 3).await;
         // The workers have stopped the streams; until they report that, no other worker gets them.
         stage.condition("mute", "Converged", "False", "RefreshTimeout").await;
+        operator.passes("swarm", 3).await;
         assert!(stage.puppet.streams("mute-2").is_empty());
         let uid = stage.puppet.uid("mute-1").unwrap();
         stage.puppet.control(|c| {
@@ -113,17 +110,17 @@ fn bug_08_the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
         stage.change("turn", json!({"jobs": other})).await;
         // Pods, not requests: a terminating pod may be evicted a second time before the watch has
         // delivered its deletion.
-        let evicted = || {
-            let writes = stage.bench.writes_since(since).into_iter();
+        let evicted = async || {
+            let writes = stage.bench.writes_since(since).await.into_iter();
             let evictions = writes.filter(|w| w.subresource == "eviction" && w.code == 201);
             evictions.map(|w| w.name).collect::<BTreeSet<_>>().len()
         };
-        eventually("an eviction", async || (evicted() == 1).then_some(())).await;
-        passes(&operator, 8.0).await;
-        assert_eq!(evicted(), 1);
+        eventually("an eviction", async || (evicted().await == 1).then_some(())).await;
+        passes(&operator, 8).await;
+        assert_eq!(evicted().await, 1);
         stage.puppet.control(|c| c.unscheduled.clear());
         stage.settled("turn", 3, &other).await;
-        assert_eq!(evicted(), 3);
+        assert_eq!(evicted().await, 3);
         let after = all.map(|pod| stage.puppet.uid(pod).unwrap());
         assert!((0..3).all(|i| before[i] != after[i]));
     });
@@ -133,7 +130,7 @@ fn bug_08_the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
 fn bug_08_a_disruption_budget_is_obeyed_and_told_and_the_rest_goes_on_when_it_allows() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+        let operator = stage.ready_operator().await;
         stage.stateful_set("budget", 2, json!({})).await;
         stage.swarm("budget", json!({"jobs": streams(6)})).await;
         stage.settled("budget", 2, &streams(6)).await;
@@ -153,6 +150,9 @@ fn bug_08_a_disruption_budget_is_obeyed_and_told_and_the_rest_goes_on_when_it_al
         let note = stage.until_event("budget", "EvictionRefused").await;
         assert!(note.contains("disruption budget"), "{note}");
         assert_eq!(stage.puppet.running().len(), 6, "no worker was restarted");
+        // Nor is its zone held, in which nothing happens.
+        let held = operator.metric("traffic_operator_disruption_in_progress", &[]).await;
+        assert!(held < 1.0, "{held} zones held");
         budgets.delete("budget", &DeleteParams::default()).await.unwrap();
         stage.settled("budget", 2, &streams(5)).await;
     });
@@ -220,7 +220,7 @@ fn a_pod_whose_labels_were_removed_keeps_its_streams() {
         stage.pods().patch("bare-1", &kube::api::PatchParams::default(), &patch).await.unwrap();
         stage.scale("bare", 1).await;
         stage.until("bare", &[("/summary/releasing", json!(3))]).await;
-        passes(&operator, 4.0).await;
+        passes(&operator, 4).await;
         stage.puppet.assert_no_overlap();
         assert_eq!(stage.puppet.streams("bare-1").len(), 3);
         stage.pods().delete("bare-1", &DeleteParams::default()).await.unwrap();

@@ -1,18 +1,23 @@
 //! Evictions from nodes that stay unfit.
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
+use lab::fault::{Fault, Rule};
 use serde_json::{Value, json};
 use traffic_operator::controller::disruptions;
 
 use crate::{
     bench::{Bench, Operator, eventually, run},
+    faults,
     prometheus::Sample,
-    traffic_watch::judging::{deployment, three_nodes},
+    traffic_watch::judging::{KEY, deployment, three_nodes},
 };
 
 /// There are no kubelets here: pods are bound and made Ready by hand.
@@ -155,5 +160,60 @@ fn two_objects_do_not_evict_in_one_zone_at_the_same_time_and_both_have_their_tur
         };
         assert!(acts("deferred").await >= 1.0);
         assert!((acts("started").await - 2.0).abs() < f64::EPSILON);
+    });
+}
+
+/// It would keep other objects from their zone while nothing happens there.
+#[test]
+fn an_eviction_that_a_budget_refuses_disrupts_no_zone() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let spec = json!({"deployment": deployment(), "eviction": {"after": "3s"}});
+        bench.watch("web", spec).await;
+        let budgets = Api::<PodDisruptionBudget>::namespaced(bench.client.clone(), "default");
+        let budget = json!({
+            "metadata": {"name": "web"},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+        });
+        let budget = serde_json::from_value(budget).unwrap();
+        budgets.create(&PostParams::default(), &budget).await.unwrap();
+        let operator = bench.operator();
+        bench.until("web", &[("/ready", json!(true))]).await;
+        bind_and_ready(&bench, "node-2", 2).await;
+        bench.prometheus.set("node-2", Sample::percent("99"));
+        bench.until_event("web", "EvictionRefused", "disruption budget").await;
+        // The next one is tried after three seconds.
+        let held = operator.metric("traffic_operator_disruption_in_progress", &[]).await;
+        let acts = operator.metric("traffic_operator_disruptions_total", &[]).await;
+        budgets.delete("web", &DeleteParams::default()).await.unwrap();
+        assert!(held + acts < 1.0, "{held} zones held, {acts} acts");
+    });
+}
+
+/// Every judgment waited for the whole patience of a request, for as long as a node stayed unfit.
+#[test]
+fn t12_lists_of_pods_delay_no_label() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        for node in ["node-4", "node-5"] {
+            bench.node(node).await;
+            bench.prometheus.set(node, Sample::percent("10"));
+        }
+        let spec = json!({"deployment": deployment(), "eviction": {"after": "2s"}});
+        bench.watch("web", spec).await;
+        let proxy = bench.proxy().await;
+        let _operator = faults::start(&bench, &proxy, "60s", "operator-1");
+        bench.until("web", &[("/ready", json!(true))]).await;
+        proxy.set([Rule::new(Fault::Never).verbs(&["list"]).resource("pods")]);
+        bench.prometheus.set("node-2", Sample::percent("99"));
+        bench.until_event("web", "EvictionFailed", "takes too long to list them").await;
+        for percent in ["99", "1"] {
+            bench.prometheus.set("node-3", Sample::percent(percent));
+            let unfit = if percent == "99" { "true" } else { "false" };
+            let began = Instant::now();
+            bench.until_label("node-3", KEY, Some(unfit)).await;
+            // A few intervals of a second, one of which may wait two for the list.
+            assert!(began.elapsed() < Duration::from_secs(9), "{unfit}: {:?}", began.elapsed());
+        }
     });
 }

@@ -29,7 +29,7 @@ async fn one_unfit(bench: &Bench) -> Operator {
 async fn assert_held(bench: &Bench, since: Timestamp) {
     assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
     assert_eq!(bench.label("node-1", KEY).await.as_deref(), Some("false"));
-    let writes = bench.writes_since(since);
+    let writes = bench.writes_since(since).await;
     let to_nodes: Vec<_> = writes.iter().filter(|w| w.resource == "nodes").collect();
     assert!(to_nodes.is_empty(), "{to_nodes:?}");
 }
@@ -58,6 +58,8 @@ fn every_bad_answer_freezes_the_labels_and_says_so_and_judging_resumes_by_itself
             bench.prometheus.answer(mode);
             let message = bench.condition("web", "MetricsAvailable", "False", reason).await;
             assert!(!message.is_empty(), "{what}");
+            // One judgment changes no label, whatever it says.
+            bench.judgments(2).await;
             assert_held(&bench, since).await;
             let status = bench.status("web").await;
             assert_eq!(status["summary"]["unknown"], 3, "{what}");

@@ -1,5 +1,5 @@
 //! Every field of the spec works as documented.
-use std::{collections::BTreeSet, fs, path::Path};
+use std::collections::BTreeSet;
 
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
@@ -102,10 +102,7 @@ fn every_field_of_the_spec_has_its_scenario() {
     assert_eq!(named, fields);
     for (field, file, function) in SCENARIOS {
         let path = format!("tests/reconcile/{file}.rs");
-        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&path));
-        let text = text.unwrap_or_else(|error| panic!("{path}: {error}"));
-        let test = format!("#[test]\nfn {function}()");
-        assert!(text.contains(&test), "{field}: {path} has no {function}");
+        assert!(lab::proof::has_test(&path, function), "{field}: {path} has no {function}");
     }
 }
 

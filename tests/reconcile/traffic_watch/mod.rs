@@ -1,6 +1,6 @@
 //! `TrafficWatch`: whole passes, from Prometheus' answers to labels, pods and the status.
 mod deployments;
-mod evicting;
+pub mod evicting;
 mod faults;
 mod fields;
 pub mod judging;

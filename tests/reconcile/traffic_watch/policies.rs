@@ -172,7 +172,7 @@ fn a_taint_comes_and_goes_with_the_label_and_leaves_the_taints_of_others() {
         bench.judgments(2).await;
         let since = Timestamp::now();
         bench.judgments(4).await;
-        let writes = bench.writes_since(since);
+        let writes = bench.writes_since(since).await;
         assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
         bench.prometheus.set("node-2", Sample::percent("10"));
         until_taint(&bench, "node-2", None).await;

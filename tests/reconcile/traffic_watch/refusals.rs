@@ -144,7 +144,7 @@ fn t10_a_node_that_cannot_be_written_holds_nothing_else_back() {
         assert!(operator.metric("traffic_operator_reconcile_errors_total", &errors).await >= 1.0);
         let since = k8s_openapi::jiff::Timestamp::now();
         bench.judgments(8).await;
-        let tried = bench.writes_since(since);
+        let tried = bench.writes_since(since).await;
         let tried = tried.iter().filter(|write| write.name == "node-2").count();
         assert!(tried <= 1, "{tried} tries in 8 judgments: the first pause is ten seconds");
         bench.prometheus.set("node-1", Sample::percent("1"));
@@ -169,6 +169,35 @@ async fn silent_server() -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) 
         }
     });
     (address, task)
+}
+
+/// Each failure names another node; the retries of both come in any order.
+#[test]
+fn t10_two_nodes_that_cannot_be_written_are_reported_once() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.refuse("", "nodes", "object.metadata.name in ['node-2', 'node-3']").await;
+        bench.until_refused("node-2").await;
+        bench.watch("web", json!({})).await;
+        let since = k8s_openapi::jiff::Timestamp::now();
+        let operator = bench.operator();
+        bench.until_label("node-1", KEY, Some("false")).await;
+        bench.condition("web", "Ready", "Unknown", "ApiError").await;
+        // The first judgments write the states of the nodes.
+        bench.judgments(4).await;
+        let told = k8s_openapi::jiff::Timestamp::now();
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        let writes = bench.writes_since(since).await;
+        let tries = writes.iter().filter(|write| write.resource == "nodes" && write.code != 200);
+        assert!(tries.count() >= 4, "each node is tried again after ten seconds: {writes:?}");
+        let writes = bench.writes_since(told).await;
+        let of_status = writes.iter().filter(|write| write.resource == "trafficwatches").count();
+        assert!(of_status <= 1, "{writes:?}");
+        let reported = bench.events("web").await;
+        let errors = reported.iter().filter(|(reason, _)| reason == "ApiError").count();
+        assert!(errors <= 1, "{reported:?}");
+        assert_eq!(operator.terminate().await, Some(0));
+    });
 }
 
 /// Each event takes five seconds to be refused: decisions do not wait for it.

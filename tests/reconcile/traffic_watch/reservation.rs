@@ -86,8 +86,8 @@ async fn until_offer(bench: &Bench, node: &str, amount: Option<&str>) {
 }
 
 /// The operator's writes to the status of nodes since then.
-fn writes(bench: &Bench, since: Timestamp) -> usize {
-    let writes = bench.writes_since(since);
+async fn writes(bench: &Bench, since: Timestamp) -> usize {
+    let writes = bench.writes_since(since).await;
     writes.iter().filter(|w| w.resource == "nodes" && w.subresource == "status").count()
 }
 
@@ -114,7 +114,7 @@ fn nodes_offer_what_is_free_and_steady_load_writes_nothing() {
             load(&bench, "node-1", bytes);
             bench.judgments(2).await;
         }
-        assert_eq!(writes(&bench, since), 0);
+        assert_eq!(writes(&bench, since).await, 0);
         // Load that nobody declared, and its end.
         load(&bench, "node-1", "50000000");
         until_offer(&bench, "node-1", Some("200")).await;
@@ -162,7 +162,7 @@ fn a_node_never_offers_less_than_its_pods_request_and_an_unfit_one_no_more() {
         bench.until("web", &[("/nodes/node-1/state", json!("Unknown"))]).await;
         let since = Timestamp::now();
         bench.judgments(3).await;
-        assert_eq!(writes(&bench, since), 0);
+        assert_eq!(writes(&bench, since).await, 0);
         // What a new kubelet zeroes is restored at once: a pod would not be admitted again.
         let resources = json!({NAME: "0"});
         let zero = json!({"status": {"capacity": resources, "allocatable": resources}});
@@ -239,7 +239,7 @@ fn the_older_of_two_objects_offers_a_resource_and_the_other_still_judges() {
         bench.until_label("node-1", "second.traffic.example.com/unfit", Some("false")).await;
         let since = Timestamp::now();
         bench.judgments(3).await;
-        assert_eq!(writes(&bench, since), 0, "they do not fight");
+        assert_eq!(writes(&bench, since).await, 0, "they do not fight");
         let api = bench.watches("default");
         api.delete("a-first", &DeleteParams::default()).await.expect("delete");
         until_offer(&bench, "node-1", Some("1100")).await;
@@ -261,6 +261,6 @@ fn observe_offers_nothing_and_shows_what_it_would() {
             ((offered - 5e8).abs() < 1.0).then_some(())
         };
         eventually("the amount in the metrics", offered).await;
-        assert_eq!(writes(&bench, since), 0);
+        assert_eq!(writes(&bench, since).await, 0);
     });
 }

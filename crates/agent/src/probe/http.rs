@@ -10,7 +10,8 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::Instant};
 
-use super::{Answer, Reason, Unanswered};
+use super::{Answer, Unanswered};
+use crate::reason::Reason;
 
 /// Maximum number of bytes of a body that are read before the connection is closed: the agent's
 /// body has 5 bytes, and another server must not send its entire front page.

@@ -7,8 +7,9 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Answer, Reason, Unanswered};
+use super::{Answer, Unanswered};
 use crate::echo::{self, Packet, Replies, Reply};
+use crate::reason::Reason;
 
 /// The pause after an error between probes, for a socket that reports errors without end: ICMP
 /// errors belong to packets, and each probe sends only one.

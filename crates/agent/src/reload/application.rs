@@ -71,7 +71,7 @@ impl Application {
 }
 
 async fn tell(signal: Signal, name: String, settle: Duration) -> anyhow::Result<()> {
-    let told = {
+    let signaled = {
         let name = name.clone();
         blocking(move || {
             let found = processes::named(&name);
@@ -87,14 +87,14 @@ async fn tell(signal: Signal, name: String, settle: Duration) -> anyhow::Result<
         })
         .await?
     };
-    let ids: Vec<_> = told.iter().map(|process| process.id.as_raw()).collect();
+    let ids: Vec<_> = signaled.iter().map(|process| process.id.as_raw()).collect();
     tracing::info!(
         %signal, process = name, ?ids, ?settle,
         "signaled; nobody answers a signal: taken as followed after that time"
     );
     sleep(settle).await;
     // The signal ends an application that was not ready for it.
-    blocking(move || match told.iter().find(|process| !processes::is_there(process)) {
+    blocking(move || match signaled.iter().find(|process| !processes::is_there(process)) {
         Some(gone) => bail!("{name}, process {}, ended", gone.id),
         None => Ok(()),
     })

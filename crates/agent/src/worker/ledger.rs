@@ -42,7 +42,7 @@ struct Open {
 
 /// The contents of one report, kept until the server has accepted it.
 #[derive(Debug)]
-pub struct Told {
+pub struct Batch {
     /// The intervals in the report.
     pub intervals: Vec<Interval>,
     at: u64,
@@ -69,7 +69,7 @@ impl Ledger {
 
     /// Returns everything that is not reported yet; `None` if there is nothing.
     #[must_use]
-    pub fn report(&self, now: u64) -> Option<Told> {
+    pub fn report(&self, now: u64) -> Option<Batch> {
         let open = self.open.iter().map(|(stream, Open { epoch, from })| Interval {
             stream: stream.clone(),
             epoch: *epoch,
@@ -78,20 +78,20 @@ impl Ledger {
         });
         let intervals: Vec<_> = self.ended.iter().cloned().chain(open).collect();
         let ended = self.left + u64::try_from(self.ended.len()).unwrap_or(u64::MAX);
-        (!intervals.is_empty()).then_some(Told { intervals, at: now, ended })
+        (!intervals.is_empty()).then_some(Batch { intervals, at: now, ended })
     }
 
     /// Removes the contents of a report that the server accepted.
-    pub fn taken(&mut self, told: &Told) {
-        let taken = usize::try_from(told.ended.saturating_sub(self.left)).unwrap_or(usize::MAX);
+    pub fn taken(&mut self, batch: &Batch) {
+        let taken = usize::try_from(batch.ended.saturating_sub(self.left)).unwrap_or(usize::MAX);
         self.ended.drain(..taken.min(self.ended.len()));
-        self.left = self.left.max(told.ended);
+        self.left = self.left.max(batch.ended);
         // An interval that ended during the report was reported up to that time.
         for Interval { from, .. } in &mut self.ended {
-            *from = told.at.max(*from);
+            *from = batch.at.max(*from);
         }
         for Open { from, .. } in self.open.values_mut() {
-            *from = told.at.max(*from);
+            *from = batch.at.max(*from);
         }
     }
 }
@@ -108,8 +108,8 @@ mod tests {
         Interval { stream: stream.into(), epoch, from, to }
     }
 
-    fn intervals(told: Option<Told>) -> Vec<Interval> {
-        told.map(|told| told.intervals).unwrap_or_default()
+    fn intervals(batch: Option<Batch>) -> Vec<Interval> {
+        batch.map(|batch| batch.intervals).unwrap_or_default()
     }
 
     #[test]
@@ -117,9 +117,9 @@ mod tests {
         let mut ledger = Ledger::default();
         assert!(ledger.report(5).is_none());
         ledger.begin("a".into(), 12, 10);
-        let told = ledger.report(20).unwrap();
-        assert_eq!(told.intervals, [interval("a", 12, 10, 20)]);
-        ledger.taken(&told);
+        let batch = ledger.report(20).unwrap();
+        assert_eq!(batch.intervals, [interval("a", 12, 10, 20)]);
+        ledger.taken(&batch);
         assert_eq!(intervals(ledger.report(30)), [interval("a", 12, 20, 30)]);
     }
 
@@ -134,9 +134,9 @@ mod tests {
         drop(ledger.report(30));
         let expected =
             [interval("a", 1, 10, 25), interval("a", 3, 28, 40), interval("b", 1, 10, 40)];
-        let told = ledger.report(40).unwrap();
-        assert_eq!(told.intervals, expected);
-        ledger.taken(&told);
+        let batch = ledger.report(40).unwrap();
+        assert_eq!(batch.intervals, expected);
+        ledger.taken(&batch);
         let expected = [interval("a", 3, 40, 50), interval("b", 1, 40, 50)];
         assert_eq!(intervals(ledger.report(50)), expected);
     }
@@ -145,15 +145,15 @@ mod tests {
     fn what_ends_while_a_report_is_under_way_is_told_from_there() {
         let mut ledger = Ledger::default();
         ledger.begin("a".into(), 1, 10);
-        let told = ledger.report(20).unwrap();
+        let batch = ledger.report(20).unwrap();
         ledger.end("a", 23);
         ledger.begin("a".into(), 2, 24);
         ledger.end("a", 26);
-        ledger.taken(&told);
+        ledger.taken(&batch);
         let expected = [interval("a", 1, 20, 23), interval("a", 2, 24, 26)];
-        let told = ledger.report(30).unwrap();
-        assert_eq!(told.intervals, expected);
-        ledger.taken(&told);
+        let batch = ledger.report(30).unwrap();
+        assert_eq!(batch.intervals, expected);
+        ledger.taken(&batch);
         assert!(ledger.report(40).is_none());
     }
 

@@ -179,14 +179,14 @@ impl Process {
                     _ = &mut stop => None,
                     status = running.child.wait() => Some(status),
                 };
-                let told = ended.is_none();
+                let stopped = ended.is_none();
                 if let Some(running) = self.child.take() {
                     if let Some(status) = ended {
                         self.ended(&running, status);
                     }
-                    self.clear(running, told).await;
+                    self.clear(running, stopped).await;
                 }
-                if told {
+                if stopped {
                     return;
                 }
             } else {
@@ -215,7 +215,7 @@ impl Process {
 
     /// Ends a process, if it still exists, and everything that it started in its group. However
     /// long that takes, the stream counts as running until then.
-    async fn clear(&self, mut running: Running, told: bool) {
+    async fn clear(&self, mut running: Running, stopped: bool) {
         let stream = &self.stream;
         let Running { id, .. } = running;
         let began = Instant::now();
@@ -271,7 +271,7 @@ impl Process {
             }
             sleep(LOOK).await;
         }
-        if told {
+        if stopped {
             tracing::info!(%stream, pid = %id, took = ?began.elapsed(), "stopped");
         }
     }

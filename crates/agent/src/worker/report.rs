@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use super::{
-    ledger::{Interval, Ledger, Told},
+    ledger::{Batch, Interval, Ledger},
     metrics::Metrics,
 };
 use crate::{client::Client, clock::Clock};
@@ -80,8 +80,8 @@ impl Reporter {
         let mut failures = 0_u64;
         loop {
             tick.tick().await;
-            let Some(told) = self.told() else { continue };
-            match self.send(&told).await {
+            let Some(batch) = self.batch() else { continue };
+            match self.send(&batch).await {
                 Ok(()) if failures > 0 => {
                     tracing::info!(failures, "reports are taken again");
                     failures = 0;
@@ -101,19 +101,19 @@ impl Reporter {
 
     /// Reports the remaining intervals, until then at the latest.
     pub(super) async fn last(&self, until: Instant) {
-        while let Some(told) = self.told() {
+        while let Some(batch) = self.batch() {
             let left = until.saturating_duration_since(Instant::now());
-            match timeout(left, self.send(&told)).await {
+            match timeout(left, self.send(&batch)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) if Instant::now() + AGAIN < until => sleep(AGAIN).await,
                 Ok(Err(error)) => {
-                    let intervals = told.intervals.len();
+                    let intervals = batch.intervals.len();
                     let error = format!("{error:#}");
                     tracing::warn!(intervals, error, "the last report is not taken");
                     return;
                 }
                 Err(_) => {
-                    let intervals = told.intervals.len();
+                    let intervals = batch.intervals.len();
                     tracing::warn!(intervals, "the last report is not taken in time");
                     return;
                 }
@@ -121,11 +121,11 @@ impl Reporter {
         }
     }
 
-    async fn send(&self, told: &Told) -> anyhow::Result<()> {
-        let sent = self.post(&told.intervals).await;
+    async fn send(&self, batch: &Batch) -> anyhow::Result<()> {
+        let sent = self.post(&batch.intervals).await;
         self.metrics.reported(sent.is_ok());
         if sent.is_ok() {
-            self.ledger().taken(told);
+            self.ledger().taken(batch);
         }
         sent
     }
@@ -136,7 +136,7 @@ impl Reporter {
         self.client.post(&self.report.url, Some("application/json"), body, PATIENCE).await
     }
 
-    fn told(&self) -> Option<Told> {
+    fn batch(&self) -> Option<Batch> {
         let now = self.now();
         self.ledger().report(now)
     }

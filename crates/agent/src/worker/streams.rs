@@ -129,10 +129,10 @@ impl Streams {
         let stop = match &self.work {
             Work::Process(processes) => {
                 let process = processes.start(stream.clone(), epoch);
-                let (stop, told) = oneshot::channel();
+                let (stop, stopped) = oneshot::channel();
                 let stream = stream.clone();
                 self.tasks.spawn(async move {
-                    process.run(told).await;
+                    process.run(stopped).await;
                     stream
                 });
                 Some(stop)

@@ -93,7 +93,7 @@ impl<'a> Change<'a> {
     pub fn lost(&self, rule: Rule) -> Missing {
         let before = Absent::new(&self.before, &self.before.size, rule);
         let during = Absent::new(&self.surviving, &self.surviving.size, rule);
-        during.without(&before).told(&self.unchanged, &self.roster, None)
+        during.without(&before).named(&self.unchanged, &self.roster, None)
     }
 
     /// Returns the reflector whose loss costs the most additional routes compared to before, and
@@ -115,7 +115,7 @@ impl<'a> Change<'a> {
             }
             let now = Absent::new(&self.before, &without_one(&self.before.size), rule);
             let cost =
-                then.without(&now).told(&without_one(&self.both), &self.roster, Some(victim));
+                then.without(&now).named(&without_one(&self.both), &self.roster, Some(victim));
             if cost.pairs > worst.as_ref().map_or(0, |(_, worst)| worst.pairs) {
                 worst = Some((victim, cost));
             }

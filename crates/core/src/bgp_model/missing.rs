@@ -65,7 +65,7 @@ impl Absent {
     }
 
     /// Returns the same with examples. `victim` is in no pair.
-    pub fn told(&self, owed: &[u32], roster: &Roster, victim: Option<&Arc<str>>) -> Missing {
+    pub fn named(&self, owed: &[u32], roster: &Roster, victim: Option<&Arc<str>>) -> Missing {
         let pairs = self.pairs(owed);
         let mut examples = Vec::new();
         if pairs > 0 {
@@ -89,7 +89,7 @@ impl Absent {
 }
 
 pub(super) fn missing(graph: &Graph, roster: &Roster, rule: Rule) -> Missing {
-    Absent::new(graph, &graph.size, rule).told(&graph.size, roster, None)
+    Absent::new(graph, &graph.size, rule).named(&graph.size, roster, None)
 }
 
 /// Returns the reflector whose loss costs most. All members of a class cost the same.
@@ -103,7 +103,7 @@ pub(super) fn worst(graph: &Graph, roster: &Roster, rule: Rule) -> Option<(Arc<s
         }
     }
     let (victim, _, absent, size) = worst?;
-    Some((victim.clone(), absent.told(&size, roster, Some(victim))))
+    Some((victim.clone(), absent.named(&size, roster, Some(victim))))
 }
 
 /// Returns the first reflector of each class that carries routes, by name, and the number of nodes

@@ -9,6 +9,7 @@ use super::{
     Leave, Leaving, Previous, Roll, Rules, Slot,
     candidates::{Rank, Standing},
     layout::{self, Layout},
+    pool::MOST_IDS,
     size,
     zones::spread,
 };
@@ -116,10 +117,19 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, layout: &Layout, previous: &Pre
         !zonal || zone.is_some_and(|zone| layout.guests.binary_search(zone).is_err())
     };
     let zones: Vec<_> = roll.zones().into_iter().filter(|(zone, _)| counts(*zone)).collect();
-    let all: Vec<Vec<Choice>> = zones.iter().map(|(_, indices)| options(roll, indices)).collect();
+    let mut all: Vec<Vec<Choice>> =
+        zones.iter().map(|(_, indices)| options(roll, indices)).collect();
+    // A new choice in too many zones is refused; a running one stays in its zones.
+    if rules.id_scope(layout.topology) == IdScope::Zone
+        && previous.topology == Some(layout.topology)
+    {
+        keep_zones(roll, &mut all);
+    }
+    // In topology Zonal, no zone in use gets fewer: the last one could not be replaced.
+    let floor = if zonal { layout::least(1) } else { 0 };
     let (mut desired, mut quotas) = match rules.count.scope {
         Scope::PerZone => {
-            let quotas = per_zone(rules, roll, &zones, &all);
+            let quotas = per_zone(rules, roll, &zones, &all, floor);
             (quotas.iter().sum(), quotas)
         }
         Scope::Cluster => {
@@ -138,7 +148,7 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, layout: &Layout, previous: &Pre
         IdScope::Zone => quotas.iter().filter(|quota| **quota > 0).count(),
         IdScope::Slot => wanted,
     };
-    let fitted = size::fit(rules, layout.topology, &mut quotas, roll.len());
+    let fitted = size::fit(rules, layout.topology, &mut quotas, &all, (roll.len(), floor));
     if fitted {
         desired = quotas.iter().sum();
     }
@@ -202,11 +212,29 @@ fn anywhere(desired: usize, all: &[Vec<Choice>]) -> Vec<usize> {
     taken
 }
 
-/// Chooses with a separate number for each zone; a shortfall is not carried to another zone.
-fn per_zone(rules: &Rules, roll: &Roll, zones: &[Zone], all: &[Vec<Choice>]) -> Vec<usize> {
+/// Empties the lists of zones for which there is no cluster id: those without a reflector first.
+fn keep_zones(roll: &Roll, all: &mut [Vec<Choice>]) {
+    let in_use = |options: &[Choice]| options.iter().any(|option| roll.is_holder(option.2));
+    while all.iter().filter(|options| !options.is_empty()).count() > MOST_IDS {
+        let filled = all.iter_mut().filter(|options| !options.is_empty());
+        let worst = filled.max_by_key(|options| (!in_use(options), options[0]));
+        worst.into_iter().for_each(Vec::clear);
+    }
+}
+
+/// Chooses with a separate number for each zone, at least `floor`; a shortfall is not carried to
+/// another zone.
+fn per_zone(
+    rules: &Rules,
+    roll: &Roll,
+    zones: &[Zone],
+    all: &[Vec<Choice>],
+    floor: usize,
+) -> Vec<usize> {
     let quota = |(zone, options): (&Zone, &Vec<Choice>)| {
         let indices = || zone.1.iter().copied();
-        rules.count.desired(roll.held(indices()), &roll.count(indices())).min(options.len())
+        let desired = rules.count.desired(roll.held(indices()), &roll.count(indices()));
+        desired.max(floor).min(options.len())
     };
     zones.iter().zip(all).map(quota).collect()
 }

@@ -1,7 +1,7 @@
 //! The topology, and the zones with their own reflectors.
 use std::sync::Arc;
 
-use super::{Previous, Refusal, Roll, Rules, count::Nodes, size};
+use super::{Previous, Refusal, Roll, Rules, count::Nodes, pool::MOST_IDS, size};
 use crate::election::{IdScope, Scope, Topology};
 
 /// Minimum number of reflectors in a zone: two, so that one may fail or be replaced.
@@ -9,7 +9,7 @@ const REFLECTORS_PER_ZONE: usize = 2;
 
 /// Numbers of zones for which Auto selects Zonal: one zone cannot be divided, and each zone needs a
 /// separate cluster id.
-const ZONES_OF_AUTO: std::ops::RangeInclusive<usize> = 2..=super::MOST_IDS;
+const ZONES_OF_AUTO: std::ops::RangeInclusive<usize> = 2..=MOST_IDS;
 
 /// The chosen layout.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,12 +33,23 @@ impl Layout {
 enum Eye {
     /// The current nodes: for a topology that is being introduced.
     Now,
-    /// As above, and with a tenth fewer nodes too: for a change from another topology, which
-    /// renumbers every reflector, so that a cluster around a threshold does not go back and forth.
+    /// As above, and with a tenth fewer and a tenth more nodes too: for a change from another
+    /// topology, which renumbers every reflector, so that a cluster around a threshold does not go
+    /// back and forth.
     Lasting,
     /// The nodes once all of them are ready and open: for a topology in use. Zones too small for it
     /// are guests.
     InUse,
+}
+
+impl Eye {
+    /// Returns the number of nodes for which tables must have room.
+    fn nodes(self, roll: &Roll) -> usize {
+        match self {
+            Self::Lasting => roll.len() * 11 / 10,
+            Self::Now | Self::InUse => roll.len(),
+        }
+    }
 }
 
 pub(super) fn choose(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<Layout, Refusal> {
@@ -57,7 +68,7 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<
                 let zones = roll.zones().keys().flatten().count() - layout.guests.len();
                 let sizes = size::even(total(rules, roll, eye), zones);
                 ZONES_OF_AUTO.contains(&zones)
-                    && size::has_room(rules, Topology::Zonal, &sizes, roll.len())
+                    && size::has_room(rules, Topology::Zonal, &sizes, eye.nodes(roll))
             });
             Ok(layout.unwrap_or_else(|| Layout::plain(Topology::Simple)))
         }
@@ -129,8 +140,8 @@ fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
             None => Refusal::NoZones { label: rules.zone_label.clone() },
         });
     }
-    if !kept && !room(rules, zones.len(), roll.len()) {
-        let most = (1..zones.len()).rev().find(|&most| room(rules, most, roll.len()));
+    if !kept && !room(rules, zones.len(), eye.nodes(roll)) {
+        let most = (1..zones.len()).rev().find(|&most| room(rules, most, eye.nodes(roll)));
         return Err(Refusal::ManyZones { zones: zones.len(), most: most.unwrap_or(0) });
     }
     let mut notes = Vec::new();

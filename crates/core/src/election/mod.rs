@@ -30,13 +30,13 @@ mod groups;
 mod layout;
 mod options;
 mod peers;
+mod pool;
 mod ratio;
 mod refusal;
 mod rules;
 mod size;
 mod zones;
 
-pub use cluster_ids::{MOST_IDS, Pool};
 pub use count::Count;
 pub use groups::{GROUPS_PER_ZONE, name as group_name};
 pub use options::{IdScope, Rounding, Scope, Topology};
@@ -44,6 +44,7 @@ pub use peers::{
     BRIDGE, GROUP_LABEL, PeerSpec, SLOT_LABEL, reflectors as reflector_peer, slot_selector,
     wide as wide_peer,
 };
+pub use pool::{MOST_IDS, Pool};
 pub use ratio::{InvalidRatio, Ratio};
 pub use refusal::Refusal;
 pub use rules::{Ids, Rules};

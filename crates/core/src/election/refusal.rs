@@ -1,7 +1,7 @@
 //! Requests of the rules that the nodes do not allow.
 use std::sync::Arc;
 
-use super::{MOST_IDS, cluster_ids::Pool};
+use super::pool::{MOST_IDS, Pool};
 use crate::election::{IdScope, Topology};
 
 /// The reason why there is no target. The text names the field that can change it; nothing is

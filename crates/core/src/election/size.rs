@@ -1,11 +1,11 @@
 //! Limits of the number of reflectors in a topology, with room to replace any one of them.
 //!
-//! What counts is the fullest table while one reflector is replaced and the bridge exists that is
+//! The measure is the fullest table while one reflector is replaced and the bridge exists that is
 //! used to enter and leave a topology. `make prove-reflectors` simulates every change on every
 //! layout that passes here.
 use std::collections::BTreeSet;
 
-use super::{Rules, Slot, cluster_ids::MOST_IDS};
+use super::{Rules, Slot, pool::MOST_IDS};
 use crate::{
     bgp_model::{Cluster, Paths},
     election::{BRIDGE, IdScope, Topology},
@@ -17,14 +17,24 @@ use crate::{
 /// learn its routes only while there are three of them.
 const MOST_OF_MULTI: [usize; MOST_IDS + 1] = [0, 0, 6, 14, 8];
 
-/// Removes reflectors from the largest zones until tables have room. Returns true if it removed
-/// any.
-pub(super) fn fit(rules: &Rules, topology: Topology, sizes: &mut [usize], nodes: usize) -> bool {
+/// Removes reflectors from the largest zones until tables have room, or no zone has more than
+/// `floor`. Returns true if it removed any. The lists are those that
+/// [`spread`](super::zones::spread) takes them from, the best first: of equally large zones the one
+/// with the worst last reflector loses it, so that one that reflects is not exchanged for a new one
+/// elsewhere.
+pub(super) fn fit<T: Ord>(
+    rules: &Rules,
+    topology: Topology,
+    sizes: &mut [usize],
+    lists: &[Vec<T>],
+    (nodes, floor): (usize, usize),
+) -> bool {
     let mut fitted = false;
     while !has_room(rules, topology, sizes, nodes) {
-        let largest = (0..sizes.len()).rev().max_by_key(|&zone| sizes[zone]);
-        let Some(largest) = largest.filter(|&zone| sizes[zone] > 0) else { break };
-        sizes[largest] -= 1;
+        let can = (0..sizes.len()).filter(|&zone| sizes[zone] > floor);
+        let worst = can.max_by_key(|&zone| (sizes[zone], &lists[zone][sizes[zone] - 1]));
+        let Some(worst) = worst else { break };
+        sizes[worst] -= 1;
         fitted = true;
     }
     fitted

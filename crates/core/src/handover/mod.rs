@@ -120,8 +120,8 @@ pub const BELIEVED_EPOCH: Epoch = LARGEST_EPOCH / 2;
 
 /// Returns the reported epoch if it is credible; otherwise 0.
 #[must_use]
-pub const fn believed(told: Epoch) -> Epoch {
-    if told > BELIEVED_EPOCH { 0 } else { told }
+pub const fn believed(reported: Epoch) -> Epoch {
+    if reported > BELIEVED_EPOCH { 0 } else { reported }
 }
 
 /// The contents of the `ConfigMap`.

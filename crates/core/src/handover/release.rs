@@ -49,8 +49,8 @@ impl History {
         let unknown = |epoch: &Epoch| *epoch > published.epoch && *epoch <= BELIEVED_EPOCH;
         let pods = || workers.values().filter_map(|worker| worker.pod.as_ref());
         // A stopped pod runs nothing, but its report is still a proof.
-        let told = pods().filter_map(|pod| pod.loaded).chain([highest_reported]);
-        let highest = told.filter(unknown).max();
+        let reported = pods().filter_map(|pod| pod.loaded).chain([highest_reported]);
+        let highest = reported.filter(unknown).max();
         let ahead = pods().any(|pod| pod.live() && pod.loaded.as_ref().is_some_and(unknown));
         Self { lost: highest.is_some(), ahead, highest: highest.unwrap_or(0) }
     }

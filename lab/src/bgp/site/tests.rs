@@ -30,7 +30,7 @@ const SESSIONS: &str = r#"sum by (node) (bird_protocol_up{proto="BGP",state="Est
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_configured_by_the_api_server_and_seen_by_prometheus() {
     if !nix::unistd::geteuid().is_root() {
-        eprintln!("left out: network namespaces need root");
+        crate::left_out("nodes that are a BIRD each: they need root");
         return;
     }
     let (zones, skew) = (["a", "b", "c"], Duration::from_millis(200));

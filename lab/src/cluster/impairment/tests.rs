@@ -150,7 +150,7 @@ fn echo(network: &str) {
 #[tokio::test]
 async fn packets_of_pods_are_held_and_lost_and_no_others() {
     if require_root().is_err() {
-        eprintln!("left out: an impaired link needs root");
+        crate::left_out("an impaired link: it needs root");
         return;
     }
     let stage = Stage::set();
@@ -210,7 +210,7 @@ async fn packets_of_pods_are_held_and_lost_and_no_others() {
 #[tokio::test]
 async fn when_its_process_dies_packets_go_their_ordinary_way() {
     if require_root().is_err() {
-        eprintln!("left out: an impaired link needs root");
+        crate::left_out("an impaired link: it needs root");
         return;
     }
     let stage = Stage::set();

@@ -75,6 +75,7 @@ async fn drawn(stage: &Stage<'_>) -> Result<Check> {
         prometheus: stage.cluster.prometheus_url().await?,
         from: stage.age().max(Duration::from_mins(1)),
         rate_interval: RATE,
+        folded: false,
     };
     let file = workspace::root().join("grafana/overview.json");
     let picture = dashboard::draw(&file, &options).await?;

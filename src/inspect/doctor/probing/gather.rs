@@ -20,7 +20,7 @@ use crate::{
     inspect::cluster::{describe, name_of},
     network_prober::{
         children::ChildKind,
-        measurement::{self, Asker, Subject},
+        measurement::{self, Querier, Subject},
         overview::Measured,
     },
     prometheus,
@@ -78,8 +78,8 @@ pub async fn figures(probing: &mut Probing, client: &prometheus::Client) {
     for prober in probing.probers.as_deref().unwrap_or_default() {
         let name = name_of(prober);
         let subject = Subject::of(prober);
-        let asker = Asker::Command(client.clone());
-        let (figures, problem) = match measurement::measure(&asker, &subject).await {
+        let querier = Querier::Command(client.clone());
+        let (figures, problem) = match measurement::measure(&querier, &subject).await {
             Ok(figures) => (Some(figures), None),
             Err(error) => (None, Some(error.message)),
         };

@@ -324,12 +324,12 @@ fn coverage(prober: &NetworkProber) -> Check {
         let message = format!("{name}: all {} selected pods have an agent", status.selected);
         return Check::ok(check, message);
     }
-    let told = |one: &NotInjected| {
+    let sentence = |one: &NotInjected| {
         let count = usize::try_from(one.count).unwrap_or_default();
         let Uncovered { reason, count, meaning, .. } = Uncovered::of(&one.reason, count);
         format!("{count} {reason}: {meaning}")
     };
-    let details = status.not_injected.iter().map(told).collect();
+    let details = status.not_injected.iter().map(sentence).collect();
     let message =
         format!("{name}: {} of {} selected pods have an agent", status.injected, status.selected);
     Check::warn(check, message, format!("explain prober -n {namespace} {own}")).with(details)

@@ -9,11 +9,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use crate::{
-    inspect::{
-        doctor::{self, CheckResult},
-        style::plain,
-    },
+    inspect::doctor::{self, CheckResult},
     network_prober::measurement::{Measurement, NodeFigures, Silent},
+    text::style::plain,
 };
 
 /// Returns the text without its colors.

@@ -136,7 +136,7 @@ fn t04_duplicates_are_found_with_the_label_they_differ_in() {
             "duplicates",
             Warn,
             |f| f.endpoints[0].asked[0].duplicates = Ok(twins("pod")),
-            &["differ in pod only", "add up", "five minutes"],
+            &["differ only in pod", "add up", "five minutes"],
         ),
         (
             "duplicates",

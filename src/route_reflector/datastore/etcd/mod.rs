@@ -25,7 +25,7 @@ use object::{
 pub(super) use watching::changes;
 
 use super::{DEFAULT, Error, IdChange, News, Snapshot, WantedPeer, Written, peer};
-use crate::{api::route_reflector_set, nodes::Texts, runtime::lease::Fence};
+use crate::{api::route_reflector_set, infra::lease::Fence, nodes::Texts};
 
 /// Objects per answer.
 const PAGE_SIZE: i64 = 1000;

@@ -13,12 +13,7 @@ fn busy(nodes: &[&str]) -> BTreeMap<Arc<str>, Busy> {
 fn a_step_waits_while_another_object_disrupts_the_zone() {
     let set = set(&json!({}));
     let mut stage = mesh();
-    // The peers, and the first reflector.
-    for _ in 0..2 {
-        let seen = observed(&set, &stage);
-        let (step, _) = plan(&set, &seen).unwrap().desired.step.unwrap();
-        stage.take(&step, (KEY, ""), "main");
-    }
+    begin(&set, &mut stage);
     let mut seen = observed(&set, &stage);
     seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
     assert_eq!(word(&plan(&set, &seen).unwrap().desired), Some("Promote"));

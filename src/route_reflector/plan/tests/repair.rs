@@ -200,3 +200,87 @@ fn r08_a_dead_reflector_is_replaced_while_calicos_api_is_down_and_peers_wait() {
     stage.snapshot.stale = None;
     assert_eq!(word(&plan(&set, &observed(&set, &stage)).unwrap().desired), Some("WritePeer"));
 }
+
+/// Twelve nodes, and this many reflectors.
+fn zonal(count: usize, zone: fn(u8) -> &'static str) -> (RouteReflectorSet, Stage) {
+    let mut set = set(&json!({"topology": "Zonal", "count": {"min": count, "max": count}}));
+    let mut stage = mesh();
+    let template = stage.speakers[0].clone();
+    stage.speakers = (10..22_u8)
+        .map(|i| Speaker {
+            name: format!("n{i}").into(),
+            created: i.into(),
+            labels: texts(&[("topology.kubernetes.io/zone", zone(i - 10))]),
+            calico: texts(&[("projectcalico.org/IPv4Address", &format!("10.0.0.{i}/24"))]),
+            ..template.clone()
+        })
+        .collect();
+    let way = simulate(&set, &mut stage, None, Arc::default(), now()).unwrap();
+    assert_eq!((way.refused, way.topology), (None, "Zonal"));
+    set.status = Some(plan(&set, &observed(&set, &stage)).unwrap().status);
+    (set, stage)
+}
+
+fn reflecting(stage: &Stage) -> Vec<String> {
+    let bgp = stage.bgp((KEY, "topology.kubernetes.io/zone"), "main");
+    bgp.reflectors().map(|(node, _)| node.to_string()).collect()
+}
+
+/// R13: zone a has three nodes, all of which reflect.
+#[test]
+fn r13_a_reflector_replaced_in_another_zone_is_demoted_last_and_its_successor_waits_for_the_gate() {
+    let zone = |i| if i < 3 { "a" } else { "b" };
+    let (mut set, mut stage) = zonal(5, zone);
+    assert_eq!(reflecting(&stage), ["n10", "n11", "n12", "n13", "n14"]);
+    let look = |set: &RouteReflectorSet, stage: &Stage, counted: bool| {
+        let mut seen = observed(set, stage);
+        let healthy = Ok(Arc::new(healthy(&seen, 1.0)));
+        seen.measured = Some(if counted { healthy } else { Err("away".into()) });
+        plan(set, &seen).unwrap()
+    };
+    stage.edit("n10", |speaker| speaker.cordoned = true);
+    let mut words = vec![];
+    while let Some((step, _)) = look(&set, &stage, true).desired.step {
+        let blind = look(&set, &stage, false);
+        assert_eq!(blind.desired.step.is_none(), step.needs_gate(), "{step}");
+        assert!(!step.repairs() && words.len() < 10, "{step} after {words:?}");
+        set.status = Some(blind.status);
+        stage.take(&step, (KEY, ""), "main");
+        words.push(step.word());
+    }
+    words.retain(|word| *word != "WritePeer");
+    assert_eq!(words, ["Promote", "Demote"]);
+    assert_eq!(reflecting(&stage), ["n11", "n12", "n13", "n14", "n15"]);
+    // A node that is up and lost its labels, and is replaced elsewhere, is no dead reflector.
+    let (set, mut stage) = zonal(5, zone);
+    stage.edit("n10", |speaker| {
+        speaker.cordoned = true;
+        speaker.labels = texts(&[("topology.kubernetes.io/zone", "a")]);
+        speaker.calico = texts(&[("projectcalico.org/IPv4Address", "10.0.0.10/24")]);
+    });
+    let mut blind = vec![];
+    while let Some((step, _)) = look(&set, &stage, false).desired.step {
+        stage.take(&step, (KEY, ""), "main");
+        blind.push(step.word());
+        assert!(blind.len() < 10, "{blind:?}");
+    }
+    assert!(!blind.contains(&"Promote"), "{blind:?}");
+    assert_eq!(word(&look(&set, &stage, true).desired), Some("Promote"));
+}
+
+/// The spec of a running topology Zonal asks for an id for each slot.
+#[test]
+fn r02_ids_that_are_refused_stop_no_repair() {
+    use crate::route_reflector::election::IdScope;
+    let (mut set, mut stage) = zonal(6, |i| ["a", "b", "c"][usize::from(i % 3)]);
+    set.spec.cluster_id.per = Some(IdScope::Slot);
+    let refused = plan(&set, &observed(&set, &stage)).unwrap();
+    let (reason, text) = condition(&refused, "Ready");
+    assert_eq!(reason, "PlanRefused");
+    assert!(text.starts_with("spec.clusterID.per: Slot needs 6"), "{text}");
+    assert!(text.ends_with("; topology Zonal is kept, and repaired"), "{text}");
+    assert_eq!(word(&refused.desired), None);
+    let dead = reflecting(&stage).swap_remove(0);
+    stage.edit(&dead, |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
+    assert_eq!(word(&plan(&set, &observed(&set, &stage)).unwrap().desired), Some("Promote"));
+}

@@ -164,7 +164,7 @@ proptest! {
             Ok(parsed) => {
                 let of = |worker: &Name| share::parse(config.as_bytes(), worker, None);
                 for (worker, share) in &parsed.published.shares {
-                    // What both understand, both understand alike.
+                    // Both read the same streams from every file that both can read.
                     let Ok(read) = of(worker) else { continue };
                     let ours: std::collections::BTreeSet<&str> =
                         share.streams.iter().map(AsRef::as_ref).collect();

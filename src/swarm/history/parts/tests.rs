@@ -1,5 +1,6 @@
 use super::*;
 use crate::swarm::{
+    acknowledge::Answer,
     file::parts::{divide, render},
     handover::{Epoch, Share},
     watches::MapFacts,
@@ -174,4 +175,48 @@ fn another_number_of_files_is_a_barrier() {
     assert_eq!(history.published, published(7));
     let history = super::super::of(two.share.as_ref(), "config.yml", evidence).unwrap();
     assert_eq!(history.repair, Some(Repair::Barrier));
+}
+
+/// An old part was restored, or one is gone, while no operator ran: as for one file.
+#[test]
+fn w16_reports_count_for_parts_too() {
+    let say = |worker: &str, streams: &[&str]| {
+        let jobs = streams.iter().map(|stream| (*stream).to_owned()).collect();
+        (worker.into(), Arc::new(Answer { version: Some(7), jobs }))
+    };
+    let known = |view: &WorkloadView, told: Epoch, running: &[(Arc<str>, Arc<Answer>)]| {
+        let memory = Memory::default();
+        let evidence = Evidence { memory: &memory, told, made: 0, unknown_pods: true, running };
+        let (history, _) = of(&swarm(FILES), view, evidence).unwrap();
+        assert_eq!(history.repair, Some(Repair::Barrier));
+        history.published
+    };
+    let lists = |file: &Published, worker: &str, stream: &str| {
+        file.shares.get(worker).is_some_and(|share| share.streams.contains(&stream.into()))
+    };
+    let lets_go = |file: &Published, worker: &str, stream: &str| {
+        file.releasing.contains_key(&(stream.into(), worker.into()))
+    };
+    // Two workers of one part run each other's streams.
+    let mut file = published(7);
+    let mut names = (1..1000).map(|i| format!("s-{i}"));
+    let second = names.find(|name| part::of(name, FILES) == 0).unwrap();
+    let share = Share { streams: vec!["d".into()], version: 3 };
+    file.shares.insert(second.as_str().into(), share);
+    let exchanged = [say("s-0", &["d"]), say(&second, &["a"]), say("s-1", &["b"])];
+    let told = known(&view(&file, [7, 2, 3]), 8, &exchanged);
+    for worker in ["s-0", &second] {
+        for stream in ["a", "d"] {
+            assert!(lets_go(&told, worker, stream) && !lists(&told, worker, stream), "{told:?}");
+        }
+    }
+    assert!(lists(&told, "s-1", "b") && !lets_go(&told, "s-1", "b"));
+    // A part is gone: its workers own what they run, and what is in no other list.
+    let mut gone = view(&published(7), [7, 2, 3]);
+    gone.parts[2] = None;
+    let told = known(&gone, 7, &[say("s-1", &["b"])]);
+    assert!(lists(&told, "s-1", "b") && lists(&told, "s-0", "a"));
+    let told = known(&gone, 7, &[say("s-1", &["a", "b"])]);
+    assert!(lists(&told, "s-1", "b") && !lists(&told, "s-1", "a") && !lists(&told, "s-0", "a"));
+    assert!(lets_go(&told, "s-1", "a") && lets_go(&told, "s-0", "a"));
 }

@@ -90,6 +90,9 @@ fn t03_a_mark_goes_when_the_last_fit_node_does() {
         (vec![("a".into(), Some(false))], vec![Suppressed, Fit])
     );
     assert_eq!(step.conditions[2].reason, "LimitReached");
+    // Nobody measured that it recovered.
+    assert!(!step.notices.contains(&"NodeFit"), "{:?}", step.notices);
+    assert!(step.notices.contains(&"NodeSuppressed"), "{:?}", step.notices);
     w.away.clear();
     w.judge(&[Percent(99.0), Percent(1.0)]);
     assert_eq!(w.label("a"), Some("true"));
@@ -335,6 +338,38 @@ fn t14_one_scrape_counts_once_however_often_it_is_judged() {
         assert_eq!(judge(age).as_deref(), Some("false"), "at an age of {age} s");
     }
     assert_eq!(judge(0.0).as_deref(), Some("true"), "another scrape");
+}
+
+/// An answer may take a second longer than the one before it, and the age of a sample counts from
+/// when Prometheus computed it.
+#[test]
+fn t14_one_scrape_counts_once_though_answers_take_different_times() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    w.judge(&[Percent(1.0); 2]);
+    w.judge(&[Percent(1.0); 2]);
+    let mut judge = |age: f64, took: f64| {
+        w.tick += 1;
+        w.second += 10;
+        let busy = w.reading(&[Percent(99.0), Percent(1.0)]);
+        let nodes = ["a", "b"].map(|name| {
+            let mut node = OneNode::default();
+            for measure in [Measure::TransmitPercent, Measure::TransmitBytes] {
+                let value = busy.get(name).unwrap().get(measure);
+                node.put(measure, value);
+            }
+            node.put(Measure::Age, reading::Value::One(age, None));
+            (name.into(), node)
+        });
+        let mut reading = Measurement::of(BTreeMap::from(nodes));
+        #[expect(clippy::cast_precision_loss, reason = "a time")]
+        let asked = w.second as f64 - took;
+        reading.asked = Some(asked);
+        w.pass(vec![Ok(reading)]);
+        w.label("a").map(str::to_owned)
+    };
+    assert_eq!(judge(1.0, 0.1).as_deref(), Some("false"));
+    assert_eq!(judge(10.1, 1.0).as_deref(), Some("false"), "the same scrape, asked for earlier");
+    assert_eq!(judge(1.0, 0.1).as_deref(), Some("true"), "another scrape");
 }
 
 #[test]

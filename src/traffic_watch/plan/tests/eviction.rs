@@ -65,3 +65,25 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
         assert!(observing.judge(&busy).evicted.is_empty());
     }
 }
+
+/// Each list has a page for every hundred pods.
+#[test]
+fn t12_pods_are_not_read_while_evictions_rest() {
+    let spec = json!({"eviction": {"after": "1m"}, "minFit": 0, "maxUnfit": "100%"});
+    let mut w = World::new(&["a", "b"], spec);
+    let settings = Settings::of(&w.watch).unwrap();
+    let may_leave = |w: &World| {
+        let now = Timestamp::from_second(w.second).unwrap();
+        super::super::may_leave(&settings, &w.memory, now)
+    };
+    let mut read = vec![];
+    for _ in 0..8 {
+        w.judge(&[Percent(99.0), Percent(1.0)]);
+        read.push(may_leave(&w));
+    }
+    assert_eq!(read, [false, false, false, false, false, false, false, true]);
+    w.memory.refused = Some(Timestamp::from_second(w.second).unwrap());
+    assert!(!may_leave(&w));
+    w.second += 60;
+    assert!(may_leave(&w));
+}

@@ -322,11 +322,32 @@ fn paused_decides_nothing() {
     w.judge(&says);
 }
 
+/// The former holder of a key left its labels to a paused object, which got another key before it
+/// went on. Then the labels were nobody's.
+#[test]
+fn a_paused_object_publishes_the_key_that_it_inherits() {
+    let mut w = World::new(&["a", "b"], json!({"paused": true}));
+    let published = |w: &World, seen: &Observed| plan(&w.watch, seen).unwrap().status.label;
+    let mut seen = w.observed(vec![]);
+    assert_eq!(published(&w, &seen), None, "no node has the label");
+    Arc::make_mut(&mut seen.nodes)[1].label = Some("true".into());
+    assert_eq!(published(&w, &seen).as_deref(), Some(KEY));
+    seen.claim = Claim::HeldBy("b/older".into());
+    assert_eq!(published(&w, &seen), None, "it is the label of another");
+    seen.claim = Claim::Ours;
+    w.watch.spec.mode = Mode::Observe;
+    assert_eq!(published(&w, &seen), None, "it claims no label");
+    w.watch.spec.mode = Mode::Enforce;
+    let former = Some("former.traffic.example.com/unfit".to_owned());
+    w.watch.status = Some(TrafficWatchStatus { label: former.clone(), ..Default::default() });
+    assert_eq!(published(&w, &seen), former, "nodes may still have what it published");
+}
+
 #[test]
 fn a_node_taken_from_the_selection_loses_its_label() {
     let w = World::new(&["a", "b"], json!({}));
     let mut observed = w.observed(vec![Ok(w.reading(&[Percent(1.0); 2]))]);
-    let carrier = Carrier { node: "gone".into(), label: true, taint: true };
+    let carrier = Carrier::of("gone".into(), Incarnation::default(), true, true).unwrap();
     observed.stray = vec![Stray { carrier: carrier.clone(), key: KEY.into() }];
     let plan = plan(&w.watch, &observed).unwrap();
     assert_eq!(plan.desired.nodes, [NodeWrite::removal(carrier, KEY.into())]);
@@ -341,7 +362,7 @@ fn a_former_key_is_remembered_until_the_last_node_has_lost_it() {
     // The removal fails, and fails again.
     for _ in 0..2 {
         let mut observed = w.observed(vec![Ok(w.reading(&says))]);
-        let carrier = Carrier { node: "a".into(), label: true, taint: false };
+        let carrier = Carrier::of("a".into(), Incarnation::default(), true, false).unwrap();
         observed.stray = vec![Stray { carrier, key: former.into() }];
         let plan = plan(&w.watch, &observed).unwrap();
         assert_eq!(plan.status.label.as_deref(), Some(former));
@@ -364,7 +385,7 @@ fn an_empty_selection_forgets_no_key() {
     let mut w = World::new(&["a"], json!({}));
     w.judge(&[Percent(1.0)]);
     let mut observed = w.observed(vec![]);
-    observed.nodes.clear();
+    observed.nodes = Arc::default();
     let plan = plan(&w.watch, &observed).unwrap();
     assert!(plan.desired.memory.unwrap().keys.contains(KEY));
 }

@@ -24,11 +24,13 @@ use crate::{
 };
 
 mod bad_days;
+mod details;
 mod eviction;
 mod judging;
 mod policies;
 mod properties;
 mod reservation;
+mod scale;
 mod without_evidence;
 
 const KEY: &str = "web.traffic.example.com/unfit";
@@ -195,7 +197,12 @@ impl World {
 
     /// One pass, its writes carried out.
     fn pass(&mut self, readings: Vec<Result<Measurement, QueryError>>) -> Step {
-        let plan = plan(&self.watch, &self.observed(readings)).unwrap();
+        let observed = self.observed(readings);
+        self.carry_out(&observed)
+    }
+
+    fn carry_out(&mut self, observed: &Observed) -> Step {
+        let plan = plan(&self.watch, observed).unwrap();
         let desired = plan.desired;
         let mut writes = vec![];
         for write in &desired.nodes {

@@ -3,11 +3,26 @@ use serde_json::json;
 
 use super::*;
 
-const LOSS: &str = "loss";
+pub(super) const LOSS: &str = "loss";
 
-fn with_loss(nodes: &[&str]) -> World {
+pub(super) fn with_loss(nodes: &[&str]) -> World {
     let criteria = json!([{"name": LOSS, "query": "loss", "max": "10", "recoverPercent": 50}]);
     World::new(nodes, json!({"maxBandwidthPercent": "60", "criteria": criteria}))
+}
+
+pub(super) fn measure(name: &str) -> Value {
+    json!([{"name": name, "query": "x", "max": "10"}])
+}
+
+/// Three nodes, of which `a` is marked for its loss.
+pub(super) fn lossy(mut spec: Value) -> World {
+    spec["criteria"] = measure(LOSS);
+    let mut w = World::new(&["a", "b", "c"], spec);
+    let says = [Percent(11.0), Percent(1.0), Percent(1.0)];
+    w.judge_all(&[Some(&says)]);
+    w.judge_all(&[Some(&says)]);
+    assert_eq!(w.label("a"), Some("true"));
+    w
 }
 
 #[test]
@@ -123,12 +138,8 @@ fn a_measure_that_is_added_or_removed_leaves_the_others_what_they_said() {
 /// The author renames the only measure: its label still stands, so it still counts.
 #[test]
 fn a_mark_outlives_the_measure_that_set_it_until_another_has_judged() {
-    let criteria = |name: &str| json!([{"name": name, "query": "x", "max": "10"}]);
-    let mut w = World::new(&["a", "b", "c"], json!({"criteria": criteria(LOSS)}));
-    let lossy = [Percent(11.0), Percent(1.0), Percent(1.0)];
-    w.judge_all(&[Some(&lossy)]);
-    w.judge_all(&[Some(&lossy)]);
-    w.watch.spec.criteria = serde_json::from_value(criteria("rtt")).unwrap();
+    let mut w = lossy(json!({}));
+    w.watch.spec.criteria = serde_json::from_value(measure("rtt")).unwrap();
     // The new measure has no evidence about a, so that it holds its mark and does not count towards
     // the limit.
     let blind = [Nothing, Percent(99.0), Percent(1.0)];

@@ -95,3 +95,15 @@ fn huge_pages_are_dropped_with_what_they_need() {
     let resources = agent(&inject(&plain(), &recipe))["resources"].clone();
     assert_eq!(resources, json!({"limits": {"ephemeral-storage": "1Gi"}}));
 }
+
+/// Zero is no limit to the kubelet, and would change the class.
+#[test]
+fn a_guaranteed_agent_has_no_limit_of_zero() {
+    let both = json!({"cpu": "1", "memory": "1Gi"});
+    let pod = json!({"spec": {"containers": [{"name": "a", "resources": {"limits": both}}]}});
+    let mut recipe = recipe();
+    recipe.resources.limits.insert("cpu".into(), "0".into());
+    let injected = inject(&pod, &recipe);
+    assert_eq!(agent(&injected)["resources"]["limits"]["cpu"], "50m");
+    assert_eq!(read(&injected).qos(), Qos::Guaranteed);
+}

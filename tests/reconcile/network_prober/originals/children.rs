@@ -1,10 +1,13 @@
 //! Defects in the objects that the operator writes and deletes.
+use std::{collections::BTreeSet, path::Path};
+
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use traffic_operator::api::KINDS;
 
 use super::{
@@ -56,7 +59,7 @@ fn bug_11_a_config_map_of_somebody_elses_is_neither_written_nor_deleted() {
         let map = bench.maps("default").get("np").await.expect("still there");
         assert_eq!(map.data.expect("data")["mine"], "yes");
         assert!(map.binary_data.is_none());
-        let writes = bench.writes_since(since);
+        let writes = bench.writes_since(since).await;
         assert!(writes.iter().all(|write| write.resource != "configmaps"), "{writes:?}");
         bench.maps("default").delete("np", &DeleteParams::default()).await.expect("delete");
     });
@@ -109,4 +112,35 @@ fn bug_20_pods_are_read_and_never_written() {
             assert!(permission.verbs.iter().all(|verb| read.contains(verb) || more.contains(verb)));
         }
     }
+}
+
+/// 20, in the roles that are installed.
+#[test]
+fn bug_20_no_rendered_role_writes_pods() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rbac");
+    let mut verbs = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).expect("deploy/rbac") {
+        let path = entry.expect("an entry").path();
+        let file = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let text = std::fs::read_to_string(&path).expect("a file");
+        for document in serde_yaml::Deserializer::from_str(&text) {
+            let object = Value::deserialize(document).expect("YAML");
+            for rule in object["rules"].as_array().into_iter().flatten() {
+                let has = |field: &str, word: &str| {
+                    rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == word))
+                };
+                let core = has("apiGroups", "") || has("apiGroups", "*");
+                if !core || !(has("resources", "pods") || has("resources", "*")) {
+                    continue;
+                }
+                let granted = rule["verbs"].as_array().into_iter().flatten();
+                verbs.extend(granted.map(|verb| (file.clone(), verb.as_str().unwrap().to_owned())));
+            }
+        }
+    }
+    // The check sees the rules that it is about.
+    assert!(verbs.contains(&("networkprober.yaml".into(), "watch".into())), "{verbs:?}");
+    verbs.retain(|(_, verb)| !["get", "list", "watch"].contains(&verb.as_str()));
+    // A policy leaves a Swarm one annotation.
+    assert_eq!(verbs, [("swarm.yaml".to_owned(), "patch".to_owned())].into());
 }

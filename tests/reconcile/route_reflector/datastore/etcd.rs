@@ -21,18 +21,19 @@ use lab::etcd::Etcd;
 use serde_json::{Value, json};
 use traffic_operator::{
     api::route_reflector_set,
+    infra::lease::Fence,
     manifests::{NAME, NAMESPACE},
     route_reflector::{
         datastore::{Datastore, Error, IdChange, WantedPeer, Written},
         families::Addresses,
     },
-    runtime::lease::Fence,
 };
 
 use super::CLIENTS;
 use crate::bench::{Bench, run};
 
 mod access;
+mod killed;
 mod watching;
 mod whole;
 

@@ -15,8 +15,8 @@ use lab::calico::{self, Group};
 use serde_json::Value;
 use traffic_operator::{
     api::route_reflector_set,
+    infra::lease::Fence,
     route_reflector::datastore::{Datastore, WantedPeer},
-    runtime::lease::Fence,
 };
 
 use crate::bench::Bench;
@@ -76,8 +76,12 @@ impl Kind {
 
     /// Returns all fields of an object, bookkeeping included.
     pub async fn get(&self, name: &str) -> Option<Value> {
-        let object = self.0.get_opt(name).await.expect("get")?;
-        Some(serde_json::to_value(object).expect("JSON"))
+        let object = match self.0.get_opt(name).await {
+            // The API server does not serve a new kind at once.
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            found => found.expect("get"),
+        };
+        Some(serde_json::to_value(object?).expect("JSON"))
     }
 
     /// Patches it; it may be gone.
@@ -92,7 +96,11 @@ impl Kind {
     }
 
     pub async fn names(&self) -> Vec<String> {
-        let list = self.0.list(&kube::api::ListParams::default()).await.expect("list");
+        let list = match self.0.list(&kube::api::ListParams::default()).await {
+            // The kind is not installed: there are none.
+            Err(kube::Error::Api(status)) if status.code == 404 => return vec![],
+            list => list.expect("list"),
+        };
         list.into_iter().filter_map(|object| object.metadata.name).collect()
     }
 }

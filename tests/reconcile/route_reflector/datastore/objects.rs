@@ -74,7 +74,7 @@ fn what_is_so_already_is_not_written_and_what_a_user_added_stays() {
             assert_eq!(store.apply_peer(&CLIENTS).await.expect("create"), Written::Changed);
             let since = Timestamp::now();
             assert_eq!(store.apply_peer(&CLIENTS).await.expect("same"), Written::Unchanged);
-            let writes = bench.writes_since(since);
+            let writes = bench.writes_since(since).await;
             assert!(writes.is_empty(), "{writes:?}");
 
             let all = peers(&bench, group);
@@ -134,7 +134,7 @@ fn the_mesh_is_one_field_and_is_written_once() {
             all.patch("default", user.clone()).await;
             let since = Timestamp::now();
             assert_eq!(store.set_mesh(false).await.expect("off"), Written::Unchanged);
-            assert!(bench.writes_since(since).is_empty());
+            assert!(bench.writes_since(since).await.is_empty());
             assert_eq!(store.set_mesh(true).await.expect("on"), Written::Changed);
             let mut expected = user["spec"].clone();
             expected["nodeToNodeMeshEnabled"] = json!(true);
@@ -170,7 +170,7 @@ fn a_locked_datastore_is_read_and_not_written() {
                 let error = refused.expect_err("locked");
                 assert!(matches!(error, Error::Locked) && error.is_transient(), "{error}");
             }
-            assert!(bench.writes_since(since).is_empty());
+            assert!(bench.writes_since(since).await.is_empty());
             all.patch("default", json!({"spec": {"datastoreReady": true}})).await;
             assert_eq!(store.apply_peer(&other).await.expect("unlocked"), Written::Changed);
         }

@@ -19,9 +19,10 @@ pub static KIND: Kind = Kind {
         map["name"] = json!("walker-config");
         if let Some(map) = map.as_object_mut() {
             map.remove("files");
+            map.remove("key");
         }
     },
-    // The name of the ConfigMap would change.
+    // The name and the key of the file would change.
     kept: &["configMap"],
 };
 
@@ -182,6 +183,7 @@ const RULES: &[Rule] = &[
         }),
     ),
     ("spec.configMap.name: cannot change", None),
+    ("spec.configMap.key: cannot change", None),
     ("configMap.files cannot change", None),
 ];
 

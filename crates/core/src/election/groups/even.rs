@@ -49,14 +49,14 @@ pub(super) fn deal(
     }
     let ids = |hand: BTreeSet<usize>| hand.into_iter().map(|slot| slots[slot].id).collect();
     let hands = deal.hands.into_iter().map(ids);
-    let mut told: BTreeMap<Arc<str>, BTreeSet<u32>> = BTreeMap::new();
+    let mut dealt: BTreeMap<Arc<str>, BTreeSet<u32>> = BTreeMap::new();
     for (group, hand) in groups.iter().zip(hands) {
         // Two zones with too similar names count as one.
         let hand: BTreeSet<u32> = hand;
-        told.entry(group.name.clone()).or_default().extend(hand);
+        dealt.entry(group.name.clone()).or_default().extend(hand);
     }
-    told.retain(|_, hand| !hand.is_empty());
-    told
+    dealt.retain(|_, hand| !hand.is_empty());
+    dealt
 }
 
 impl<'a> Deal<'a> {

@@ -118,3 +118,26 @@ fn a_reflector_without_a_zone() {
     assert_eq!(target.shown(), "1=a01 2=b00 3=b01 4=a02");
     assert_eq!(target.left(), "a00 0 NotSuitable");
 }
+
+/// A cluster that grows and shrinks by a few nodes where tables have no more room.
+#[test]
+fn auto_does_not_go_back_and_forth_at_the_limit_of_tables() {
+    let rules = Cluster::new("a:1").rules;
+    let is_full = |each: &usize| !size::has_room(&rules, Topology::Zonal, &[2; 4], 4 * *each);
+    let each = (700..1300).find(is_full).unwrap();
+    let zones = |each: usize| format!("a:{each} b:{each} c:{each} d:{each}");
+    let mut cluster = Cluster::new(&zones(each - 1)).count(8);
+    assert_eq!(cluster.settle().topology, Topology::Zonal);
+    cluster.add(&zones(1));
+    assert_eq!(cluster.settle().topology, Topology::Simple);
+    let fewer = |fewer: usize| {
+        let mut cluster = cluster.clone();
+        cluster.members.retain(|member| {
+            let number: usize = member.name[1..].parse().unwrap();
+            number < each - fewer
+        });
+        cluster.target().topology
+    };
+    assert_eq!((fewer(1), fewer(each / 20)), (Topology::Simple, Topology::Simple));
+    assert_eq!(fewer(each / 9), Topology::Zonal);
+}

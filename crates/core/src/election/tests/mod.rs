@@ -26,6 +26,7 @@ mod peering;
 mod properties;
 mod refusals;
 mod replacing;
+mod scale;
 mod sizes;
 mod speed;
 mod spreading;

@@ -173,3 +173,34 @@ fn the_slots_of_groups_are_what_the_status_says_or_the_same_again() {
         assert!(has.len() == 2 && has.is_subset(had), "{group}");
     }
 }
+
+/// There are ids for four zones only.
+#[test]
+fn a_fifth_zone_takes_no_reflector_from_the_others() {
+    let mut cluster = multi("a:9 b:9 c:9 d:9", 8);
+    let before = cluster.settle();
+    assert_eq!(before.zones(), "a:2 b:2 c:2 d:2");
+    // Of a name before and after the others, and with a better node.
+    for (zone, node) in [("Z:1", "Z00"), ("e:1", "e00")] {
+        for preferred in [false, true] {
+            let mut larger = cluster.clone();
+            larger.add(zone);
+            larger.node(node).preferred = preferred;
+            let target = larger.target();
+            assert_eq!((target.shown(), target.left()), (before.shown(), String::new()), "{zone}");
+            assert_eq!((target.desired, target.notes.len()), (8, 0), "{zone}");
+            // A zone keeps its place when all its reflectors are dead.
+            for name in ["d00", "d01"] {
+                larger.dead(name);
+            }
+            assert_eq!(larger.target().zones(), before.zones(), "{zone}");
+        }
+    }
+    // A new choice is refused.
+    cluster.add("e:1");
+    cluster.previous = Previous::default();
+    cluster.members.iter_mut().for_each(|member| {
+        (member.slot, member.cluster_id, member.labeled) = (None, None, false);
+    });
+    assert!(cluster.refused().contains("5 different cluster ids"), "{}", cluster.refused());
+}

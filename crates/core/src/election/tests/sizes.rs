@@ -124,3 +124,51 @@ fn r01_sizes_leave_room_to_replace_a_reflector() {
     // A million paths in a table: 4,900 nodes in two zones.
     assert_eq!([2, 3, 4].map(|zones| largest(zones, 4900)), [Some(23), Some(10), Some(7)]);
 }
+
+/// R6: where a topology has no room for all that the count requires, a zone that has one more than
+/// others keeps it, even if another zone now has a better node.
+#[test]
+fn r06_a_lack_of_room_moves_no_reflector_to_another_zone() {
+    let zones = zones(4, 10);
+    let mut cluster = Cluster::new(&zones).topology(Topology::Zonal).count(9);
+    for name in ["c07", "c08", "c09"] {
+        cluster.node(name).preferred = true;
+    }
+    let settled = cluster.settle();
+    assert_eq!(settled.zones(), "a:2 b:2 c:3 d:2");
+    let mut cluster = cluster.count(10);
+    cluster.node("d09").preferred = true;
+    let target = cluster.target();
+    assert_eq!((target.shown(), target.left()), (settled.shown(), String::new()));
+    assert_eq!(target.notes.len(), 1, "{:?}", target.notes);
+}
+
+/// R1: neither growth up to the limit of tables nor another spec leaves a zone with one reflector,
+/// which could not be replaced.
+#[test]
+fn r01_a_zone_in_use_never_gets_fewer_than_two() {
+    let two = "a:2 b:2 c:2 d:2";
+    let mut cluster = Cluster::new(&zones(4, 700)).topology(Topology::Zonal).count(8);
+    let settled = cluster.settle();
+    assert_eq!(settled.zones(), two);
+    let per_slot = Some(IdScope::Slot);
+    let mut edited = cluster.clone();
+    edited.rules.ids.per = per_slot;
+    assert!(edited.refused().contains("8 different cluster ids"), "{}", edited.refused());
+    cluster.add(&zones(4, 525));
+    assert_eq!(
+        (cluster.target().shown(), cluster.settle().left()),
+        (settled.shown(), String::new())
+    );
+    // A dead one gets a successor in its zone.
+    let dead = settled.slots.iter().find(|slot| slot.zone == Some("d".into())).unwrap();
+    cluster.dead(&dead.node);
+    let target = cluster.target();
+    let next = target.slots.iter().find(|slot| slot.id == dead.id).unwrap();
+    assert_eq!((target.zones().as_str(), &next.zone), (two, &dead.zone));
+    assert_ne!(next.node, dead.node);
+    let mut cluster = Cluster::new("a:9 b:9").topology(Topology::Zonal).count(2);
+    cluster.rules.count.scope = Scope::PerZone;
+    assert_eq!(cluster.settle().zones(), "a:2 b:2");
+    assert_eq!(cluster.count(1).target().zones(), "a:2 b:2");
+}

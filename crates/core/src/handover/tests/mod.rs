@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use super::*;
 
 mod explorer;
+mod facts;
 mod properties;
 mod refreshing;
 mod rules;

@@ -98,3 +98,23 @@ fn what_is_to_be_refreshed_is_known_with_the_file_that_asks_for_it() {
     let step = step(&start, &target("a>w-1"), &at, 0, &RULES);
     assert_eq!(step.refresh, [Refresh::Evict { worker: n("w-0"), uid: n("uid") }]);
 }
+
+#[test]
+fn a_worker_that_rests_is_left_alone_unless_it_is_silent_and_its_list_is_newer() {
+    let published = file(9, &["w-0@5: a"], &[]);
+    let turn = |rests, silent_since| Turn { attempts: 3, rests, silent_since };
+    for (worker, turn, evicted) in [
+        (pod(4), turn(false, None), true),
+        (pod(4), turn(true, None), false),
+        (pod(4), turn(true, Some(4)), false),
+        (pod(0).silent(), turn(true, None), false),
+        (pod(0).silent(), turn(true, Some(4)), true),
+        (pod(0).silent(), turn(true, Some(5)), false),
+        (pod(0).silent(), turn(true, Some(6)), false),
+    ] {
+        let told = format!("{worker:?} {turn:?}");
+        let turns = Turns::from([(n("w-0"), turn)]);
+        let refresh = refresh_in_turn(&published, &workers([("w-0", worker)]), &RULES, &turns);
+        assert_eq!(!refresh.is_empty(), evicted, "{told}");
+    }
+}

@@ -351,6 +351,10 @@ fn a_worker_gathers_what_is_on_its_way_before_it_is_restarted() {
     let waits = step(&published, &target(to), &one_of_two(pod(5)), 0, &rules);
     assert_eq!((waits.freed.len(), waits.granted.len()), (1, 0));
     assert_eq!(waits.free, [n("a")]);
+    // A pod that is about to serve, or that has the file without serving, would restart too.
+    for third in [pod(0).silent(), pod(5).unready()] {
+        assert_eq!(step(&published, &target(to), &one_of_two(third), 0, &rules).granted.len(), 0);
+    }
     // It costs no restart, or the caller has waited long enough, or pods read the file themselves.
     for third in [absent(), pod(0).silent().unready(), pod(5).stopped()] {
         assert_eq!(step(&published, &target(to), &one_of_two(third), 0, &rules).granted.len(), 1);

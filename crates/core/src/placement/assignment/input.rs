@@ -47,8 +47,8 @@ impl Input {
         previous: &[Option<usize>],
         policy: Policy,
     ) -> Self {
-        let as_told = policy == Policy::Contiguous;
-        let names = Ranks::new(workers.iter().map(|worker| worker.id), as_told);
+        let in_order = policy == Policy::Contiguous;
+        let names = Ranks::new(workers.iter().map(|worker| worker.id), in_order);
         let host = |&(_, hash): &(usize, u64)| Host { hash, standing: Standing::Full };
         let mut hosts: Vec<Host> = names.firsts.iter().map(host).collect();
         for (worker, &rank) in workers.iter().zip(&names.by_place) {
@@ -58,7 +58,7 @@ impl Input {
         let by_id: BTreeMap<&str, usize> =
             workers.iter().map(|worker| worker.id).zip(names.by_place.iter().copied()).collect();
 
-        let ids = Ranks::new(items.iter().map(|item| item.id), as_told);
+        let ids = Ranks::new(items.iter().map(|item| item.id), in_order);
         let unit = |&(_, hash): &(usize, u64)| Unit {
             hash,
             weight: 1,
@@ -142,7 +142,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn new<'a>(ids: impl Iterator<Item = &'a str>, as_told: bool) -> Self {
+    fn new<'a>(ids: impl Iterator<Item = &'a str>, in_order: bool) -> Self {
         let mut sorted: Vec<_> =
             ids.enumerate().map(|(place, id)| (hash::of(id), id, place)).collect();
         sorted.sort_unstable();
@@ -156,7 +156,7 @@ impl Ranks {
             }
             by_place[place] = firsts.len() - 1;
         }
-        if as_told {
+        if in_order {
             let mut order: Vec<usize> = (0..firsts.len()).collect();
             order.sort_unstable_by_key(|&rank| firsts[rank]);
             let mut ranks = vec![0; firsts.len()];

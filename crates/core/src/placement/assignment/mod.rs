@@ -191,7 +191,7 @@ pub fn assign(
     } else {
         frozen(&input)
     };
-    told(&input, &seats)
+    by_place(&input, &seats)
 }
 
 /// Returns the seats if no worker takes anything, so that none gives anything.
@@ -201,16 +201,16 @@ fn frozen(input: &Input) -> Vec<Seat> {
 }
 
 /// Returns the assignment in the caller's terms.
-fn told(input: &Input, seats: &[Seat]) -> Assignment {
-    let mut told = Assignment::default();
+fn by_place(input: &Input, seats: &[Seat]) -> Assignment {
+    let mut assignment = Assignment::default();
     for (place, &unit) in input.units_by_place().iter().enumerate() {
         let owner = seats[unit].host().map(|host| input.place(host));
-        told.owners.push(owner);
+        assignment.owners.push(owner);
         if let Seat::Nowhere(reason) = seats[unit] {
-            told.unassigned.push((place, reason));
+            assignment.unassigned.push((place, reason));
         }
     }
-    told
+    assignment
 }
 
 #[cfg(test)]

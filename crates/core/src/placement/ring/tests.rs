@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 mod bound;
+mod scale;
 
 type Edges = BTreeSet<(String, String)>;
 

@@ -10,9 +10,9 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use traffic_operator::{
     api::route_reflector_set,
+    infra::lease::Fence,
     manifests::NAMESPACE,
     route_reflector::datastore::{Datastore, Written},
-    runtime::lease::Fence,
 };
 
 use super::{super::CLIENTS, SECRET, Stage};

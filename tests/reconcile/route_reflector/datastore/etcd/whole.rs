@@ -26,9 +26,6 @@ use crate::{
     },
 };
 
-/// The time without any write.
-const QUIET: Duration = Duration::from_secs(10);
-
 /// The values under a key.
 async fn values<T: DeserializeOwned>(raw: &Client, kind: &str) -> Option<Vec<T>> {
     let options = Some(GetOptions::new().with_prefix());
@@ -169,7 +166,7 @@ fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
         store.put("bgpconfigurations/default", &configuration.to_string()).await;
         let before = store.all().await;
 
-        let _operator = stage.operator().await;
+        let operator = stage.operator().await;
         let datastore = json!({"type": "etcd", "etcd": {"secretRef": {"name": SECRET}}});
         let spec =
             json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh", "datastore": datastore});
@@ -186,8 +183,8 @@ fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
 
         // Nothing is written, in etcd as well.
         let (since, then) = (Timestamp::now(), store.all().await);
-        tokio::time::sleep(QUIET).await;
-        assert_eq!(stage.bench.writes_since(since), []);
+        stage.looks(&operator, "main", 3).await;
+        assert_eq!(stage.bench.writes_since(since).await, []);
         assert_eq!(store.all().await, then);
 
         // An etcd that does not answer is reported, and no reflector is demoted meanwhile.
@@ -195,7 +192,10 @@ fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
         stage.cordon("node-1", true).await;
         let text = stage.condition("main", "Ready", "Unknown", "DatastoreUnreachable").await;
         assert!(text.contains(&store.etcd.endpoint), "{text}");
-        assert_eq!(stage.changes_since(since).iter().filter(|e| e.verb != "patch").count(), 0);
+        assert_eq!(
+            stage.changes_since(since).await.iter().filter(|e| e.verb != "patch").count(),
+            0
+        );
         assert_eq!(stage.reflectors().await.len(), 2);
         store.etcd.resume().expect("resume");
         stage.converged("main", &["node-3", "node-2"]).await;

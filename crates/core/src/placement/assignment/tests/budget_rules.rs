@@ -139,3 +139,19 @@ fn who_opens_a_circle_goes_where_there_is_room() {
     }
     assert_eq!(case.shown(), "a@v b@w");
 }
+
+#[test]
+fn circles_that_need_exactly_the_budget_go_round_at_once() {
+    let mut two = case("a!>v@u b!>u@v c!>x@w d!>w@x", "u v w x").budget(4);
+    assert_eq!((two.step(), two.step()), (4, 0));
+    assert_eq!(two.shown(), "a@v b@u c@x d@w");
+}
+
+/// It is at its limit, and not above it.
+#[test]
+fn a_worker_that_leaves_is_emptied_before_a_full_one_is_relieved() {
+    for case in renamed(&case("a@v b@v c@v d@v e@u f@u", "v w u-").max(4)) {
+        let expected = [[4, 1, 1], [4, 2, 0], [3, 3, 0]];
+        assert_eq!(counts(case.budget(1), ["v", "w", "u"]), expected);
+    }
+}

@@ -161,3 +161,9 @@ fn the_heaviest_weights_there_are() {
     assert!((1..=2).contains(&heavy));
     assert_eq!(case.step(), 0);
 }
+
+/// Twelve and zero: five leaves 7 and 5, and so does seven.
+#[test]
+fn of_two_that_are_equally_good_the_lighter_one_moves() {
+    assert_eq!(case("a:7@v b:5@v", "v w").shown(), "a@v b@w");
+}

@@ -10,6 +10,7 @@ mod laws;
 mod originals;
 mod properties;
 mod rules;
+mod scale;
 
 /// Items, workers, and the current owners: ids are text, so that a test reads as a table.
 #[derive(Clone, Debug)]

@@ -193,3 +193,10 @@ fn without_balance() {
     let heavy = case("a:9@v b:9@v c:1@w d:1", "v w").unbalanced();
     assert_eq!(heavy.shown(), "a@v b@v c@w d@w");
 }
+
+/// One item moves either way: the one that may be anywhere.
+#[test]
+fn a_dedicated_item_stays_beside_one_that_can_leave() {
+    assert_eq!(case("a!@u b@u", "u v w").outcome()["a"], Ok("u".into()));
+    assert_eq!(case("a!@u b@u", "u v").shown(), "a@u b@v");
+}

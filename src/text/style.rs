@@ -28,6 +28,16 @@ impl Tone {
         }
     }
 
+    /// Returns the tone of a part: all, some or none of what is wanted.
+    #[must_use]
+    pub fn of_part<N: Copy + PartialOrd + Default>(part: N, all: N) -> Self {
+        match part {
+            part if part >= all => Self::Good,
+            part if part > N::default() => Self::Notable,
+            _ => Self::Bad,
+        }
+    }
+
     /// Returns the text in this color.
     #[must_use]
     pub fn paint(self, text: &str) -> String {
@@ -59,5 +69,7 @@ mod tests {
             assert_eq!(plain(&painted), "ä word");
         }
         assert_ne!(Tone::of(NodeState::Fit), Tone::of(NodeState::Unfit));
+        let parts = [(3, 3), (2, 3), (0, 3), (0, 0)].map(|(part, all)| Tone::of_part(part, all));
+        assert_eq!(parts, [Tone::Good, Tone::Notable, Tone::Bad, Tone::Good]);
     }
 }

@@ -5,7 +5,7 @@ use super::{call::Call, dice::Dice};
 
 /// A fault for a while.
 #[derive(Clone, Copy, Debug)]
-pub struct Trouble {
+pub struct FaultWindow {
     pub from: Duration,
     pub until: Duration,
     pub fault: Fault,

@@ -46,7 +46,7 @@ fn width(cell: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::style::Tone;
+    use crate::text::style::Tone;
 
     #[test]
     fn colors_take_no_columns() {

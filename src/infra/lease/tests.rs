@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::*;
 
 mod leading;
+mod records;
 mod taking_over;
 mod two_writers;
 

@@ -1,0 +1,72 @@
+//! The reasons of failed probes.
+use std::io;
+
+use super::pinglist::Protocol;
+
+/// The reason why a probe failed: the label `reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No answer in time.
+    Timeout,
+    /// The host answers, but nothing listens on the port.
+    Refused,
+    /// The network reports that there is no route.
+    Unreachable,
+    /// The connection broke before the answer was complete.
+    Reset,
+    /// An HTTP status other than 200.
+    Status,
+    /// Anything else.
+    Other,
+}
+
+impl Reason {
+    /// All reasons.
+    pub const ALL: [Self; 6] =
+        [Self::Timeout, Self::Refused, Self::Unreachable, Self::Reset, Self::Status, Self::Other];
+
+    /// The value of the label.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Reset => "reset",
+            Self::Status => "status",
+            Self::Other => "other",
+        }
+    }
+
+    /// Reports whether a probe of that protocol can fail like this.
+    #[must_use]
+    pub const fn possible(self, protocol: Protocol) -> bool {
+        match self {
+            Self::Timeout | Self::Refused | Self::Unreachable | Self::Other => true,
+            Self::Reset => !matches!(protocol, Protocol::Udp),
+            Self::Status => matches!(protocol, Protocol::Http),
+        }
+    }
+
+    /// Classifies an error of a socket.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        match error.kind() {
+            // From the kernel, which stopped retransmitting.
+            Kind::TimedOut => Self::Timeout,
+            Kind::ConnectionRefused => Self::Refused,
+            Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::NetworkDown
+            // See `is_local` in `probe.rs`.
+            | Kind::PermissionDenied => Self::Unreachable,
+            Kind::ConnectionReset
+            | Kind::ConnectionAborted
+            | Kind::BrokenPipe
+            | Kind::NotConnected
+            | Kind::UnexpectedEof => Self::Reset,
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The keys that nodes have because of an object: the present one, and those that it had before.
+use std::collections::BTreeSet;
+
+use crate::{
+    api::{TrafficWatch, traffic_watch::Mode},
+    traffic_watch::{conflict::Claim, observed::Observed},
+};
+
+/// The keys on nodes that the object does not have any more. An empty selection freezes them.
+pub(super) fn former(seen: &Observed, current: &str) -> BTreeSet<String> {
+    if seen.nodes.is_empty() {
+        return seen.memory.keys.clone();
+    }
+    let keys = seen.stray.iter().map(|stray| &stray.key);
+    keys.filter(|key| *key != current).cloned().collect()
+}
+
+/// Returns the key in the status if some node still has it and the object does not any more.
+pub(super) fn published(watch: &TrafficWatch, former: &BTreeSet<String>) -> Option<String> {
+    let label = watch.status.as_ref()?.label.as_ref()?;
+    former.get(label).cloned()
+}
+
+/// Returns the key of a paused object that has published none, if nodes have it: their labels are
+/// those of an object that had the key before and left them to this one. Nobody else removes them.
+pub(super) fn inherited(watch: &TrafficWatch, seen: &Observed) -> Option<String> {
+    let published = watch.status.as_ref().and_then(|status| status.label.as_ref());
+    let is_heir = watch.spec.mode == Mode::Enforce && seen.claim == Claim::Ours;
+    let is_there = || seen.nodes.iter().any(|facts| facts.label.is_some());
+    (published.is_none() && is_heir && is_there()).then(|| watch.label_key())
+}

@@ -1,0 +1,252 @@
+//! Storms: more changes at once than any cluster makes. Each is judged by the number of requests:
+//! one write for each change, no list and no query more than without the storm.
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt, future::join_all, stream};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use lab::AuditEvent;
+use serde_json::json;
+
+use super::Stage;
+use crate::{
+    bench::{Bench, eventually, run},
+    prometheus::Sample,
+    traffic_watch::judging::{KEY, patch_spec, three_nodes},
+};
+
+/// The number of nodes of a burst: a cloud's largest scale-up in a test of minutes.
+const BURST: usize = 1500;
+
+/// The number of objects that are created together.
+const OBJECTS: usize = 100;
+
+/// The number of edits of one object.
+const EDITS: usize = 200;
+
+/// The time for which strangers edit nodes.
+const FOREIGN: Duration = Duration::from_secs(15);
+
+/// The number of requests of a storm at a time.
+const AT_ONCE: usize = 16;
+
+/// Returns the operator's writes since then, except to leases, with all that were answered by now.
+async fn writes(bench: &Bench, since: Timestamp) -> Vec<AuditEvent> {
+    bench.writes_since(since).await
+}
+
+fn count(writes: &[AuditEvent], resource: &str, subresource: &str) -> usize {
+    let is = |w: &&AuditEvent| w.resource == resource && w.subresource == subresource;
+    writes.iter().filter(is).count()
+}
+
+/// The resource of TrafficWatches, as the audit log names it.
+const WATCHES: &str = "trafficwatches.traffic.example.com";
+
+#[test]
+fn r01_each_of_many_nodes_in_a_burst_gets_one_write_and_costs_no_list() {
+    run(async |bench| {
+        let mut stage = Stage::new(bench, "60s").await;
+        let lists = stage.about_nodes("list");
+        let names: Vec<_> = (0..BURST).map(|i| format!("burst-{i}")).collect();
+        for name in &names {
+            stage.bench.prometheus.set(name, Sample::percent("10"));
+        }
+        let began = Instant::now();
+        let nodes = stage.bench.nodes();
+        stream::iter(&names)
+            .map(|name| {
+                let node =
+                    json!({"metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}}});
+                let node = serde_json::from_value(node).expect("node");
+                let nodes = nodes.clone();
+                async move { nodes.create(&PostParams::default(), &node).await }
+            })
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<Vec<_>>()
+            .await
+            .expect("create nodes");
+        let created = began.elapsed();
+        let all = ListParams::default().labels(KEY);
+        let labeled = async || {
+            let nodes = stage.bench.nodes().list_metadata(&all).await.ok()?;
+            (nodes.items.len() == BURST + 3).then_some(())
+        };
+        eventually("a label on each node", labeled).await;
+        let took = began.elapsed();
+        stage.bench.until("web", &[("/summary/nodes", json!(BURST + 3))]).await;
+
+        let writes = writes(&stage.bench, stage.began).await;
+        let done = |name: &str| {
+            writes
+                .iter()
+                .filter(|w| w.resource == "nodes" && w.name == name && w.code == 200)
+                .count()
+        };
+        let other: Vec<_> = names.iter().filter(|name| done(name) != 1).collect();
+        assert_eq!(other, Vec::<&String>::new(), "nodes without exactly one write");
+        let (to_nodes, statuses) = (count(&writes, "nodes", ""), count(&writes, WATCHES, "status"));
+        println!(
+            "{BURST} nodes created in {created:?}, labeled in {took:?}: {to_nodes} requests to \
+             nodes, {statuses} statuses"
+        );
+        // A node that its controller changes meanwhile is refused once, and written again.
+        assert!(to_nodes <= BURST + BURST / 5, "{to_nodes} requests");
+        assert!(statuses <= 5 + usize::try_from(took.as_secs()).unwrap(), "{statuses} statuses");
+        assert_eq!(stage.about_nodes("list"), lists, "lists of all nodes");
+        stage.measures("1");
+        stage.bench.until_label("node-2", KEY, Some("false")).await;
+        stage.bench.until("web", &[("/summary/fit", json!(BURST + 3))]).await;
+        stage.assert_alive().await;
+        stage.rests().await;
+    });
+}
+
+#[test]
+fn r02_a_hundred_objects_that_are_created_together_share_one_query_an_interval() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("90"));
+        let operator = bench.operator();
+        operator.ready().await;
+        let (began, asked) = (Timestamp::now(), Instant::now());
+        join_all((0..OBJECTS).map(async |i| {
+            bench.watch(&format!("storm-{i}"), json!({})).await;
+        }))
+        .await;
+        let judged = async || {
+            let all = bench.watches("default").list(&ListParams::default()).await.ok()?;
+            let ready = all.iter().filter(|watch| {
+                watch.status.as_ref().is_some_and(|status| {
+                    status.ready && status.summary.as_ref().is_some_and(|all| all.unfit == 1)
+                })
+            });
+            (ready.count() == OBJECTS).then_some(())
+        };
+        eventually("all to be judged", judged).await;
+        let took = asked.elapsed();
+        let first = bench.prometheus.requests().len();
+        let intervals = usize::try_from(took.as_secs()).unwrap() + 2;
+        println!("{OBJECTS} objects judged in {took:?}, with {first} queries");
+        assert!(first <= intervals, "{first} queries in {took:?}");
+
+        let writes = writes(&bench, began).await;
+        let labels = writes.iter().filter(|w| w.resource == "nodes" && w.code == 200).count();
+        // Each object has a label of its own on each of three nodes, and is written twice where a
+        // node becomes unfit with the second judgment.
+        assert!((3 * OBJECTS..=4 * OBJECTS).contains(&labels), "{labels} labels");
+        let (to_nodes, statuses) = (count(&writes, "nodes", ""), count(&writes, WATCHES, "status"));
+        println!("{labels} labels by {to_nodes} requests, {statuses} statuses");
+        // Labels of the same node are in each other's way.
+        assert!(to_nodes <= 3 * labels, "{to_nodes} requests for {labels} labels");
+        assert!(statuses <= 4 * OBJECTS, "{statuses} statuses");
+
+        let (since, resting) = (Timestamp::now(), Instant::now());
+        bench.judgments(10).await;
+        assert!(
+            resting.elapsed() >= Duration::from_secs(8),
+            "ten queries in {:?}",
+            resting.elapsed()
+        );
+        let writes = self::writes(&bench, since).await;
+        assert_eq!(count(&writes, "nodes", ""), 0, "{writes:?}");
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
+
+#[test]
+fn r03_labels_of_strangers_change_all_the_time_and_only_our_key_is_written() {
+    run(async |bench| {
+        let mut stage = Stage::new(bench, "60s").await;
+        let passes = async || stage.operator.metric("traffic_operator_reconcile_total", &[]).await;
+        let (lists, before, since) = (stage.about_nodes("list"), passes().await, Timestamp::now());
+        let end = Instant::now() + FOREIGN;
+        let storm = |node: &'static str| {
+            let nodes = stage.bench.nodes();
+            async move {
+                let mut edits = 0_u64;
+                while Instant::now() < end {
+                    let labels = json!({"storm.example.com/edit": edits.to_string()});
+                    let change = Patch::Merge(json!({"metadata": {"labels": labels}}));
+                    nodes
+                        .patch_metadata(node, &PatchParams::default(), &change)
+                        .await
+                        .expect("edit");
+                    edits += 1;
+                }
+                edits
+            }
+        };
+        // In the midst of it, node-2 becomes fit.
+        let measure = async {
+            tokio::time::sleep(FOREIGN / 3).await;
+            stage.measures("1");
+        };
+        let (edits, ()) =
+            tokio::join!(join_all(["node-1", "node-2", "node-3"].map(storm)), measure);
+        stage.bench.until_label("node-2", KEY, Some("false")).await;
+        let passes = passes().await - before;
+        let writes = writes(&stage.bench, since).await;
+        let to_nodes: Vec<_> = writes.iter().filter(|w| w.resource == "nodes").collect();
+        println!(
+            "{edits:?} edits in {FOREIGN:?}: {passes} passes, {} requests to nodes",
+            to_nodes.len()
+        );
+        assert!(edits.iter().sum::<u64>() > 300, "no storm: {edits:?}");
+        // One that is refused because the node has changed is made once more without a condition.
+        assert!(to_nodes.iter().all(|w| w.name == "node-2"), "{to_nodes:?}");
+        assert!(to_nodes.len() <= 5, "{to_nodes:?}");
+        for (node, edits) in ["node-1", "node-2", "node-3"].into_iter().zip(&edits) {
+            let theirs = stage.bench.label(node, "storm.example.com/edit").await;
+            assert_eq!(theirs, Some((edits - 1).to_string()), "the stranger's last word on {node}");
+        }
+        // A judgment a second, and as many passes for what the nodes became meanwhile.
+        let most = 2.0 * FOREIGN.as_secs_f64();
+        assert!(passes <= most, "{passes} passes in {FOREIGN:?}");
+        assert_eq!(stage.about_nodes("list"), lists, "lists of all nodes");
+        stage.recovers().await;
+    });
+}
+
+#[test]
+fn r04_of_many_edits_of_one_object_the_last_one_wins_and_statuses_are_few() {
+    run(async |bench| {
+        let stage = Stage::new(bench, "60s").await;
+        let (since, began) = (Timestamp::now(), Instant::now());
+        // Both of them judge as before.
+        for edit in 0..EDITS - 1 {
+            let percent = if edit % 2 == 0 { "50" } else { "70" };
+            patch_spec(&stage.bench, "web", json!({"maxBandwidthPercent": percent})).await;
+        }
+        patch_spec(&stage.bench, "web", json!({"maxBandwidthPercent": "95", "recoverPercent": 99}))
+            .await;
+        let took = began.elapsed();
+        stage.bench.until_label("node-2", KEY, Some("false")).await;
+        stage.bench.until("web", &[("/summary/fit", json!(3))]).await;
+        let watches = stage.bench.watches("default");
+        let observed =
+            async || {
+                let watch = watches.get("web").await.ok()?;
+                let seen =
+                    watch.status.as_ref()?.conditions.iter().all(|condition| {
+                        condition.observed_generation == watch.metadata.generation
+                    });
+                seen.then_some(())
+            };
+        eventually("a status of the last edit", observed).await;
+
+        let writes = writes(&stage.bench, since).await;
+        let statuses = count(&writes, WATCHES, "status");
+        let to_nodes = count(&writes, "nodes", "");
+        println!("{EDITS} edits in {took:?}: {statuses} statuses, {to_nodes} requests to nodes");
+        assert_eq!(to_nodes, 1, "the last edit decides, and no other: {writes:?}");
+        // Each tells the generation that it has seen: at most one for each edit.
+        assert!(statuses <= EDITS + 5, "{statuses} statuses");
+        // Ours do not cause each other: the edits are over, and so are the statuses.
+        let since = Timestamp::now();
+        stage.bench.judgments(5).await;
+        let rest = self::writes(&stage.bench, since).await;
+        assert!(rest.len() <= 1, "{rest:?}");
+        stage.rests().await;
+    });
+}
