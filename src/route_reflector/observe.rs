@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt};
 
 use super::{
     KIND, Others, Question, RouteReflectorReconciler, conflict, datastore,
-    gate::{self, Asked, Measured, Wanted},
+    gate::{self, Asked, Measured},
     memory::Memory,
     plan::{self, Calico, Fitness, Observed, Questions},
     settings::Settings,
@@ -17,7 +17,7 @@ use super::{
     workloads,
 };
 use crate::{
-    api::{RouteReflectorSet, TrafficWatch, route_reflector_set::Gate},
+    api::{RouteReflectorSet, TrafficWatch},
     clock,
     controller::{Error, disruptions, key},
     nodes::NodeStore,
@@ -47,24 +47,17 @@ impl RouteReflectorReconciler {
         &self,
         set: &RouteReflectorSet,
         settings: &Settings,
-        bgp: &BgpTopology,
         questions: &Questions,
-        deleting: bool,
     ) -> Option<Result<Arc<Measured>, String>> {
-        if settings.gate != Gate::Prometheus {
-            return None;
-        }
+        let sessions = questions.sessions.as_ref()?;
         let interval = questions.interval;
         if let Err(text) = self.check(set) {
             return Some(Err(text));
         }
-        let wanted = settings.query.is_none().then(|| {
-            let discounted = plan::discounted(bgp, &questions.leaving);
-            Arc::new(plan::expected(bgp, &discounted, deleting))
-        });
-        let nothing = Wanted::default();
-        let built_in = || gate::query(&self.exporters, wanted.as_deref().unwrap_or(&nothing));
+        let built_in = || gate::query(&self.exporters, sessions);
         let query = settings.query.clone().unwrap_or_else(built_in);
+        // A custom query counts, and knows no names.
+        let wanted = settings.query.is_none().then(|| Arc::clone(sessions));
         let endpoint = set.spec.transition.prometheus.as_str();
         let tick = self.schedule.tick_start(clock::instant(), interval);
         let key: Question = (endpoint.into(), query.into());
@@ -177,12 +170,7 @@ pub(super) async fn observe(
     if !matches!(&observed.bgp, Ok((snapshot, _)) if snapshot.stale.is_some()) {
         reconciler.reports(set, &mut observed.memory).await?;
     }
-    // On the way back to the mesh its sessions matter once no node reflects any more.
-    if let Ok((_, bgp)) = &observed.bgp
-        && (deleting || bgp.reflectors().next().is_some())
-    {
-        observed.measured = reconciler.measure(set, &settings, bgp, &questions, deleting).await;
-    }
+    observed.measured = reconciler.measure(set, &settings, &questions).await;
     Ok(observed)
 }
 

@@ -211,11 +211,12 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
         text.push_str(&bare.join(", "));
         text.push_str(" (set spec.password of all of them at once: it resets their sessions)");
     }
-    if !decided.bgp.differing.is_empty() {
+    let differing: Vec<_> = decided.bgp.differing().collect();
+    if !differing.is_empty() {
         text.push_str(
             "; labels that differ between Kubernetes and Calico's Nodes are written again: ",
         );
-        text.push_str(&names::first(decided.bgp.differing.iter(), LISTED));
+        text.push_str(&names::first(differing.into_iter(), LISTED));
     }
     if !decided.bgp.unreadable.is_empty() {
         text.push_str("; BGPPeers that cannot be read and are ignored: ");

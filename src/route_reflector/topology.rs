@@ -52,6 +52,13 @@ pub struct BgpNode {
     pub complete: bool,
     /// False if Calico has its own Nodes, and none of it that can be read: it can get no labels.
     pub known: bool,
+    /// Kubernetes and Calico have different labels of ours: a process ended between two writes, or
+    /// somebody changed one.
+    pub differs: bool,
+    /// Both have the label of reflectors, with one value.
+    pub labeled: bool,
+    /// One of them has a group.
+    pub grouped: bool,
 }
 
 /// All objects.
@@ -75,8 +82,6 @@ pub struct BgpTopology {
     pub taken: BTreeSet<String>,
     /// BGPPeers with unreadable selectors, which Calico does not apply either.
     pub unreadable: Vec<String>,
-    /// Nodes of which Kubernetes and Calico have different labels of ours.
-    pub differing: Vec<Arc<str>>,
 }
 
 /// A BGPPeer of ours.
@@ -117,7 +122,6 @@ impl BgpTopology {
             foreign: 0,
             taken: BTreeSet::new(),
             unreadable: snapshot.unreadable.clone(),
-            differing: vec![],
         };
         let peers = bgp.sort(snapshot, set, sets);
         let mut texts = Asked::new(&peers, label);
@@ -132,25 +136,29 @@ impl BgpTopology {
             let labels =
                 of_calico.map_or(&speaker.labels, |all| all.get(&speaker.name).unwrap_or(&none));
             let labels = texts.of(labels);
-            // A label that Kubernetes' Node lacks is written again to both.
-            let agreed = |key: &str| {
-                let found = labels.get(key).filter(|value| of(speaker, key) == Some(*value));
-                found.map(Into::into)
-            };
-            let ours = [label, SLOT_LABEL, GROUP_LABEL];
-            if ours.iter().any(|key| labels.get(key) != of(speaker, key)) {
-                bgp.differing.push(Arc::clone(&speaker.name));
-            }
+            let known = of_calico.is_none_or(|all| all.contains_key(&speaker.name));
+            let differs = |key: &&str| labels.get(key) != of(speaker, key);
+            // Calico's decides. One that only Kubernetes' Node has is left from a demotion of which
+            // the second write is missing.
+            let left = of(speaker, SLOT_LABEL).filter(|_| known);
+            let slot = labels.get(SLOT_LABEL).or(left);
+            let group = labels.get(GROUP_LABEL);
             let cluster_id = snapshot.cluster_ids.get(&speaker.name).copied().or_else(|| {
                 annotation(speaker, CLUSTER_ID_ANNOTATION).and_then(|id| id.parse().ok())
             });
             let address = addresses.of(families.first);
             let carried = ReflectorLabels {
-                label: agreed(label),
-                slot: agreed(SLOT_LABEL).and_then(|slot: Arc<str>| slot.parse().ok()),
-                group: agreed(GROUP_LABEL),
+                label: labels.get(label).map(Into::into),
+                slot: slot.and_then(|slot| slot.parse().ok()),
+                // One that Kubernetes' Node lacks is written again to both.
+                group: group.filter(|_| !differs(&GROUP_LABEL)).map(Into::into),
                 cluster_id,
             };
+            let copies = (
+                [label, SLOT_LABEL, GROUP_LABEL].iter().any(differs),
+                labels.get(label).is_some() && !differs(&label),
+                group.or(of(speaker, GROUP_LABEL)).is_some(),
+            );
             if address.is_some() {
                 let up = speaker.readiness == Readiness::Ready;
                 let name = Arc::clone(&speaker.name);
@@ -163,8 +171,17 @@ impl BgpTopology {
             let zone = speaker.labels.binary_search_by(|(key, _)| (**key).cmp(zone)).ok();
             let zone = zone.map(|place| &speaker.labels[place].1).filter(|zone| !zone.is_empty());
             let complete = families.are_spoken(addresses);
-            let known = of_calico.is_none_or(|all| all.contains_key(&speaker.name));
-            let node = BgpNode { labels: carried, zone: zone.cloned(), address, complete, known };
+            let (differs, labeled, grouped) = copies;
+            let node = BgpNode {
+                labels: carried,
+                zone: zone.cloned(),
+                address,
+                complete,
+                known,
+                differs,
+                labeled,
+                grouped,
+            };
             bgp.nodes.insert(Arc::clone(&speaker.name), node);
         }
         if families.second.is_some() {
@@ -221,6 +238,11 @@ impl BgpTopology {
     #[must_use]
     pub fn labels(&self, node: &str) -> Option<&ReflectorLabels> {
         self.nodes.get(node).map(|node| &node.labels)
+    }
+
+    /// Nodes of which Kubernetes and Calico have different labels of ours, by name.
+    pub fn differing(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.nodes.iter().filter(|(_, node)| node.differs).map(|(name, _)| name)
     }
 
     /// The nodes that reflect routes, by name.

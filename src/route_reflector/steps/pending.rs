@@ -63,7 +63,9 @@ fn needs(bgp: &BgpTopology, goal: &Goal, slot: &Slot) -> Option<Why> {
     if labels.cluster_id != Some(slot.cluster_id) {
         return Some(Why::Renumber);
     }
-    (labels.slot != Some(slot.id) || labels.group.is_some()).then_some(Why::Adopt)
+    let unlike = labels.slot != Some(slot.id) || labels.group.is_some();
+    let half_written = bgp.nodes.get(&slot.node).is_some_and(|node| node.differs);
+    (unlike || half_written).then_some(Why::Adopt)
 }
 
 /// Reports whether the slot's node reflects already.
@@ -313,7 +315,7 @@ fn unlabeled(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     if goal.groups.is_some() {
         return None;
     }
-    let labeled = bgp.nodes.iter().filter(|(_, actual)| actual.labels.group.is_some());
+    let labeled = bgp.nodes.iter().filter(|(_, actual)| actual.grouped);
     let nodes: BTreeMap<_, _> = labeled.map(|(node, _)| (Arc::clone(node), None)).collect();
     (!nodes.is_empty()).then_some(Step::LabelClients { nodes, joining: false })
 }
