@@ -52,12 +52,18 @@ pub struct BgpNode {
     pub complete: bool,
     /// False if Calico has its own Nodes, and none of it that can be read: it can get no labels.
     pub known: bool,
-    /// Kubernetes and Calico have different labels of ours: a process ended between two writes, or
-    /// somebody changed one.
-    pub differs: bool,
+    /// The comparison of Kubernetes' Node with Calico's.
+    pub copies: Copies,
+}
+
+/// Our labels on Kubernetes' Node and on Calico's, which are one object without etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// They have different labels: a process ended between two writes, or somebody changed one.
+    pub differ: bool,
     /// Both have the label of reflectors, with one value.
     pub labeled: bool,
-    /// One of them has a group.
+    /// At least one has a group.
     pub grouped: bool,
 }
 
@@ -154,11 +160,11 @@ impl BgpTopology {
                 group: group.filter(|_| !differs(&GROUP_LABEL)).map(Into::into),
                 cluster_id,
             };
-            let copies = (
-                [label, SLOT_LABEL, GROUP_LABEL].iter().any(differs),
-                labels.get(label).is_some() && !differs(&label),
-                group.or(of(speaker, GROUP_LABEL)).is_some(),
-            );
+            let copies = Copies {
+                differ: [label, SLOT_LABEL, GROUP_LABEL].iter().any(differs),
+                labeled: labels.get(label).is_some() && !differs(&label),
+                grouped: group.or(of(speaker, GROUP_LABEL)).is_some(),
+            };
             if address.is_some() {
                 let up = speaker.readiness == Readiness::Ready;
                 let name = Arc::clone(&speaker.name);
@@ -171,17 +177,8 @@ impl BgpTopology {
             let zone = speaker.labels.binary_search_by(|(key, _)| (**key).cmp(zone)).ok();
             let zone = zone.map(|place| &speaker.labels[place].1).filter(|zone| !zone.is_empty());
             let complete = families.are_spoken(addresses);
-            let (differs, labeled, grouped) = copies;
-            let node = BgpNode {
-                labels: carried,
-                zone: zone.cloned(),
-                address,
-                complete,
-                known,
-                differs,
-                labeled,
-                grouped,
-            };
+            let zone = zone.cloned();
+            let node = BgpNode { labels: carried, zone, address, complete, known, copies };
             bgp.nodes.insert(Arc::clone(&speaker.name), node);
         }
         if families.second.is_some() {
@@ -242,7 +239,7 @@ impl BgpTopology {
 
     /// Nodes of which Kubernetes and Calico have different labels of ours, by name.
     pub fn differing(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.nodes.iter().filter(|(_, node)| node.differs).map(|(name, _)| name)
+        self.nodes.iter().filter(|(_, node)| node.copies.differ).map(|(name, _)| name)
     }
 
     /// The nodes that reflect routes, by name.

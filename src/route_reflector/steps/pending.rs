@@ -64,7 +64,7 @@ fn needs(bgp: &BgpTopology, goal: &Goal, slot: &Slot) -> Option<Why> {
         return Some(Why::Renumber);
     }
     let unlike = labels.slot != Some(slot.id) || labels.group.is_some();
-    let half_written = bgp.nodes.get(&slot.node).is_some_and(|node| node.differs);
+    let half_written = bgp.nodes.get(&slot.node).is_some_and(|node| node.copies.differ);
     (unlike || half_written).then_some(Why::Adopt)
 }
 
@@ -315,7 +315,7 @@ fn unlabeled(bgp: &BgpTopology, goal: &Goal) -> Option<Step> {
     if goal.groups.is_some() {
         return None;
     }
-    let labeled = bgp.nodes.iter().filter(|(_, actual)| actual.grouped);
+    let labeled = bgp.nodes.iter().filter(|(_, actual)| actual.copies.grouped);
     let nodes: BTreeMap<_, _> = labeled.map(|(node, _)| (Arc::clone(node), None)).collect();
     (!nodes.is_empty()).then_some(Step::LabelClients { nodes, joining: false })
 }

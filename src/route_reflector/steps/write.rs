@@ -89,7 +89,7 @@ impl Goal {
     /// The writes of a step on the way there.
     #[must_use]
     pub fn writes(&self, step: &Step, bgp: &BgpTopology) -> Vec<Write> {
-        let labeled = |node: &str| bgp.nodes.get(node).is_some_and(|node| node.labeled);
+        let labeled = |node: &str| bgp.nodes.get(node).is_some_and(|node| node.copies.labeled);
         step.writes((&self.label.0, &self.label.1), labeled)
     }
 }
