@@ -1,11 +1,14 @@
 //! Asks workers which version of the file they run.
 use std::{
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
+use super::limits;
 use crate::acknowledgement::{self, Key, Question, Statement};
 
 /// The time that a worker in the same cluster may take; a slower one is queried again.
@@ -13,6 +16,13 @@ const DEADLINE: Duration = Duration::from_secs(1);
 
 /// The largest accepted answer: as many streams as a `ConfigMap` can hold.
 const MAX_BODY: usize = 1 << 20;
+
+/// Size of an answer in bytes above which it is large: more than a thousand streams of usual names.
+const LARGE: usize = 64 << 10;
+
+/// Number of large answers that are read at a time, over all `Swarm`s: a list of short names takes
+/// ten times the memory of its text.
+const LARGE_AT_ONCE: u32 = 2;
 
 /// Maximum length of a foreign name in an error: that of the name of a pod.
 const LONGEST_NAME: usize = 253;
@@ -24,6 +34,14 @@ pub struct Answer {
     pub version: Option<u64>,
     /// The streams it runs.
     pub jobs: Vec<String>,
+}
+
+impl Answer {
+    /// Returns the size of its streams in bytes, as they are kept.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.jobs.iter().map(|id| limits::kept(id)).sum()
+    }
 }
 
 /// The recipient of a request.
@@ -55,7 +73,10 @@ struct Wire {
 
 /// The client for all workers; clones share it.
 #[derive(Clone)]
-pub struct WorkerClient(reqwest::Client);
+pub struct WorkerClient {
+    http: reqwest::Client,
+    large: Arc<Semaphore>,
+}
 
 impl WorkerClient {
     /// A client that connects only to the given address.
@@ -74,7 +95,7 @@ impl WorkerClient {
             // A connection to each worker would stay open without use while nothing moves.
             .pool_idle_timeout(Duration::from_secs(5))
             .build()?;
-        Ok(Self(client))
+        Ok(Self { http: client, large: Arc::new(Semaphore::new(LARGE_AT_ONCE as usize)) })
     }
 
     /// Asks one worker for its report.
@@ -104,18 +125,24 @@ impl WorkerClient {
             let with = if path.contains('?') { '&' } else { '?' };
             format!("{with}{}", question.query())
         });
-        let request = self.0.get(format!("{url}{question}")).send();
+        let request = self.http.get(format!("{url}{question}")).send();
         let mut response = request.await.map_err(|error| format!("{url}: {}", cause(&error)))?;
         let status = response.status();
         if !status.is_success() {
             return Err(format!("{url}: HTTP status {}", status.as_u16()));
         }
         let mut body = Vec::new();
+        let mut place = None;
         while let Some(chunk) =
             response.chunk().await.map_err(|error| format!("{url}: {}", cause(&error)))?
         {
             if body.len() + chunk.len() > MAX_BODY {
                 return Err(format!("{url}: the answer is larger than 1 MiB"));
+            }
+            if body.len() + chunk.len() > LARGE && place.is_none() {
+                let wait = tokio::time::timeout(DEADLINE, self.large.acquire()).await;
+                let late = |_| format!("{url}: large answers of other workers took its time");
+                place = wait.map_err(late)?.ok();
             }
             body.extend_from_slice(&chunk);
         }
@@ -142,6 +169,12 @@ fn read(worker: &str, proof: Option<(&Key, &Question)>, body: &[u8]) -> Result<A
     // The original's workers begin with 0, before any file.
     let version = u64::try_from(wire.version).ok().filter(|version| *version > 0);
     let jobs = wire.jobs.unwrap_or_default();
+    for id in &jobs {
+        if id.is_empty() {
+            return Err(unreadable("a stream has no name".into()));
+        }
+        limits::name("a stream", id).map_err(unreadable)?;
+    }
     if let Some((key, question)) = proof {
         if wire.uid.as_ref().is_some_and(|uid| *uid != question.uid) {
             return Err("the answer is of another pod of that name".into());
@@ -324,6 +357,29 @@ mod tests {
         assert!(of(r#"{"jobs":[]}"#).unwrap_err().contains("version"));
         let other = of(r#"{"jobs":[],"version":7,"worker":"swarm-worker-1"}"#);
         assert_eq!(other.unwrap_err(), "the answer is of swarm-worker-1");
+        assert!(of(r#"{"jobs":["a",""],"version":7}"#).unwrap_err().ends_with("has no name"));
+        let long = format!(r#"{{"jobs":["{}"],"version":7}}"#, "x".repeat(254));
+        assert!(of(&long).unwrap_err().contains("has 254 characters"));
+    }
+
+    /// A list of short names takes ten times the memory of its text, and 64 workers are asked at a
+    /// time.
+    #[tokio::test]
+    async fn few_large_answers_are_read_at_a_time_and_small_ones_do_not_wait() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = WorkerClient::new().unwrap();
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let asked = Asked { worker: "w-0", uid: "pod-1", key: None };
+        let body = |ids: usize| serde_json::json!({"jobs": vec!["a"; ids], "version": 7});
+        let others = client.large.acquire_many(LARGE_AT_ONCE).await.unwrap();
+        let (port, _) = served(body(10).to_string()).await;
+        assert_eq!(client.ask(asked, local, port, "/v").await.unwrap().jobs.len(), 10);
+        let (port, _) = served(body(LARGE).to_string()).await;
+        let error = client.ask(asked, local, port, "/v").await.unwrap_err();
+        assert!(error.contains("took its time"), "{error}");
+        drop(others);
+        let (port, _) = served(body(LARGE).to_string()).await;
+        assert_eq!(client.ask(asked, local, port, "/v").await.unwrap().jobs.len(), LARGE);
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use serde::{
 };
 use std::{fmt, marker::PhantomData};
 
-use super::watches::WorkloadFacts;
+use super::{acknowledge::Answer, watches::WorkloadFacts};
 use crate::{api::swarm::WorkloadKind, controller::Error};
 
 /// Maximum number of workers, ready or not. The schema allows `autoscale` the same number; a
@@ -15,6 +15,13 @@ pub const WORKERS: u32 = 10_000;
 /// The most streams: half as many again as the 100,000 that are measured. Each costs the operator
 /// some hundred bytes and the time to place it.
 pub const STREAMS: usize = 150_000;
+
+/// The most bytes of streams that the last answers of a Swarm's workers may take: of 150,000 streams
+/// with two owners each.
+pub const ANSWERS: usize = 32 << 20;
+
+/// The memory of an id beside its characters.
+const OVERHEAD: usize = 48;
 
 /// Maximum number of characters of an id, as in the schema.
 pub const ID: usize = 253;
@@ -53,6 +60,27 @@ pub fn streams(count: usize) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("has {count} streams, and a Swarm has at most {STREAMS}"))
+}
+
+/// The memory of an id in an answer, in bytes.
+#[must_use]
+pub fn kept(id: &str) -> usize {
+    id.len() + OVERHEAD
+}
+
+/// Refuses an answer that takes too much beside what the others take; returns its size in bytes.
+///
+/// # Errors
+/// The allowed size of all.
+pub fn answer(others: usize, answer: &Answer) -> Result<usize, String> {
+    let size = answer.size();
+    if others + size <= ANSWERS {
+        return Ok(size);
+    }
+    Err(format!(
+        "the workers of this Swarm report more streams than the operator keeps ({} MiB)",
+        ANSWERS >> 20
+    ))
 }
 
 /// Refuses a text that is too long to be read.

@@ -11,6 +11,7 @@ use super::{
     file::{self, STATE_KEY},
     handover::{Epoch, Published},
     history::parts,
+    limits,
     memory::{Memory, Report},
     watches::{PodFacts, WorkloadView},
 };
@@ -45,8 +46,18 @@ pub(super) async fn ask(
         .filter(|pod| pod.ip.is_some())
         .map(|pod| async move { (Arc::clone(&pod.uid), cluster.ask(pod, key).await) });
     let questions: Vec<_> = questions.collect();
+    if questions.is_empty() {
+        return;
+    }
+    let size = |report: &Report| report.answer.as_ref().map_or(0, |answer| answer.size());
+    let mut kept: usize = memory.reports.values().map(size).sum();
     let mut answers = futures::stream::iter(questions).buffer_unordered(CONCURRENCY);
     while let Some((uid, answer)) = answers.next().await {
+        let others = kept - memory.reports.get(&uid).map_or(0, size);
+        let answer = answer.and_then(|answer| {
+            kept = others + limits::answer(others, &answer)?;
+            Ok(answer)
+        });
         memory.reported(uid, answer, cluster.now());
     }
 }
@@ -129,5 +140,18 @@ mod tests {
         assert!(is_due(&pod, 7, Some(&report(6, 99)), at(5_000)));
         assert!(!is_due(&PodFacts { started: false, ..pod.clone() }, 7, None, start));
         assert!(!is_due(&PodFacts { stopped: true, ..pod }, 7, None, start));
+    }
+
+    /// Workers that report anything at all must not exhaust the operator.
+    #[test]
+    fn the_answers_of_all_workers_together_have_a_limit() {
+        let answer = |streams: usize| Answer { version: Some(1), jobs: vec!["a".into(); streams] };
+        let size = answer(1).size();
+        let most = limits::ANSWERS / size;
+        assert!(most > 2 * limits::STREAMS, "each stream may have two owners during a handover");
+        assert_eq!(limits::answer(0, &answer(3)), Ok(3 * size));
+        assert_eq!(limits::answer((most - 3) * size, &answer(3)), Ok(3 * size));
+        let error = limits::answer((most - 2) * size, &answer(3)).unwrap_err();
+        assert!(error.contains("more streams than the operator keeps (32 MiB)"), "{error}");
     }
 }
