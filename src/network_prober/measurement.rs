@@ -189,8 +189,8 @@ impl Querier {
         match self {
             Self::Command(client) => client.query(promql, client.timeout(), read).await,
             Self::Operator(client, endpoints, payer) => {
-                let seat = endpoints.seat(payer).await;
-                client.query_seated(promql, seat, read).await
+                let permit = endpoints.permit(payer).await;
+                client.query_with_permit(promql, permit, read).await
             }
         }
     }

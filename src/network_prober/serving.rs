@@ -29,7 +29,7 @@ use crate::{
     metrics::Metrics,
     serving::{
         Limits,
-        connections::{Connection, Lasts, Pace},
+        connections::{Connection, Lifetime, Pace},
     },
 };
 
@@ -64,7 +64,7 @@ pub const LIMITS: Limits = Limits {
     connections: 7_500,
     of_one_source: 512,
     head: Duration::from_secs(100),
-    lasts: Lasts::WhileUsed(Pace {
+    lifetime: Lifetime::WhileUsed(Pace {
         // A handshake over a bad network, and a packet.
         head: Duration::from_secs(8),
         // A pod that is not known yet is waited for, and then the turn of its token, for 5 s each;

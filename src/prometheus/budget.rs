@@ -1,11 +1,11 @@
 //! Limits on the resources that may wait for Prometheus, by namespace.
 //!
 //! The memory of answers depends on the number of concurrent ones and their size: both are bounded
-//! here, in total and for each namespace. Custom queries and the built-in one have separate seats,
+//! here, in total and for each namespace. Custom queries and the built-in one have separate permits,
 //! so that neither waits for the other.
 //!
 //! At most `16 × 4 + 16 × 2 + 2 × 32` = 160 MiB are in flight, of the 384 MiB that the Deployment
-//! of the controllers allows. A request first takes its namespace's seat and then queues for a
+//! of the controllers allows. A request first takes its namespace's permit and then queues for a
 //! common one, first come, first served: each namespace has only a few requests in that queue, no
 //! matter how many it makes.
 use std::{
@@ -37,7 +37,7 @@ const AT_ONCE: usize = 16;
 /// The same for one namespace. Its other requests wait for these; those of other namespaces do not.
 const EACH: usize = 4;
 
-/// The seats of all namespaces; clones share them.
+/// The permits of all namespaces; clones share them.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Inner>);
 
@@ -65,7 +65,7 @@ pub enum Payer {
 
 /// The permission to make one request, with the size limit of its answer.
 #[derive(Debug)]
-pub struct Seat {
+pub struct Permit {
     pub(super) limits: Limits,
     _permits: [OwnedSemaphorePermit; 2],
 }
@@ -114,7 +114,7 @@ impl Default for Budget {
 
 impl Budget {
     /// Waits for the permission to make a request.
-    pub async fn seat(&self, payer: &Payer) -> Seat {
+    pub async fn permit(&self, payer: &Payer) -> Permit {
         let large = Some(Arc::clone(&self.0.large));
         let (pool, namespace, limits) = match payer {
             Payer::Own(namespace) => {
@@ -127,17 +127,17 @@ impl Budget {
             }
         };
         let its = permit(pool.of(namespace)).await;
-        Seat { limits, _permits: [its, permit(Arc::clone(&pool.all)).await] }
+        Permit { limits, _permits: [its, permit(Arc::clone(&pool.all)).await] }
     }
 }
 
 impl Pool {
     fn of(&self, namespace: &Arc<str>) -> Arc<Semaphore> {
         let mut all = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
-        // No other request holds or waits for a seat there.
-        all.retain(|_, seats| Arc::strong_count(seats) > 1);
-        let seats = || Arc::new(Semaphore::new(EACH));
-        Arc::clone(all.entry(Arc::clone(namespace)).or_insert_with(seats))
+        // No other request holds or waits for a permit there.
+        all.retain(|_, permits| Arc::strong_count(permits) > 1);
+        let permits = || Arc::new(Semaphore::new(EACH));
+        Arc::clone(all.entry(Arc::clone(namespace)).or_insert_with(permits))
     }
 }
 
@@ -157,18 +157,18 @@ impl Late {
             (Self::Answer, _) => {
                 QueryError::new(Class::Timeout, "no answer within the interval of this object")
             }
-            (Self::Seat, Payer::Own(namespace)) if !namespace.is_empty() => {
+            (Self::Permit, Payer::Own(namespace)) if !namespace.is_empty() => {
                 let message = format!(
                     "not asked: namespace {namespace} has more queries than are answered in time, \
                      at most {EACH} of its own run at once"
                 );
                 QueryError::new(Class::OverBudget, message)
             }
-            (Self::Seat, Payer::Own(_)) => {
+            (Self::Permit, Payer::Own(_)) => {
                 let message = "not asked: more queries than are answered in time";
                 QueryError::new(Class::OverBudget, message)
             }
-            (Self::Seat, Payer::BuiltIn(_)) => {
+            (Self::Permit, Payer::BuiltIn(_)) => {
                 let message = format!(
                     "not asked: more measurements than are answered in time, at most {EACH} of a \
                      namespace run at once; objects with the same devices, direction and window \
@@ -191,23 +191,23 @@ mod tests {
     }
 
     async fn waits(budget: &Budget, payer: &Payer) -> bool {
-        tokio::time::timeout(Duration::from_millis(20), budget.seat(payer)).await.is_err()
+        tokio::time::timeout(Duration::from_millis(20), budget.permit(payer)).await.is_err()
     }
 
     #[tokio::test]
     async fn s02_one_namespace_leaves_seats_to_others() {
         let budget = Budget::default();
-        let mut seats = vec![];
+        let mut permits = vec![];
         for _ in 0..EACH {
-            seats.push(budget.seat(&own("greedy")).await);
+            permits.push(budget.permit(&own("greedy")).await);
         }
         assert!(waits(&budget, &own("greedy")).await);
         // The queue of a namespace does not fill the common one.
         let greedy = own("greedy");
-        let queue = (0..1000).map(|_| begun(Box::pin(budget.seat(&greedy))));
+        let queue = (0..1000).map(|_| begun(Box::pin(budget.permit(&greedy))));
         let mut queue: Vec<_> = queue.collect();
         assert!(!waits(&budget, &own("other")).await);
-        seats.clear();
+        permits.clear();
         assert!(!waits(&budget, &own("other")).await);
         queue.clear();
         assert!(!waits(&budget, &own("greedy")).await);
@@ -223,15 +223,15 @@ mod tests {
     #[tokio::test]
     async fn s02_authors_and_the_built_in_query_do_not_wait_for_each_other() {
         let budget = Budget::default();
-        let mut seats = vec![];
+        let mut permits = vec![];
         for i in 0..AT_ONCE {
-            seats.push(budget.seat(&own(&format!("ns-{i}"))).await);
+            permits.push(budget.permit(&own(&format!("ns-{i}"))).await);
         }
         assert!(waits(&budget, &own("late")).await);
         let built_in = Payer::BuiltIn("ns-1".into());
         assert!(!waits(&budget, &built_in).await);
-        assert_eq!(budget.seat(&built_in).await.limits.max, 32 << 20);
-        seats.pop();
+        assert_eq!(budget.permit(&built_in).await.limits.max, 32 << 20);
+        permits.pop();
         assert!(!waits(&budget, &own("late")).await);
     }
 
@@ -239,7 +239,7 @@ mod tests {
     async fn s02_namespaces_that_ask_no_more_are_forgotten() {
         let budget = Budget::default();
         for i in 0..10_000 {
-            drop(budget.seat(&own(&format!("ns-{i}"))).await);
+            drop(budget.permit(&own(&format!("ns-{i}"))).await);
         }
         assert_eq!(budget.0.own.namespaces.lock().unwrap().len(), 1);
     }

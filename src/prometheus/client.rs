@@ -13,7 +13,7 @@ use reqwest::Response;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
-    Class, QueryError, Seat,
+    Class, Permit, QueryError,
     budget::{self, Limits},
     config::{EndpointConfig, shown},
     decode::{Pieces, Series},
@@ -110,31 +110,31 @@ impl Client {
         self.ask(question, deadline, &Limits::COMMAND, read).await
     }
 
-    /// Does the same for one of many requests: with a seat, which is released when the answer has
+    /// Does the same for one of many requests: with a permit, which is released when the answer has
     /// been read.
     ///
     /// # Errors
     /// As for [`Self::query`], with [`Self::timeout`] as the deadline; when the answer is larger
-    /// than the seat allows.
-    pub async fn query_seated<T>(
+    /// than the permit allows.
+    pub async fn query_with_permit<T>(
         &self,
         promql: &str,
-        seat: Seat,
+        permit: Permit,
         read: impl FnOnce(&Answer) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
-        self.ask(Question::instant(promql), self.timeout(), &seat.limits, read).await
+        self.ask(Question::instant(promql), self.timeout(), &permit.limits, read).await
     }
 
     /// Does the same for an instant vector; its elements go to `take` while it arrives. Returns the
     /// warnings of the server.
     ///
     /// # Errors
-    /// As for [`Self::query_seated`], or when it is not a vector, or `take` refuses an element.
+    /// As for [`Self::query_with_permit`], or when it is not a vector, or `take` refuses an element.
     /// Then the elements passed to `take` are invalid.
     pub async fn query_vector(
         &self,
         promql: &str,
-        seat: Seat,
+        permit: Permit,
         take: impl FnMut(Series<'_>) -> Result<(), QueryError>,
     ) -> Result<Vec<String>, QueryError> {
         let (question, deadline) = self.within(Question::instant(promql), self.timeout());
@@ -142,7 +142,7 @@ impl Client {
             let mut response = self.response(&question).await?;
             let (status, content_type) = head(&response);
             let mut pieces = Pieces::new(status, content_type, take);
-            let mut size = Size::new(&seat.limits);
+            let mut size = Size::new(&permit.limits);
             while let Some(piece) = self.piece(&mut response).await? {
                 size.take(piece.len())?;
                 pieces.feed(&piece);

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context;
 
-use super::{Budget, Client, Late, Payer, QueryError, Seat, config::EndpointsConfig};
+use super::{Budget, Client, Late, Payer, Permit, QueryError, config::EndpointsConfig};
 use crate::metrics::Metrics;
 
 /// The clients of all endpoints, and their common budget; clones share them.
@@ -75,8 +75,8 @@ impl Endpoints {
     }
 
     /// Waits for the permission to make one request to any of them.
-    pub fn seat(&self, payer: &Payer) -> impl Future<Output = Seat> {
-        self.budget.seat(payer)
+    pub fn permit(&self, payer: &Payer) -> impl Future<Output = Permit> {
+        self.budget.permit(payer)
     }
 
     /// Returns the error for an object that has no answer of an endpoint, and counts the request
@@ -84,7 +84,7 @@ impl Endpoints {
     #[must_use]
     pub fn late(&self, endpoint: &str, late: Late, payer: &Payer) -> QueryError {
         let error = late.error(payer);
-        if late == Late::Seat
+        if late == Late::Permit
             && let Some(client) = self.get(endpoint)
         {
             client.not_asked(&error);
@@ -119,7 +119,7 @@ mod tests {
         let payer = Payer::Own("a".into());
         let error = endpoints.late("default", Late::Answer, &payer);
         assert_eq!((error.class.reason(), refused()), (Class::Timeout.reason(), 0));
-        let error = endpoints.late("default", Late::Seat, &payer);
+        let error = endpoints.late("default", Late::Permit, &payer);
         assert_eq!((error.class.reason(), refused()), ("OverBudget", 1));
     }
 

@@ -30,8 +30,8 @@ pub struct Shared<K, T> {
 /// The reason why one caller has no answer. The request may continue for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// It could not start: others hold all seats.
-    Seat,
+    /// It could not start: others hold all permits.
+    Permit,
     /// The answer takes longer than this one waits.
     Answer,
 }
@@ -64,7 +64,7 @@ impl<K, T> Default for Shared<K, T> {
 impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
     /// Returns the answer for `key` of a request that began at or after `not_before`.
     ///
-    /// Sends the request if there is none yet, once it has a `seat`. Concurrent callers share the
+    /// Sends the request if there is none yet, once it has a `permit`. Concurrent callers share the
     /// request in flight, each for as long as its own `patience`: the request itself has its own
     /// deadline, regardless of the caller that began it. A failure is an answer: it is shared as
     /// well, so that a failing source is not queried once per object.
@@ -76,7 +76,7 @@ impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
         key: &K,
         not_before: Instant,
         patience: Duration,
-        seat: impl Fn() -> W,
+        permit: impl Fn() -> W,
         ask: impl FnOnce(S) -> F,
     ) -> Result<T, Late>
     where
@@ -94,12 +94,12 @@ impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
                 // One request for a key at a time.
                 (Found::Running(_, running), _) => running,
                 (Found::Nothing, None) => {
-                    let seated = timeout_at(deadline, seat()).await;
+                    let permitted = timeout_at(deadline, permit()).await;
                     // Another caller may have sent the request meanwhile.
-                    taken = Some(seated.map_err(|_| Late::Seat)?);
+                    taken = Some(permitted.map_err(|_| Late::Permit)?);
                     continue;
                 }
-                (Found::Nothing, Some(seat)) => break slot.begin(ask(seat)),
+                (Found::Nothing, Some(permit)) => break slot.begin(ask(permit)),
             };
             timeout_at(deadline, running).await.map_err(|_| Late::Answer)?;
         };

@@ -134,7 +134,7 @@ fn whole(value: f64) -> u32 {
 
 /// Why the gate is shut.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Shut {
+pub enum GateClosed {
     /// The time after the last step is not over: seconds that are left.
     Waiting(u64),
     /// No query could be sent, or all of them failed.
@@ -153,7 +153,7 @@ pub enum Shut {
     Busy(Busy),
 }
 
-impl Shut {
+impl GateClosed {
     /// A word for the condition.
     #[must_use]
     pub fn reason(&self) -> &'static str {
@@ -174,7 +174,7 @@ impl Shut {
 }
 
 /// No figures that change at every pass: each new text is a write.
-impl fmt::Display for Shut {
+impl fmt::Display for GateClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting(_) => f.write_str("the waiting time after the last step has not passed"),
@@ -247,19 +247,23 @@ pub fn unseen(wanted: &Wanted, measured: &Measured, last_step: Option<f64>) -> U
 ///
 /// # Errors
 /// The reason why not: known missing sessions before unknown ones.
-pub fn judge(wanted: &Wanted, measured: &Measured, last_step: Option<f64>) -> Result<(), Shut> {
+pub fn judge(
+    wanted: &Wanted,
+    measured: &Measured,
+    last_step: Option<f64>,
+) -> Result<(), GateClosed> {
     let Unseen { missing, unknown, stale } = unseen(wanted, measured, last_step);
     if !missing.is_empty() {
-        return Err(Shut::Missing(missing));
+        return Err(GateClosed::Missing(missing));
     }
     if !unknown.is_empty() && measured.nodes.is_empty() && !measured.other_jobs.is_empty() {
-        return Err(Shut::Untrusted(measured.other_jobs.clone()));
+        return Err(GateClosed::Untrusted(measured.other_jobs.clone()));
     }
     if !unknown.is_empty() {
-        return Err(Shut::NoEvidence(unknown));
+        return Err(GateClosed::NoEvidence(unknown));
     }
     if !stale.is_empty() {
-        return Err(Shut::Stale(stale));
+        return Err(GateClosed::Stale(stale));
     }
     Ok(())
 }

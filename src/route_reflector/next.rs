@@ -1,6 +1,6 @@
 //! The next step of those that are left. Pure.
 use super::{
-    gate::Shut,
+    gate::GateClosed,
     steps::{self, Goal, Step},
     topology::BgpTopology,
 };
@@ -13,7 +13,7 @@ pub enum Next {
     /// This.
     Take(Step),
     /// This, once the gate opens.
-    Wait(Step, Shut),
+    Wait(Step, GateClosed),
     /// No remaining step is possible without losing routes; the first step, or all, and the reason.
     Refuse(Option<Step>, steps::Refused),
 }
@@ -27,7 +27,7 @@ pub fn choose(
     goal: &Goal,
     left: &[Step],
     unsound: Option<&steps::Refused>,
-    gate: impl Fn(&Step) -> Result<(), Shut>,
+    gate: impl Fn(&Step) -> Result<(), GateClosed>,
 ) -> Next {
     let harmless = |step: &&Step| step.repairs() || **step == Step::Mesh(true);
     if let Some(why) = unsound {

@@ -67,7 +67,7 @@ impl RouteReflectorReconciler {
             None => Payer::BuiltIn("".into()),
         };
         let client = self.prometheus.get(endpoint).cloned();
-        let ask = |seat| {
+        let ask = |permit| {
             let ((endpoint, query), client) = (key.clone(), client.clone());
             let (nodes, labels) = (self.nodes.clone(), self.exporters.node_labels.clone());
             let (metrics, wanted) = (self.metrics.clone(), wanted.clone());
@@ -76,7 +76,7 @@ impl RouteReflectorReconciler {
                 let asked = Asked { wanted, at: plan::seconds(clock::timestamp()) };
                 let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
                 let client = client.ok_or_else(gone)?;
-                let result = client.query_seated(&query, seat, |answer| {
+                let result = client.query_with_permit(&query, permit, |answer| {
                     let identity = nodes.identity();
                     let answer = (answer.status, answer.content_type.as_str(), &*answer.body);
                     Measured::read(answer, &identity, &labels, &asked)
@@ -94,8 +94,8 @@ impl RouteReflectorReconciler {
         };
         // An answer after the next tick would be late, but no server answers in zero time.
         let patience = interval.clamp(Duration::from_secs(5), Duration::from_secs(10));
-        let seat = || self.prometheus.seat(&payer);
-        let asked = self.measurements.get(&key, tick, patience, seat, ask).await;
+        let permit = || self.prometheus.permit(&payer);
+        let asked = self.measurements.get(&key, tick, patience, permit, ask).await;
         let result = asked.unwrap_or_else(|late| Err(self.prometheus.late(endpoint, late, &payer)));
         Some(result.map_err(|error| error.to_string()))
     }

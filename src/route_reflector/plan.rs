@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     datastore,
-    gate::{Measured, Shut},
+    gate::{GateClosed, Measured},
     memory::{Figures, Memory},
     next::{self, Next},
     report::{self, Decided},
@@ -84,12 +84,12 @@ impl Observed {
     ///
     /// # Errors
     /// The object that does.
-    fn undisturbed(&self, step: &Step) -> Result<(), Shut> {
+    fn undisturbed(&self, step: &Step) -> Result<(), GateClosed> {
         if self.busy.is_empty() {
             return Ok(());
         }
         let busy = step.changed().iter().find_map(|node| self.busy.get(node).cloned());
-        busy.map_or(Ok(()), |busy| Err(Shut::Busy(busy)))
+        busy.map_or(Ok(()), |busy| Err(GateClosed::Busy(busy)))
     }
 }
 
@@ -253,7 +253,7 @@ impl Pass<'_> {
         let next = next::choose(bgp, goal, &nodes, unsound, gate);
         match left.iter().find(|step| !step.writes_nodes()) {
             Some(step) if matches!(next, Next::Done | Next::Refuse(..)) => {
-                Next::Wait(step.clone(), Shut::Datastore(stale.to_string()))
+                Next::Wait(step.clone(), GateClosed::Datastore(stale.to_string()))
             }
             _ => next,
         }
@@ -316,7 +316,7 @@ impl Pass<'_> {
         let period = match next {
             Next::Take(_) if writes => NEXT,
             // The watch signals when it answers.
-            Next::Wait(_, Shut::Datastore(_)) => PERIOD,
+            Next::Wait(_, GateClosed::Datastore(_)) => PERIOD,
             Next::Wait(..) if writes => TRY,
             _ => self.due().map_or(PERIOD, |due| due.clamp(TRY, PERIOD)),
         };

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::{
     infra::shutdown::Shutdown,
     metrics::Metrics,
-    serving::{Limits, Server, connections::Lasts},
+    serving::{Limits, Server, connections::Lifetime},
     webhook::certificates::{self, Certificates, Lifetimes},
 };
 
@@ -37,7 +37,7 @@ const PROBES: Limits = Limits {
     connections: 256,
     of_one_source: 64,
     head: Duration::from_secs(2),
-    lasts: Lasts::AtMost(Duration::from_secs(5)),
+    lifetime: Lifetime::AtMost(Duration::from_secs(5)),
     keep_alive: false,
     newest_wins: true,
 };
@@ -48,7 +48,7 @@ const SCRAPES: Limits = Limits {
     connections: 128,
     of_one_source: 8,
     head: Duration::from_secs(5),
-    lasts: Lasts::AtMost(Duration::from_secs(30)),
+    lifetime: Lifetime::AtMost(Duration::from_secs(30)),
     keep_alive: false,
     newest_wins: false,
 };
@@ -58,7 +58,7 @@ const PAGE: Limits = Limits {
     connections: 64,
     of_one_source: 64,
     head: Duration::from_secs(10),
-    lasts: Lasts::AtMost(Duration::from_mins(1)),
+    lifetime: Lifetime::AtMost(Duration::from_mins(1)),
     keep_alive: true,
     newest_wins: false,
 };

@@ -21,9 +21,9 @@ use tower::Service;
 
 use super::places::{Place, Places};
 
-/// The time for which a connection lasts.
+/// The lifetime of a connection.
 #[derive(Clone, Copy, Debug)]
-pub enum Lasts {
+pub enum Lifetime {
     /// For at most this time, in any case.
     AtMost(Duration),
     /// As long as it is used.
@@ -48,7 +48,7 @@ pub struct Connection(Arc<Known>);
 #[derive(Debug)]
 struct Known {
     place: Place,
-    lasts: Lasts,
+    lifetime: Lifetime,
     until: Mutex<Until>,
 }
 
@@ -59,13 +59,13 @@ struct Until {
 }
 
 impl Connection {
-    fn new(place: Place, lasts: Lasts) -> Self {
-        let first = match lasts {
-            Lasts::AtMost(lifetime) => lifetime,
-            Lasts::WhileUsed(pace) => pace.head,
+    fn new(place: Place, lifetime: Lifetime) -> Self {
+        let first = match lifetime {
+            Lifetime::AtMost(lifetime) => lifetime,
+            Lifetime::WhileUsed(pace) => pace.head,
         };
         let until = Mutex::new(Until { asked: false, end: Instant::now() + first });
-        Self(Arc::new(Known { place, lasts, until }))
+        Self(Arc::new(Known { place, lifetime, until }))
     }
 
     /// The client's address.
@@ -77,7 +77,7 @@ impl Connection {
     /// Marks a request that only a legitimate client makes: the connection may stay, and cannot
     /// lose its place.
     pub fn good(&self) {
-        if let Lasts::WhileUsed(pace) = self.0.lasts {
+        if let Lifetime::WhileUsed(pace) = self.0.lifetime {
             self.until().end = Instant::now() + pace.idle;
             self.0.place.keep();
         }
@@ -86,7 +86,7 @@ impl Connection {
     /// Records the head of a request.
     fn asked(&self) {
         let mut until = self.until();
-        if let (Lasts::WhileUsed(pace), false) = (self.0.lasts, until.asked) {
+        if let (Lifetime::WhileUsed(pace), false) = (self.0.lifetime, until.asked) {
             *until = Until { asked: true, end: Instant::now() + pace.answer };
         }
     }
@@ -101,7 +101,7 @@ impl Connection {
 #[derive(Clone, Debug)]
 pub struct Limited {
     places: Places,
-    lasts: Lasts,
+    lifetime: Lifetime,
     refused: Counter,
 }
 
@@ -109,8 +109,8 @@ impl Limited {
     /// Accepts as many connections as there are places, for no longer than this. Counts those that
     /// are refused, or lose their place.
     #[must_use]
-    pub fn new(places: Places, lasts: Lasts, refused: Counter) -> Self {
-        Self { places, lasts, refused }
+    pub fn new(places: Places, lifetime: Lifetime, refused: Counter) -> Self {
+        Self { places, lifetime, refused }
     }
 
     fn counted(&self, stream: TcpStream) -> io::Result<Counted> {
@@ -125,7 +125,7 @@ impl Limited {
         if place.replaced {
             self.refused.inc();
         }
-        let connection = Connection::new(place, self.lasts);
+        let connection = Connection::new(place, self.lifetime);
         let end = Box::pin(sleep_until(connection.until().end));
         Ok(Counted { stream, end, connection })
     }

@@ -21,7 +21,7 @@ pub(crate) mod connections;
 #[cfg(test)]
 mod tests;
 
-use connections::{Lasts, Limited};
+use connections::{Lifetime, Limited};
 pub use traffic_operator_core::places;
 
 use places::Places;
@@ -47,7 +47,7 @@ pub struct Limits {
     /// may send a second request, this includes the pause before it.
     pub head: Duration,
     /// The time for which a connection may last, regardless of the slow side.
-    pub lasts: Lasts,
+    pub lifetime: Lifetime,
     /// True if a connection may send a second request.
     pub keep_alive: bool,
     /// True if a connection above that takes the place of the oldest stranger, instead of being
@@ -103,7 +103,7 @@ impl Server {
         } else {
             Places::new(limits.connections, limits.of_one_source)
         };
-        let limited = Limited::new(places, limits.lasts, self.refused);
+        let limited = Limited::new(places, limits.lifetime, self.refused);
         let handle = Handle::new();
         let server = HttpServer::<SocketAddr>::from_listener(self.listener).handle(handle.clone());
         let service = router.into_make_service_with_connect_info::<SocketAddr>();

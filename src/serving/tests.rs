@@ -17,7 +17,7 @@ const LIMITS: Limits = Limits {
     connections: 6,
     of_one_source: 4,
     head: Duration::from_millis(500),
-    lasts: Lasts::AtMost(Duration::from_secs(2)),
+    lifetime: Lifetime::AtMost(Duration::from_secs(2)),
     keep_alive: false,
     newest_wins: false,
 };
@@ -62,7 +62,7 @@ fn hello() -> Router {
 
 #[tokio::test]
 async fn s14_one_source_cannot_take_every_place_and_idle_ones_lose_theirs() {
-    let patient = Limits { head: PATIENCE * 2, lasts: Lasts::AtMost(PATIENCE * 2), ..LIMITS };
+    let patient = Limits { head: PATIENCE * 2, lifetime: Lifetime::AtMost(PATIENCE * 2), ..LIMITS };
     let (address, refused) = start(patient, hello()).await;
     let mut held = Vec::new();
     for _ in 0..10 * LIMITS.connections {
@@ -92,7 +92,7 @@ async fn s14_one_source_cannot_take_every_place_and_idle_ones_lose_theirs() {
 async fn s14_a_source_that_holds_all_its_places_loses_the_oldest_to_its_next_request() {
     let limits = Limits {
         head: PATIENCE * 2,
-        lasts: Lasts::AtMost(PATIENCE * 2),
+        lifetime: Lifetime::AtMost(PATIENCE * 2),
         newest_wins: true,
         connections: 4,
         ..LIMITS
@@ -141,7 +141,7 @@ async fn s14_a_connection_ends_with_its_answer_and_never_outlives_its_time() {
     let router = hello()
         .route("/endless", get(async move || endless()))
         .route("/hanging", get(async || std::future::pending::<()>().await));
-    let limits = Limits { lasts: Lasts::AtMost(Duration::from_millis(500)), ..LIMITS };
+    let limits = Limits { lifetime: Lifetime::AtMost(Duration::from_millis(500)), ..LIMITS };
     let (address, _) = start(limits, router).await;
     // No second request on a connection.
     let mut stream = connect(2, address).await;

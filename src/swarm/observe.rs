@@ -104,13 +104,13 @@ impl SwarmReconciler {
         let key: Question = (weights.prometheus.as_str().into(), weights.query.as_str().into());
         let client = self.prometheus.get(&key.0).cloned();
         let payer = Payer::Own(swarm.key().0.into());
-        let ask = |seat| {
+        let ask = |permit| {
             let ((endpoint, query), client) = (key.clone(), client.clone());
             let metrics = self.metrics.clone();
             async move {
                 let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
                 let client = client.ok_or_else(gone)?;
-                let result = client.query_seated(&query, seat, |answer| {
+                let result = client.query_with_permit(&query, permit, |answer| {
                     Measured::read(answer.status, &answer.content_type, &answer.body)
                 });
                 let result = result.await.map(Arc::new);
@@ -126,8 +126,8 @@ impl SwarmReconciler {
         };
         // An answer after the next tick would be late, but no server answers in zero time.
         let patience = interval.max(Duration::from_secs(2));
-        let seat = || self.prometheus.seat(&payer);
-        let asked = self.measurements.get(&key, tick, patience, seat, ask).await;
+        let permit = || self.prometheus.permit(&payer);
+        let asked = self.measurements.get(&key, tick, patience, permit, ask).await;
         Some(asked.unwrap_or_else(|late| Err(self.prometheus.late(&key.0, late, &payer))))
     }
 

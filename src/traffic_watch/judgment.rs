@@ -234,16 +234,16 @@ impl<'a> Judgment<'a> {
         self.above_ceiling = limited.above_ceiling;
     }
 
-    /// The mark that a node has. A decided mark that is not written yet is dropped when no node may
-    /// be marked any more: it takes its turn among the others.
+    /// The mark that a node has. A mark that is not written takes its turn among the others if it
+    /// is one of Observe, or when no node may be marked any more.
     fn carried(&self, node: usize) -> Option<bool> {
         let (marked, facts) = (self.nodes[node].marked, &self.seen.nodes[node]);
         let written = facts.label.as_deref() == Some("true");
-        let none_left = !facts.unfit && self.watch.spec.mode == Mode::Enforce && {
-            let headroom = &self.seen.headroom;
-            if facts.open { headroom.open == 0 } else { headroom.all == 0 }
-        };
-        if marked == Some(true) && !written && none_left { Some(false) } else { marked }
+        let Headroom { open, all, .. } = self.seen.headroom;
+        let none_left = !facts.unfit && if facts.open { open == 0 } else { all == 0 };
+        let enforce = self.watch.spec.mode == Mode::Enforce;
+        let dropped = enforce && !written && (none_left || self.seen.memory.observes);
+        if marked == Some(true) && dropped { Some(false) } else { marked }
     }
 
     /// Combines the verdicts of all measures about a node. A node that has a mark is not without a

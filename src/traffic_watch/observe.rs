@@ -25,7 +25,7 @@ use crate::{
     clock,
     controller::{Error, key},
     nodes::{Identity, NodeStore, Selection},
-    prometheus::{Class, Client, QueryError, Seat, decode::Series},
+    prometheus::{Class, Client, Permit, QueryError, decode::Series},
 };
 
 /// Reads everything that the plan for one object rests on.
@@ -142,16 +142,20 @@ impl TrafficWatchReconciler {
         let requests = settings.criteria.iter().map(async |criterion| {
             let request = &criterion.request;
             let payer = request.payer(namespace);
-            let seat = || self.prometheus.seat(&payer);
-            let ask = |seat| self.ask(request, seat);
-            let asked = self.readings.get(request, tick, patience, seat, ask).await;
+            let permit = || self.prometheus.permit(&payer);
+            let ask = |permit| self.ask(request, permit);
+            let asked = self.readings.get(request, tick, patience, permit, ask).await;
             asked.unwrap_or_else(|late| Err(self.prometheus.late(&request.endpoint, late, &payer)))
         });
         futures::future::join_all(requests).await
     }
 
     /// A separate request, which does not end with the one that began it.
-    fn ask(&self, request: &Request, seat: Seat) -> impl Future<Output = Measured> + Send + use<> {
+    fn ask(
+        &self,
+        request: &Request,
+        permit: Permit,
+    ) -> impl Future<Output = Measured> + Send + use<> {
         let client = self.prometheus.get(&request.endpoint).cloned();
         let (request, exporters) = (request.clone(), self.exporters.clone());
         let (nodes, metrics) = (self.nodes.clone(), self.metrics.clone());
@@ -167,7 +171,7 @@ impl TrafficWatchReconciler {
                 sorter.take(&request.question, names, &series)
             };
             let asked = Some(clock::timestamp().as_duration().as_secs_f64());
-            let warnings = client.query_vector(&promql, seat, take).await;
+            let warnings = client.query_vector(&promql, permit, take).await;
             let (identity, sorter) = sorting.unwrap_or_else(|| begin(&nodes));
             let reading = warnings.map(|warnings| {
                 let mut reading = sorter.end(&identity, warnings);

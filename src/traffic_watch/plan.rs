@@ -214,6 +214,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         reworded: if reworded { Some(seen.now) } else { seen.memory.reworded },
         refused,
         reservation: reserved.memory,
+        observes: !enforce,
         nodes: NodeTable::next(&seen.memory.nodes, names, std::mem::take(&mut judged.nodes)),
     };
     let measured = seen.readings.is_some();

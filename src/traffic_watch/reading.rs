@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::query::{Measure, Question};
 use crate::{
-    nodes::{Finger, Identity, Resolution, ShortNames, Trail},
+    nodes::{Identity, Resolution, ShortNames, SortedCursor, Trail},
     prometheus::{
         QueryError,
         decode::{self, Labels, Series},
@@ -58,8 +58,8 @@ impl Measurement {
 
     /// The same for one node after the other, by name.
     pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<NodeMeasurement<'a>> {
-        let mut finger = Finger::default();
-        move |node| self.numbers.node(finger.find(&self.names, |name| name, node)?)
+        let mut cursor = SortedCursor::default();
+        move |node| self.numbers.node(cursor.find(&self.names, |name| name, node)?)
     }
 
     /// A reading without any number, to be filled by [`Self::take`].

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::serving::{
     HANDSHAKE, HEAD_LIMIT,
-    connections::{Connection, Lasts, Limited, Pace},
+    connections::{Connection, Lifetime, Limited, Pace},
     places::Places,
 };
 
@@ -227,7 +227,7 @@ impl Server {
         let handle = Handle::new();
         let acceptor = RustlsAcceptor::new(self.config)
             .handshake_timeout(HANDSHAKE)
-            .acceptor(Limited::new(self.places, Lasts::WhileUsed(self.pace), self.refused));
+            .acceptor(Limited::new(self.places, Lifetime::WhileUsed(self.pace), self.refused));
         let mut server = HttpServer::<SocketAddr>::from_listener(self.listener)
             .acceptor(acceptor)
             .handle(handle.clone());

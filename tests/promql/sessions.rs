@@ -6,7 +6,7 @@ use serde_json::json;
 use traffic_operator::{
     nodes::Identity,
     prometheus::{Client, DEFAULT, Exporters},
-    route_reflector::gate::{self, Asked, Measured, Part, Shut, Wanted},
+    route_reflector::gate::{self, Asked, GateClosed, Measured, Part, Wanted},
 };
 
 use crate::{
@@ -82,9 +82,12 @@ fn r03_only_the_sessions_that_are_meant_open_the_gate_whatever_the_clock_says() 
     // clock.
     for ours in [1_800_000_000.0, 1_800_003_600.0, 1_799_996_400.0] {
         let shut = gate::judge(&wanted, &measured(ours), Some(ours - 60.0));
-        assert_eq!(shut, Err(Shut::Missing(missing.clone())), "{ours}");
+        assert_eq!(shut, Err(GateClosed::Missing(missing.clone())), "{ours}");
         // A step just now: nothing was scraped since.
         let shut = gate::judge(&wanted, &measured(ours), Some(ours));
-        assert!(matches!(&shut, Err(Shut::Stale(all)) if all.len() == CASES.len()), "{shut:?}");
+        assert!(
+            matches!(&shut, Err(GateClosed::Stale(all)) if all.len() == CASES.len()),
+            "{shut:?}"
+        );
     }
 }

@@ -21,7 +21,7 @@ use traffic_operator::{
         Client, DEFAULT, Endpoints, EndpointsConfig, Exporters,
         exporters::{BIRD_EXPORTER, NODE_EXPORTER},
     },
-    route_reflector::gate::{self, Asked, Measured, Part, Shut, Wanted},
+    route_reflector::gate::{self, Asked, GateClosed, Measured, Part, Wanted},
 };
 
 use crate::server::{Prometheus, eventually, serve};
@@ -201,7 +201,7 @@ fn s04_sessions_of_another_job_do_not_open_the_gate() {
     let all = "bird_protocol_up";
     eventually("scrapes", || (prometheus.ask(all)?.len() == 10).then_some(()));
     let trusted = believed(NODE_EXPORTER);
-    let missing = Shut::Missing(vec![("a".into(), 1, 2)]);
+    let missing = GateClosed::Missing(vec![("a".into(), 1, 2)]);
     assert_eq!(judge(&trusted), Err(missing.clone()));
     // The effect of the series if they counted.
     assert_eq!(judge(&Exporters::any(&["node"])), Ok(()));
@@ -213,6 +213,6 @@ fn s04_sessions_of_another_job_do_not_open_the_gate() {
         bird_exporter: r#"job="bird""#.parse().expect("matchers"),
         ..Exporters::any(&["node"])
     };
-    let Err(Shut::Untrusted(jobs)) = judge(&other) else { panic!("open") };
+    let Err(GateClosed::Untrusted(jobs)) = judge(&other) else { panic!("open") };
     assert_eq!(jobs, ["bird-exporter", "team-a/forged"]);
 }

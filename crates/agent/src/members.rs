@@ -109,12 +109,12 @@ pub struct Members {
     /// The list, without its peers.
     list: Pinglist,
     peers: Vec<Peer>,
-    who: Who,
+    choice: PeerChoice,
 }
 
 /// The peers that this agent probes according to the file, before the bound on their number.
 #[derive(Clone, Copy, Debug)]
-enum Who {
+enum PeerChoice {
     /// All others, as with the original.
     Everybody,
     /// The neighbors of the peer with this index on the ring.
@@ -136,16 +136,16 @@ impl Members {
         }
         let own = peers.iter().position(|peer| is_me(peer, who));
         let me = own.map(|place| peers[place].clone()).unwrap_or_default();
-        let ring = match (file.neighbors, own) {
+        let choice = match (file.neighbors, own) {
             (None, _) => {
                 peers.retain(|peer| !is_me(peer, who));
-                Who::Everybody
+                PeerChoice::Everybody
             }
             (Some(neighbors), Some(own)) => {
                 let Neighbors { in_zone, per_other_zone } = neighbors;
-                Who::Ring(ring::Neighbors { in_zone, per_other_zone }, own)
+                PeerChoice::Ring(ring::Neighbors { in_zone, per_other_zone }, own)
             }
-            (Some(_), None) => Who::Nobody,
+            (Some(_), None) => PeerChoice::Nobody,
         };
         let list = Pinglist {
             prober: prober.to_owned(),
@@ -162,7 +162,7 @@ impl Members {
             original_metrics: file.original_metrics,
             peers: Vec::new(),
         };
-        Ok(Self { list: list.sane(), peers, who: ring })
+        Ok(Self { list: list.sane(), peers, choice })
     }
 
     /// Returns this agent's list at a time since the Unix epoch, and whether the list differs at
@@ -186,19 +186,21 @@ impl Members {
     fn places(&self, bound: Bound) -> Vec<usize> {
         let id = |peer: &Peer| format!("{}/{}/{}", peer.namespace, peer.name, peer.uid);
         let member = |peer: &Peer| Member { id: id(peer), zone: peer.zone.clone() };
-        match self.who {
-            Who::Everybody if self.peers.len() <= bound.most => (0..self.peers.len()).collect(),
-            Who::Everybody => {
+        match self.choice {
+            PeerChoice::Everybody if self.peers.len() <= bound.most => {
+                (0..self.peers.len()).collect()
+            }
+            PeerChoice::Everybody => {
                 // No peer has this id.
                 let me = Member { id: String::new(), zone: self.list.own.zone.clone() };
                 let members: Vec<_> = self.peers.iter().map(member).chain([me]).collect();
                 ring::peers_of(&members, ring::Neighbors::FULL_MESH, bound, "")
             }
-            Who::Ring(neighbors, own) => {
+            PeerChoice::Ring(neighbors, own) => {
                 let members: Vec<_> = self.peers.iter().map(member).collect();
                 ring::peers_of(&members, neighbors, bound, &members[own].id)
             }
-            Who::Nobody => Vec::new(),
+            PeerChoice::Nobody => Vec::new(),
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct Config {
     /// The file, the same as the application's, and the port of the reports.
     pub place: Place,
     /// The way to reload the application.
-    pub how: application::How,
+    pub method: application::Method,
 }
 
 /// Reloads the application until it receives the signal to stop.
@@ -44,9 +44,9 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let Taken { status, metrics, mut found, mut tasks, .. } =
         config.place.take(Role::Reload).await?;
-    tracing::info!(how = %config.how, "reload");
+    tracing::info!(method = %config.method, "reload");
 
-    let application = Application::new(config.how)?;
+    let application = Application::new(config.method)?;
     let mut follower = Follower::new(application, status, metrics);
     loop {
         follower.begin();
@@ -192,10 +192,10 @@ mod tests {
     async fn sidecar() -> (tokio::net::TcpListener, Follower) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-        let how = application::How::Url { url, timeout: Duration::from_secs(90) };
+        let method = application::Method::Url { url, timeout: Duration::from_secs(90) };
         let metrics = Metrics::new(Role::Reload);
         let status = Status::new("w".into(), Signer::default(), metrics.clone());
-        (listener, Follower::new(Application::new(how).unwrap(), status, metrics))
+        (listener, Follower::new(Application::new(method).unwrap(), status, metrics))
     }
 
     fn share(version: u64, epoch: u64, streams: &[&str]) -> Found<Share> {

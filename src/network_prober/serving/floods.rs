@@ -241,7 +241,7 @@ fn hurried() -> Limits {
         answer: Duration::from_secs(8),
         idle: Duration::from_mins(2),
     };
-    Limits { lasts: Lasts::WhileUsed(pace), ..LIMITS }
+    Limits { lifetime: Lifetime::WhileUsed(pace), ..LIMITS }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

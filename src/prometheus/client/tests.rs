@@ -189,8 +189,8 @@ async fn s02_a_query_of_an_authors_has_a_smaller_answer() {
     let client = client_of(None, Some(&format!("http://{address}/")), Duration::from_secs(30));
     let budget = Budget::default();
     let ask = async |payer| {
-        let seat = budget.seat(&payer).await;
-        client.query_seated("up", seat, |_| Ok(())).await.unwrap_err()
+        let permit = budget.permit(&payer).await;
+        client.query_with_permit("up", permit, |_| Ok(())).await.unwrap_err()
     };
     let error = ask(Payer::Own("a".into())).await;
     assert_eq!(error.class, Class::OverBudget);
@@ -214,8 +214,8 @@ async fn s02_large_answers_are_read_two_at_a_time_and_small_ones_past_them() {
     let ask = async |address: std::net::SocketAddr, namespace: &str, seconds| {
         let client =
             client_of(None, Some(&format!("http://{address}/")), Duration::from_secs(seconds));
-        let seat = budget.seat(&Payer::BuiltIn(namespace.into())).await;
-        client.query_seated("up", seat, |answer| Ok(answer.body.len())).await
+        let permit = budget.permit(&Payer::BuiltIn(namespace.into())).await;
+        client.query_with_permit("up", permit, |answer| Ok(answer.body.len())).await
     };
     let started = Instant::now();
     let both = async { tokio::join!(ask(stalled, "a", 2), ask(stalled, "a", 2)) };

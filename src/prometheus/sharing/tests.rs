@@ -92,12 +92,12 @@ async fn s02_who_has_no_seat_is_in_nobodys_way() {
         let never = || std::future::pending::<()>();
         shared.get(&"query", tick, Duration::from_millis(100), never, |()| async { 1 }).await
     };
-    let seated = async {
+    let permitted = async {
         tokio::time::sleep(Duration::from_millis(20)).await;
         shared.get(&"query", tick, PATIENT, || async {}, |()| async { 2 }).await
     };
-    assert_eq!(tokio::join!(starved, seated), (Err(Late::Seat), Ok(2)));
-    // If another caller has sent the request in the meantime, a late seat is released unused.
+    assert_eq!(tokio::join!(starved, permitted), (Err(Late::Permit), Ok(2)));
+    // If another caller has sent the request in the meantime, a late permit is released unused.
     let late = || tokio::time::sleep(Duration::from_millis(50));
     let tick = Instant::now();
     let first = shared.get(&"other", tick, PATIENT, late, |()| async { 3 });

@@ -1,6 +1,6 @@
 //! Calico's objects in the Kubernetes API.
 //!
-//! Never by server-side apply: Calico's own API server, behind `projectcalico.org/v3`, cannot
+//! Never by server-side apply: Calico's own API server, from `projectcalico.org/v3`, cannot
 //! create by it. A new object is created, which fails if the name is taken in the meantime; ours
 //! are merge-patched at the version that was read.
 use std::{
@@ -24,7 +24,7 @@ mod properties;
 pub use group::Group;
 
 use super::{
-    CalicoPeer, DEFAULT, Error, ListenPorts, News, Snapshot, Stale, WantedPeer, Written,
+    CalicoPeer, DEFAULT, Error, ListenPorts, ReadCache, Snapshot, Stale, WantedPeer, Written,
     peer::{self, ConfigurationSpec, PeerSpec},
 };
 use crate::controller::{FIELD_MANAGER, error::is_refusal, merge_params};
@@ -47,7 +47,7 @@ pub struct Kubernetes {
     /// The group, or its absence, with the time of the discovery.
     group: Mutex<Option<(Option<Group>, Instant)>>,
     discovering: tokio::sync::Mutex<()>,
-    pub(super) news: News,
+    pub(super) cache: ReadCache,
 }
 
 impl Kubernetes {
@@ -56,7 +56,7 @@ impl Kubernetes {
     #[must_use]
     pub fn new(client: Client) -> Self {
         let (group, discovering) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { client, group, discovering, news: News::default() }
+        Self { client, group, discovering, cache: ReadCache::default() }
     }
 
     pub(super) fn api<K>(&self, resource: &ApiResource) -> Api<K>
@@ -89,7 +89,7 @@ impl Kubernetes {
             && known.is_some_and(|known| known != group)
         {
             tracing::info!(group = group.api_version(), "Calico's objects are in another group");
-            self.news.bump();
+            self.cache.bump();
         }
         group.ok_or(Error::NotInstalled)
     }
@@ -158,9 +158,9 @@ impl Kubernetes {
         if !is_unreachable(&error) {
             return Err(error);
         }
-        let (since, snapshot) = match self.news.last() {
+        let (since, snapshot) = match self.cache.last() {
             Some((at, snapshot)) => (Some(at), Snapshot::clone(&snapshot)),
-            None => match self.read_of(Group::V1, Behind::Yes).await {
+            None => match self.read_of(Group::V1, ReadFrom::Crds).await {
                 Ok(snapshot) => (None, snapshot),
                 Err(_) => return Err(error),
             },
@@ -170,16 +170,16 @@ impl Kubernetes {
     }
 
     async fn read_group(&self) -> Result<Snapshot, Error> {
-        self.read_of(self.group().await?, Behind::No).await
+        self.read_of(self.group().await?, ReadFrom::Api).await
     }
 
-    async fn read_of(&self, group: Group, behind: Behind) -> Result<Snapshot, Error> {
+    async fn read_of(&self, group: Group, from: ReadFrom) -> Result<Snapshot, Error> {
         let (mut peers, mut unreadable_peers) = (Vec::new(), Vec::new());
         self.list(&group.peers(), |object| {
             let (name, version) = (object.name_any(), object.resource_version());
             match spec::<PeerSpec>(&object) {
                 Ok(spec) => {
-                    let hidden = (behind == Behind::Yes).then(|| hidden_labels(&object)).flatten();
+                    let hidden = (from == ReadFrom::Crds).then(|| hidden_labels(&object)).flatten();
                     let labels = hidden.as_ref().or(object.metadata.labels.as_ref());
                     peers.push(CalicoPeer::new(name, labels, spec, version.unwrap_or_default()));
                 }
@@ -325,11 +325,13 @@ impl Kubernetes {
     }
 }
 
-/// The use of `crd.projectcalico.org` in place of the API server that stores its objects there.
+/// Where Calico's objects are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Behind {
-    Yes,
-    No,
+enum ReadFrom {
+    /// Calico's API.
+    Api,
+    /// `crd.projectcalico.org`, where the API server of Calico stores them.
+    Crds,
 }
 
 /// The labels of an object that Calico's API server wrote: it keeps all metadata of its own in one

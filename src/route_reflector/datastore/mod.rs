@@ -224,14 +224,14 @@ impl Datastore {
     /// Every variant of [`Error`] that is about reading.
     pub async fn read(&self) -> Result<Arc<Snapshot>, Error> {
         either!(self, store => {
-            if let Some(snapshot) = store.news.cached() {
+            if let Some(snapshot) = store.cache.get() {
                 return Ok(snapshot);
             }
-            let generation = store.news.generation();
+            let generation = store.cache.generation();
             match store.read().await {
                 Ok(snapshot) => {
                     let snapshot = Arc::new(snapshot);
-                    store.news.keep(generation, &snapshot);
+                    store.cache.keep(generation, &snapshot);
                     Ok(snapshot)
                 }
                 Err(error) => store.instead(error).await.map(Arc::new),
@@ -246,7 +246,7 @@ impl Datastore {
     /// # Errors
     /// [`Error::Taken`] if the name belongs to another owner; otherwise as for any write.
     pub async fn apply_peer(&self, wanted: &WantedPeer<'_>) -> Result<Written, Error> {
-        either!(self, store => store.news.after(store.apply_peer(wanted).await))
+        either!(self, store => store.cache.after(store.apply_peer(wanted).await))
     }
 
     /// Deletes one of our BGPPeers, if it is unchanged since the decision.
@@ -254,7 +254,7 @@ impl Datastore {
     /// # Errors
     /// [`Error::Taken`] if it is not ours, [`Error::Changed`] if it has another version.
     pub async fn delete_peer(&self, name: &str, version: &str) -> Result<Written, Error> {
-        either!(self, store => store.news.after(store.delete_peer(name, version).await))
+        either!(self, store => store.cache.after(store.delete_peer(name, version).await))
     }
 
     /// Switches Calico's node-to-node mesh. No other field of the BGPConfiguration is touched.
@@ -262,7 +262,7 @@ impl Datastore {
     /// # Errors
     /// The same as for any write.
     pub async fn set_mesh(&self, on: bool) -> Result<Written, Error> {
-        either!(self, store => store.news.after(store.set_mesh(on).await))
+        either!(self, store => store.cache.after(store.set_mesh(on).await))
     }
 
     /// Marks a node (by its name in Kubernetes) if Calico has separate Nodes: a merge patch of its
@@ -282,7 +282,7 @@ impl Datastore {
         match self {
             Self::Kubernetes(_) => Ok(Written::Unchanged),
             #[cfg(feature = "etcd")]
-            Self::Etcd(store) => store.news.after(store.mark(node, labels, id).await),
+            Self::Etcd(store) => store.cache.after(store.mark(node, labels, id).await),
         }
     }
 
@@ -322,7 +322,7 @@ impl Datastore {
 
 /// The last read, and whether it is still valid.
 #[derive(Default)]
-struct News {
+struct ReadCache {
     /// Grows with each observed change, and with each write of ours.
     generation: AtomicU64,
     /// True while a watch reports changes.
@@ -339,7 +339,7 @@ struct Kept {
     snapshot: Arc<Snapshot>,
 }
 
-impl News {
+impl ReadCache {
     fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -352,7 +352,7 @@ impl News {
         self.watching.store(watching, Ordering::Release);
     }
 
-    fn cached(&self) -> Option<Arc<Snapshot>> {
+    fn get(&self) -> Option<Arc<Snapshot>> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let last = last.as_ref()?;
         let holds = self.watching.load(Ordering::Acquire)

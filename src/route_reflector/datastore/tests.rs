@@ -3,25 +3,25 @@ use super::*;
 
 #[test]
 fn what_was_read_holds_only_while_somebody_watches_and_nothing_changed() {
-    let news = News::default();
+    let cache = ReadCache::default();
     let snapshot = Arc::new(Snapshot::default());
-    news.keep(news.generation(), &snapshot);
-    assert!(news.cached().is_none(), "nobody watches");
-    news.watching(true);
-    assert!(news.cached().is_some());
-    assert_eq!(news.after(Ok(Written::Unchanged)).unwrap(), Written::Unchanged);
-    assert!(news.cached().is_some());
-    assert!(news.after(Err(Error::Locked)).is_err());
-    assert!(news.cached().is_none(), "a write may have succeeded");
+    cache.keep(cache.generation(), &snapshot);
+    assert!(cache.get().is_none(), "nobody watches");
+    cache.watching(true);
+    assert!(cache.get().is_some());
+    assert_eq!(cache.after(Ok(Written::Unchanged)).unwrap(), Written::Unchanged);
+    assert!(cache.get().is_some());
+    assert!(cache.after(Err(Error::Locked)).is_err());
+    assert!(cache.get().is_none(), "a write may have succeeded");
 
     // A change while it was being read.
-    let generation = news.generation();
-    news.bump();
-    news.keep(generation, &snapshot);
-    assert!(news.cached().is_none());
-    news.keep(news.generation(), &snapshot);
-    news.watching(false);
-    assert!(news.cached().is_none());
+    let generation = cache.generation();
+    cache.bump();
+    cache.keep(generation, &snapshot);
+    assert!(cache.get().is_none());
+    cache.keep(cache.generation(), &snapshot);
+    cache.watching(false);
+    assert!(cache.get().is_none());
 }
 
 /// Reconcilers move between threads.

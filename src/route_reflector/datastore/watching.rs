@@ -54,7 +54,7 @@ struct Watched(Arc<Kubernetes>);
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.0.news.watching(false);
+        self.0.cache.watching(false);
     }
 }
 
@@ -66,7 +66,7 @@ impl Watch {
                 Ok(group) => group,
                 Err(error) => {
                     self.running = None;
-                    store.news.watching(false);
+                    store.cache.watching(false);
                     tracing::debug!(%error, "Calico's objects are not watched");
                     // Waiters must see that, too; once.
                     if std::mem::take(&mut self.stands) {
@@ -84,15 +84,15 @@ impl Watch {
                 Ok(Ok(())) => {
                     collect(events).await;
                     // In this order: a reader must not get the result of an earlier read now.
-                    store.news.bump();
-                    store.news.watching(true);
+                    store.cache.bump();
+                    store.cache.watching(true);
                     self.stands = true;
                     return;
                 }
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "watch of Calico's objects failed, trying again");
                     self.running = None;
-                    store.news.watching(false);
+                    store.cache.watching(false);
                     store.forget_group();
                     tokio::time::sleep(PAUSE).await;
                 }

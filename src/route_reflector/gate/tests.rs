@@ -243,7 +243,7 @@ fn r03_sessions_of_other_sets_than_those_that_are_judged_are_not_known() {
     let now = wanted(&["a", "b", "c", "d"], &["a"]);
     let measured = measured(&asked, 1.0, &healthy(&["a", "b", "c"], &["a"]));
     assert_eq!(judge(&asked, &measured, None), Ok(()));
-    assert_eq!(judge(&now, &measured, None), Err(Shut::Stale(vec!["a".into()])));
+    assert_eq!(judge(&now, &measured, None), Err(GateClosed::Stale(vec!["a".into()])));
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_number_of_an_authors_is_compared_with_how_many_there_are_to_be() {
     let wanted = wanted(&["a", "b", "c"], &["a"]);
     let of = |number| judge(&wanted, &numbers(&[(r#""instance":"a""#, number)]), None);
     assert_eq!(of("2"), Ok(()));
-    assert_eq!(of("1"), Err(Shut::Missing(vec![("a".into(), 1, 2)])));
+    assert_eq!(of("1"), Err(GateClosed::Missing(vec![("a".into(), 1, 2)])));
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn r06_a_client_without_any_session_is_not_waited_for() {
     assert_eq!(judge(&wanted, &measured(&wanted, 1.0, &network), None), Ok(()));
     // All other nodes are still waited for.
     network[0].1.retain(|session| *session != name("Node", "c"));
-    let missing = Shut::Missing(vec![("a".into(), 3, 4)]);
+    let missing = GateClosed::Missing(vec![("a".into(), 3, 4)]);
     assert_eq!(judge(&wanted, &measured(&wanted, 1.0, &network), None), Err(missing));
 }
 
@@ -295,7 +295,7 @@ fn r06_who_has_any_session_or_reflects_is_waited_for_and_an_empty_measurement_is
     let shut = |network: &[(String, Vec<String>)]| {
         judge(&wanted, &measured(&wanted, 1.0, network), None).unwrap_err()
     };
-    let missing = Shut::Missing(vec![("a".into(), 4, 5), ("b".into(), 4, 5)]);
+    let missing = GateClosed::Missing(vec![("a".into(), 4, 5), ("b".into(), 4, 5)]);
     let healthy = healthy(nodes, reflectors);
     // Its own report: a session that no other node reports.
     let mut network = healthy.clone();
@@ -309,13 +309,13 @@ fn r06_who_has_any_session_or_reflects_is_waited_for_and_an_empty_measurement_is
     // A reflector that was just promoted: no node has a session with it.
     let mut network = healthy.clone();
     without("b", &mut network);
-    assert!(matches!(shut(&network), Shut::Missing(nodes) if *nodes[0].0 == *"a"));
+    assert!(matches!(shut(&network), GateClosed::Missing(nodes) if *nodes[0].0 == *"a"));
     // More than half of the clients at once: the measurement is broken.
     let mut network = healthy.clone();
     for node in ["d", "e", "f"] {
         without(node, &mut network);
     }
-    assert!(matches!(shut(&network), Shut::Missing(nodes) if nodes[0].1 == 2));
+    assert!(matches!(shut(&network), GateClosed::Missing(nodes) if nodes[0].1 == 2));
     // With the mesh on, and no exporters on clients, the sessions of the mesh are unknown.
     let mut meshed = wanted.clone();
     meshed.mesh = true;
@@ -333,7 +333,7 @@ fn r06_who_has_any_session_or_reflects_is_waited_for_and_an_empty_measurement_is
     without("f", &mut network);
     network.retain(|(node, _)| node != "b");
     let measured = measured(&leaving, 1.0, &network);
-    let missing = Shut::Missing(vec![("a".into(), 4, 5)]);
+    let missing = GateClosed::Missing(vec![("a".into(), 4, 5)]);
     assert_eq!(judge(&leaving, &measured, None), Err(missing));
 }
 
@@ -382,5 +382,5 @@ fn r03_reports_are_compared_name_by_name() {
     assert_eq!(judged(&["Node_10_0_0_2", "Node_10_0_0_3"]), Ok(()));
     // Four sessions, one of which is the expected one.
     let others = ["Node_10_0_0_2", "Node_fd00__2", "Mesh_10_0_0_3", "Node_10_0_0_2_port_1790"];
-    assert_eq!(judged(&others), Err(Shut::Missing(vec![("a".into(), 1, 2)])));
+    assert_eq!(judged(&others), Err(GateClosed::Missing(vec![("a".into(), 1, 2)])));
 }

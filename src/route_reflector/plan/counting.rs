@@ -11,7 +11,7 @@ use crate::{
     api::route_reflector_set::Gate,
     route_reflector::{
         datastore,
-        gate::{self, Part, Shut, Wanted},
+        gate::{self, GateClosed, Part, Wanted},
         memory::Memory,
         settings::Settings,
         topology::{BgpTopology, ReflectorLabels},
@@ -66,7 +66,7 @@ pub fn opens(
     expected: &Wanted,
     observed: &Observed,
     last_step: Option<Timestamp>,
-) -> Result<(), Shut> {
+) -> Result<(), GateClosed> {
     let left = |time: Duration| {
         let over = last_step.map(|last| elapsed(last, observed.now));
         over.map_or(0, |over| time.saturating_sub(over).as_secs())
@@ -81,7 +81,7 @@ pub fn opens(
         _ => 0,
     };
     if wait > 0 {
-        return Err(Shut::Waiting(wait));
+        return Err(GateClosed::Waiting(wait));
     }
     let last_step = last_step.map(seconds);
     match settings.gate {
@@ -89,8 +89,8 @@ pub fn opens(
         Gate::NodeStatus => gate::judge(expected, &observed.memory.statuses, last_step),
         Gate::Prometheus => match &observed.measured {
             Some(Ok(measured)) => gate::judge(expected, measured, last_step),
-            Some(Err(text)) => Err(Shut::Unavailable(text.clone())),
-            None => Err(Shut::Unavailable("nothing was asked".into())),
+            Some(Err(text)) => Err(GateClosed::Unavailable(text.clone())),
+            None => Err(GateClosed::Unavailable("nothing was asked".into())),
         },
     }
 }

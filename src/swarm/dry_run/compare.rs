@@ -23,7 +23,7 @@ pub(super) struct Compared<'a> {
     pub before: &'a Published,
     pub after: &'a Published,
     pub unassigned: &'a [Unplaced],
-    /// The cluster on paper, in the end.
+    /// The cluster on simulated, in the end.
     pub last: &'a WorkloadView,
 }
 

@@ -7,7 +7,7 @@ use crate::api::SwarmStatus;
 
 /// The last report of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Voice {
+pub enum LastReport {
     /// It has acknowledged this version; 0: it answers, and runs no file.
     Acknowledged(u64),
     /// It answers nothing, for this reason.
@@ -19,21 +19,21 @@ pub enum Voice {
 /// The last reports of all workers, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    voices: BTreeMap<String, Voice>,
+    reports: BTreeMap<String, LastReport>,
 }
 
 impl Known {
     /// From the leader's state.
     #[must_use]
     pub fn of_page(page: &Page) -> Self {
-        let voice =
+        let report =
             |worker: &super::super::inspection::PageWorker| match (worker.loaded, &worker.error) {
-                (Some(loaded), _) => Voice::Acknowledged(loaded),
-                (None, Some(error)) => Voice::Silent(error.as_str().into()),
-                (None, None) => Voice::Unknown,
+                (Some(loaded), _) => LastReport::Acknowledged(loaded),
+                (None, Some(error)) => LastReport::Silent(error.as_str().into()),
+                (None, None) => LastReport::Unknown,
             };
-        let each = page.workers.iter().map(|worker| (worker.name.clone(), voice(worker)));
-        Self { voices: each.collect() }
+        let each = page.workers.iter().map(|worker| (worker.name.clone(), report(worker)));
+        Self { reports: each.collect() }
     }
 
     /// From the status: the first hundred of them.
@@ -41,26 +41,26 @@ impl Known {
     pub fn of_status(status: &SwarmStatus) -> Self {
         let each = status.workers.iter().map(|worker| {
             let loaded = worker.loaded.and_then(|loaded| u64::try_from(loaded).ok());
-            let voice = match loaded {
-                Some(loaded) => Voice::Acknowledged(loaded),
+            let report = match loaded {
+                Some(loaded) => LastReport::Acknowledged(loaded),
                 None if worker.wanted > 0 => {
-                    Voice::Silent("it has acknowledged no version, by the status".into())
+                    LastReport::Silent("it has acknowledged no version, by the status".into())
                 }
-                None => Voice::Unknown,
+                None => LastReport::Unknown,
             };
-            (worker.name.clone(), voice)
+            (worker.name.clone(), report)
         });
-        Self { voices: each.collect() }
+        Self { reports: each.collect() }
     }
 
-    pub(super) fn voice(&self, worker: &str) -> &Voice {
-        self.voices.get(worker).unwrap_or(&Voice::Unknown)
+    pub(super) fn last_report(&self, worker: &str) -> &LastReport {
+        self.reports.get(worker).unwrap_or(&LastReport::Unknown)
     }
 
     pub(super) fn silence(&self, worker: &str) -> Option<Arc<str>> {
-        match self.voice(worker) {
-            Voice::Silent(why) => Some(Arc::clone(why)),
-            Voice::Acknowledged(_) | Voice::Unknown => None,
+        match self.last_report(worker) {
+            LastReport::Silent(why) => Some(Arc::clone(why)),
+            LastReport::Acknowledged(_) | LastReport::Unknown => None,
         }
     }
 }

@@ -30,7 +30,7 @@ mod answer;
 mod compare;
 mod find;
 mod known;
-mod paper;
+mod simulated_cluster;
 mod supposed;
 mod text;
 
@@ -40,7 +40,7 @@ mod tests;
 pub use answer::{Condition, DryRun, Figures, Move, Unplaced, WorkerPlan};
 pub use find::{is_listed, is_written, may_be_of};
 pub use known::Known;
-use paper::{Done, Paper};
+use simulated_cluster::{Done, SimulatedCluster};
 pub use text::text;
 
 /// The most passes: a thousand workers restarted one by one are three thousand.
@@ -125,23 +125,23 @@ impl Surroundings {
     }
 }
 
-/// One pass on paper.
+/// One pass on simulated.
 struct Passed {
     plan: Plan<(), SwarmStatus>,
     idle: bool,
 }
 
 async fn pass(
-    paper: &Paper<'_>,
+    simulated: &SimulatedCluster<'_>,
     swarm: &Swarm,
     around: &Surroundings,
     memories: &Memories,
 ) -> Result<Passed, Error> {
-    let mut view = paper.view();
+    let mut view = simulated.view();
     let mut memory = memories.get(&swarm.key());
-    let confirmed = observe::look(paper, swarm, &mut view, &mut memory).await?;
+    let confirmed = observe::look(simulated, swarm, &mut view, &mut memory).await?;
     let observed = Observed {
-        now: cluster::Cluster::now(paper),
+        now: cluster::Cluster::now(simulated),
         held: around.held.clone(),
         view: Some(view),
         confirmed,
@@ -154,11 +154,11 @@ async fn pass(
         && desired.immutable.is_none()
         && desired.refresh.is_empty()
         && desired.scale.is_none();
-    apply::apply(paper, swarm, memories, desired).await?;
+    apply::apply(simulated, swarm, memories, desired).await?;
     Ok(Passed { plan: Plan { desired: (), status, conditions, notices, period }, idle })
 }
 
-/// Goes the whole way on paper. Reads and writes nothing.
+/// Goes the whole way on simulated. Reads and writes nothing.
 ///
 /// # Errors
 /// Never because of the spec: its errors are part of the answer.
@@ -175,8 +175,8 @@ pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
     let mut run = DryRun::of(swarm, around, Arc::clone(&published));
     let first = {
         let memories = Memories::default();
-        let paper = Paper::new(swarm, &around.known, around.view.clone(), now);
-        let first = pass(&paper, swarm, around, &memories).await;
+        let simulated = SimulatedCluster::new(swarm, &around.known, around.view.clone(), now);
+        let first = pass(&simulated, swarm, around, &memories).await;
         run.first = memories.get(&key).decision().map(|last| inspection::page(&key, &last, now));
         first
     };
@@ -195,11 +195,11 @@ pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
     if many {
         served.spec.refresh.max_unavailable = u32::MAX;
     }
-    let paper = Paper::new(swarm, &around.known, around.view.clone(), now);
+    let simulated = SimulatedCluster::new(swarm, &around.known, around.view.clone(), now);
     let mut rested = 0;
     let mut passes = 0;
     loop {
-        let passed = match pass(&paper, &served, around, &memories).await {
+        let passed = match pass(&simulated, &served, around, &memories).await {
             Ok(passed) => passed,
             Err(error) => {
                 run.outcome = vec![Condition::from(&error.verdict())];
@@ -209,16 +209,16 @@ pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
         passes += 1;
         run.outcome = passed.plan.conditions.iter().map(Condition::from).collect();
         served.status = Some(passed.plan.status);
-        let stirred = paper.advance(passed.plan.period);
+        let stirred = simulated.advance(passed.plan.period);
         if !passed.idle || stirred {
             // Between two waits that only a change ends: such conditions are those on the way.
             rested = 0;
             run.hindered();
         } else if rested == 0 {
-            paper.advance(GATHERED);
+            simulated.advance(GATHERED);
             rested = 1;
         } else if rested == 1 {
-            paper.advance(patience(&served));
+            simulated.advance(patience(&served));
             rested = 2;
         } else {
             break;
@@ -228,7 +228,7 @@ pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
             break;
         }
     }
-    run.end(swarm, around, &paper, &memories);
+    run.end(swarm, around, &simulated, &memories);
     if many {
         run.supposed.push(format!(
             "more than {MANY} workers are restarted all at once here, and by spec.refresh.maxUnavailable \
@@ -281,12 +281,12 @@ impl DryRun {
         &mut self,
         swarm: &Swarm,
         around: &Surroundings,
-        paper: &Paper<'_>,
+        simulated: &SimulatedCluster<'_>,
         memories: &Memories,
     ) {
         let key = swarm.key();
         let memory = memories.get(&key);
-        let Done { files, refreshes, scaled } = paper.done();
+        let Done { files, refreshes, scaled } = simulated.done();
         (self.files, self.scaled) = (files, scaled);
         if let Some(last) = memory.decision() {
             let page = inspection::page(&key, &last, Instant::now());
@@ -308,7 +308,7 @@ impl DryRun {
                 before: &self.published,
                 after: &after,
                 unassigned: &self.unassigned,
-                last: &paper.view(),
+                last: &simulated.view(),
             };
             (self.moves, self.stay) = compared.moves();
             self.workers = compared.workers(&refreshes);

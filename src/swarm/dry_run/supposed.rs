@@ -1,6 +1,6 @@
 //! The assumptions of a dry run: facts that cannot be known beforehand, or not from where a command
 //! runs.
-use super::{Surroundings, known::Voice};
+use super::{Surroundings, known::LastReport};
 use crate::{
     api::{
         Mode, Swarm,
@@ -38,7 +38,7 @@ pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
     if let Some(names) = pods(&|pod| live(pod) && !pod.started) {
         all.push(format!("{names}: not started, and starts once there is a file"));
     }
-    voices(swarm, around, &mut all);
+    reports(swarm, around, &mut all);
     if spec.weights.is_some() {
         all.push(
             "spec.weights: this command does not ask Prometheus; streams weigh what spec.streams says, 1 \
@@ -59,12 +59,13 @@ pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
 }
 
 /// Returns the unknown facts about workers, because a command cannot reach pod addresses.
-fn voices(swarm: &Swarm, around: &Surroundings, all: &mut Vec<String>) {
+fn reports(swarm: &Swarm, around: &Surroundings, all: &mut Vec<String>) {
     let running = || {
         let pods = around.view.pods.iter();
         pods.filter(|pod| pod.started && !pod.stopped && !pod.terminating)
     };
-    let unknown = running().filter(|pod| *around.known.voice(&pod.name) == Voice::Unknown);
+    let unknown =
+        running().filter(|pod| *around.known.last_report(&pod.name) == LastReport::Unknown);
     let unknown: Vec<_> = unknown.map(|pod| &*pod.name).collect();
     if let Some(names) = names(&unknown) {
         let refresh = &swarm.spec.refresh;
@@ -75,7 +76,7 @@ fn voices(swarm: &Swarm, around: &Surroundings, all: &mut Vec<String>) {
         ));
     }
     for pod in running().take(NAMED) {
-        if let Voice::Silent(why) = around.known.voice(&pod.name) {
+        if let LastReport::Silent(why) = around.known.last_report(&pod.name) {
             all.push(format!("{}: still does not answer ({why})", pod.name));
         }
     }

@@ -32,7 +32,7 @@ use crate::{
 type Named<V> = Event<Reduced<String, V>>;
 
 /// An event of a watch.
-enum Brought {
+enum WatchEvent {
     Swarms,
     Workload(Watched, Named<WorkloadFacts>),
     Map(Watched, Named<MapFacts>),
@@ -40,7 +40,7 @@ enum Brought {
     Pods(Watched, Named<PodFacts>),
 }
 
-type Stream = BoxStream<'static, Brought>;
+type Stream = BoxStream<'static, WatchEvent>;
 
 struct Follower {
     cache: WorkloadCache,
@@ -59,20 +59,20 @@ impl WorkloadCache {
         let events = reflector::reflector(writer, watch::follow(api, watch::config()));
         let events = watch::reported(events, "swarms", &metrics);
         let mut streams = SelectAll::new();
-        streams.push(events.map(|_| Brought::Swarms).boxed());
+        streams.push(events.map(|_| WatchEvent::Swarms).boxed());
         let stops = HashMap::new();
         let mut follower = Follower { cache: self, client, metrics, swarms, streams, stops };
-        while let Some(brought) = follower.streams.next().await {
-            follower.take(brought);
+        while let Some(received) = follower.streams.next().await {
+            follower.take(received);
         }
     }
 }
 
 impl Follower {
-    fn take(&mut self, brought: Brought) {
-        let watched = match brought {
-            Brought::Swarms => return self.need(),
-            Brought::Workload(watched, event) => {
+    fn take(&mut self, received: WatchEvent) {
+        let watched = match received {
+            WatchEvent::Swarms => return self.need(),
+            WatchEvent::Workload(watched, event) => {
                 let mut state = self.cache.state();
                 state.workloads.entry(watched.clone()).or_default().apply(event);
                 drop(state);
@@ -80,15 +80,15 @@ impl Follower {
                 self.need();
                 watched
             }
-            Brought::Map(watched, event) => {
+            WatchEvent::Map(watched, event) => {
                 self.cache.state().maps.entry(watched.clone()).or_default().apply(event);
                 watched
             }
-            Brought::Fitness(watched, event) => {
+            WatchEvent::Fitness(watched, event) => {
                 self.cache.state().fitness.entry(watched.clone()).or_default().apply(event);
                 watched
             }
-            Brought::Pods(watched, event) => {
+            WatchEvent::Pods(watched, event) => {
                 let mut state = self.cache.state();
                 state.pods.entry(watched.clone()).or_default().apply(event);
                 let count = state.pods.values().map(|seen| seen.iter().len()).sum();
@@ -149,7 +149,7 @@ impl Follower {
         match watched {
             Watched::Workload(kind, namespace, name) => {
                 let config = by_name(name);
-                let make = move |event| Brought::Workload(key.clone(), event);
+                let make = move |event| WatchEvent::Workload(key.clone(), event);
                 match kind {
                     WorkloadKind::StatefulSet => {
                         let facts = |set: &WorkloadObject<StatefulSet>| WorkloadFacts::from(set);
@@ -163,16 +163,16 @@ impl Follower {
             }
             Watched::Map(namespace, name) => {
                 let facts = |map: &MapObject| MapFacts::from(map);
-                let make = move |event| Brought::Map(key.clone(), event);
+                let make = move |event| WatchEvent::Map(key.clone(), event);
                 self.stream(namespace, by_name(name), "configmaps", facts, make)
             }
             Watched::Fitness(namespace, name) => {
-                let make = move |event| Brought::Fitness(key.clone(), event);
+                let make = move |event| WatchEvent::Fitness(key.clone(), event);
                 self.stream(namespace, by_name(name), "trafficwatches", fitness_label, make)
             }
             Watched::Pods(namespace, selector) => {
                 let facts = |pod: &WorkerPod| PodFacts::from(pod);
-                let make = move |event| Brought::Pods(key.clone(), event);
+                let make = move |event| WatchEvent::Pods(key.clone(), event);
                 let config = watch::config().labels(selector);
                 self.stream(namespace, config, "workers", facts, make)
             }
@@ -185,7 +185,7 @@ impl Follower {
         config: watcher::Config,
         resource: &'static str,
         facts: impl Fn(&K) -> V + Send + 'static,
-        make: impl Fn(Named<V>) -> Brought + Send + 'static,
+        make: impl Fn(Named<V>) -> WatchEvent + Send + 'static,
     ) -> Stream
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

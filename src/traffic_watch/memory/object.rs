@@ -15,7 +15,7 @@ use super::super::{
 };
 use crate::{
     api::traffic_watch::{NodeState, NodeStatus, Summary},
-    nodes::Finger,
+    nodes::SortedCursor,
 };
 
 /// One `TrafficWatch`.
@@ -25,6 +25,8 @@ pub struct Memory {
     pub tick: Option<u64>,
     /// The memory of each node.
     pub nodes: NodeTable,
+    /// True if the marks in it are those of mode Observe, which no label has.
+    pub observes: bool,
     /// The measures with their thresholds.
     pub criteria: Arc<[Criterion]>,
     /// Why a measure had no answer, in the order of the criteria.
@@ -100,9 +102,9 @@ impl NodeTable {
 
     /// The same for one node after the other, by name.
     pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<&'a NodeMemory> {
-        let mut finger = Finger::default();
+        let mut cursor = SortedCursor::default();
         move |name| {
-            let place = finger.find(&self.names, |known| known, name)?;
+            let place = cursor.find(&self.names, |known| known, name)?;
             self.nodes.get(place)
         }
     }

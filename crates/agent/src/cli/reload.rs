@@ -9,7 +9,7 @@ use super::{
     share::ShareArgs,
     values::{duration, http},
 };
-use crate::reload::{Config, application::How};
+use crate::reload::{Config, application::Method};
 
 /// Flags of `agent reload`.
 #[derive(Args, Clone, Debug)]
@@ -45,17 +45,17 @@ pub(in crate::cli) struct ReloadArgs {
 
 impl ReloadArgs {
     pub(super) fn config(self) -> Result<Config, clap::Error> {
-        let how = match (self.url, self.signal, self.process) {
-            (Some(url), None, _) => How::Url { url, timeout: self.timeout },
+        let method = match (self.url, self.signal, self.process) {
+            (Some(url), None, _) => Method::Url { url, timeout: self.timeout },
             (None, Some(signal), Some(process)) => {
-                How::Signal { signal, process, settle: self.settle }
+                Method::Signal { signal, process, settle: self.settle }
             }
             _ => {
                 let what = "either --url, or --signal and --process";
                 return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, what));
             }
         };
-        Ok(Config { place: self.share.place(), how })
+        Ok(Config { place: self.share.place(), method })
     }
 }
 

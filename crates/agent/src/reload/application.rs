@@ -12,7 +12,7 @@ use crate::client::Client;
 
 /// A way to reload an application.
 #[derive(Clone, Debug)]
-pub enum How {
+pub enum Method {
     /// By a POST; a 2xx status confirms that it runs the file.
     Url {
         /// The URL of the request.
@@ -31,7 +31,7 @@ pub enum How {
     },
 }
 
-impl fmt::Display for How {
+impl fmt::Display for Method {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url { url, .. } => write!(to, "POST {url}"),
@@ -47,12 +47,12 @@ pub(super) enum Application {
 }
 
 impl Application {
-    pub(super) fn new(how: How) -> anyhow::Result<Self> {
-        Ok(match how {
-            How::Url { url, timeout } => {
+    pub(super) fn new(method: Method) -> anyhow::Result<Self> {
+        Ok(match method {
+            Method::Url { url, timeout } => {
                 Self::Url { client: Box::new(Client::plain()?), url, timeout }
             }
-            How::Signal { signal, process, settle } => Self::Signal { signal, process, settle },
+            Method::Signal { signal, process, settle } => Self::Signal { signal, process, settle },
         })
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Chosen {
     /// Set if the topology has no room for as many reflectors as the count requires.
     pub fitted: Option<Fitted>,
     /// By slot.
-    pub seats: Vec<Seat>,
+    pub holders: Vec<Holder>,
     /// Reflectors that should not be reflectors: node, slot, reason.
     pub leavers: Vec<(usize, u32, Leave)>,
 }
@@ -37,13 +37,13 @@ pub(super) struct Fitted {
 
 /// A node in a slot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
+pub(super) struct Holder {
     pub id: u32,
     pub member: usize,
     pub trouble: Option<Leave>,
 }
 
-impl Seat {
+impl Holder {
     pub fn slot(&self, roll: &Roll, cluster_id: Ipv4Addr) -> Slot {
         let member = roll.members[self.member];
         Slot {
@@ -104,10 +104,10 @@ pub(super) fn keep(roll: &Roll) -> Chosen {
             continue;
         }
         let id = roll.slot(index).unwrap_or_else(|| numbers.fresh());
-        chosen.seats.push(Seat { id, member: index, trouble: roll.trouble(index) });
+        chosen.holders.push(Holder { id, member: index, trouble: roll.trouble(index) });
     }
-    chosen.seats.sort_by_key(|seat| seat.id);
-    chosen.desired = chosen.seats.len();
+    chosen.holders.sort_by_key(|holder| holder.id);
+    chosen.desired = chosen.holders.len();
     chosen
 }
 
@@ -286,13 +286,13 @@ fn number(
     zonal: bool,
 ) -> Chosen {
     let mut numbers = Numbers::new(roll, previous);
-    let mut seats = Vec::with_capacity(taken.len());
+    let mut holders = Vec::with_capacity(taken.len());
     let mut waiting = Vec::new();
     let mut best: Vec<usize> = taken.to_vec();
     best.sort_by_key(|&index| (!roll.is_holder(index), roll.rank(index)));
     for index in best {
         match roll.slot(index) {
-            Some(id) if numbers.taken.insert(id) => seats.push((id, index)),
+            Some(id) if numbers.taken.insert(id) => holders.push((id, index)),
             _ => waiting.push(index),
         }
     }
@@ -303,7 +303,7 @@ fn number(
         let mut rest = Vec::new();
         for index in waiting {
             match pick(index, &mut numbers) {
-                Some(id) => seats.push((id, index)),
+                Some(id) => holders.push((id, index)),
                 None => rest.push(index),
             }
         }
@@ -326,7 +326,7 @@ fn number(
         if zonal { None } else { inherit(index, numbers, false) }
     });
     pass(waiting, &mut |_, numbers| Some(numbers.fresh()));
-    seats.sort_unstable();
+    holders.sort_unstable();
     let leavers = leavers
         .iter()
         .map(|&index| {
@@ -334,6 +334,6 @@ fn number(
             (index, slot, roll.trouble(index).unwrap_or(Leave::Surplus))
         })
         .collect();
-    let seat = |(id, member): (u32, usize)| Seat { id, member, trouble: roll.trouble(member) };
-    Chosen { desired: 0, fitted: None, seats: seats.into_iter().map(seat).collect(), leavers }
+    let holder = |(id, member): (u32, usize)| Holder { id, member, trouble: roll.trouble(member) };
+    Chosen { desired: 0, fitted: None, holders: holders.into_iter().map(holder).collect(), leavers }
 }

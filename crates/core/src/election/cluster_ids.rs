@@ -22,7 +22,7 @@ enum Key<'a> {
 /// Number of reflectors with an id: those that stay, those that leave, and earlier ones.
 type Votes = (usize, usize, usize);
 
-/// Returns the id of each seat, in their order. Ids stay: where several are in use, the one of most
+/// Returns the id of each holder, in their order. Ids stay: where several are in use, the one of most
 /// reflectors wins.
 pub(super) fn assign(
     rules: &Rules,
@@ -37,7 +37,7 @@ pub(super) fn assign(
         IdScope::Zone => Key::Zone(roll.members[member].zone().map(|zone| &**zone)),
         IdScope::Slot => Key::Slot(slot),
     };
-    let keys: Vec<_> = chosen.seats.iter().map(|seat| key(seat.member, seat.id)).collect();
+    let keys: Vec<_> = chosen.holders.iter().map(|holder| key(holder.member, holder.id)).collect();
     let distinct: BTreeSet<_> = keys.iter().collect();
     if distinct.len() > MOST_IDS {
         return Err(Refusal::ManyIds { scope, needed: distinct.len() });
@@ -47,9 +47,9 @@ pub(super) fn assign(
     let may = |id: &Ipv4Addr| rules.ids.pool.contains(*id) && is_id(*id) && is_free(id);
 
     let mut votes: BTreeMap<(&Key, Ipv4Addr), Votes> = BTreeMap::new();
-    for (seat, key) in chosen.seats.iter().zip(&keys) {
+    for (holder, key) in chosen.holders.iter().zip(&keys) {
         // A client's id is left over from earlier.
-        let id = roll.members[seat.member].cluster_id.filter(|_| roll.is_holder(seat.member));
+        let id = roll.members[holder.member].cluster_id.filter(|_| roll.is_holder(holder.member));
         if let Some(id) = id {
             votes.entry((key, id)).or_default().0 += 1;
         }

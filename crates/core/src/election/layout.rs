@@ -30,7 +30,7 @@ impl Layout {
 
 /// The nodes by which zones are judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Eye {
+enum ZoneBasis {
     /// The current nodes: for a topology that is being introduced.
     Now,
     /// As above, and with a tenth fewer and a tenth more nodes too: for a change from another
@@ -42,7 +42,7 @@ enum Eye {
     InUse,
 }
 
-impl Eye {
+impl ZoneBasis {
     /// Returns the number of nodes for which tables must have room.
     fn nodes(self, roll: &Roll) -> usize {
         match self {
@@ -57,18 +57,20 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<
     match rules.topology {
         Topology::Simple => Ok(Layout::plain(Topology::Simple)),
         Topology::Multi => Ok(Layout::plain(Topology::Multi)),
-        Topology::Zonal => zonal(rules, roll, if in_use { Eye::InUse } else { Eye::Now }),
+        Topology::Zonal => {
+            zonal(rules, roll, if in_use { ZoneBasis::InUse } else { ZoneBasis::Now })
+        }
         Topology::Auto => {
-            let eye = match previous.topology {
-                Some(Topology::Zonal) => Eye::InUse,
-                Some(_) => Eye::Lasting,
-                None => Eye::Now,
+            let basis = match previous.topology {
+                Some(Topology::Zonal) => ZoneBasis::InUse,
+                Some(_) => ZoneBasis::Lasting,
+                None => ZoneBasis::Now,
             };
-            let layout = zonal(rules, roll, eye).ok().filter(|layout| {
+            let layout = zonal(rules, roll, basis).ok().filter(|layout| {
                 let zones = roll.zones().keys().flatten().count() - layout.guests.len();
-                let sizes = size::even(total(rules, roll, eye), zones);
+                let sizes = size::even(total(rules, roll, basis), zones);
                 ZONES_OF_AUTO.contains(&zones)
-                    && size::has_room(rules, Topology::Zonal, &sizes, eye.nodes(roll))
+                    && size::has_room(rules, Topology::Zonal, &sizes, basis.nodes(roll))
             });
             Ok(layout.unwrap_or_else(|| Layout::plain(Topology::Simple)))
         }
@@ -77,10 +79,12 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<
 
 /// Returns the total number of reflectors; for a change from another topology, also with a tenth
 /// more nodes.
-fn total(rules: &Rules, roll: &Roll, eye: Eye) -> usize {
-    let of = |nodes: Nodes| match eye {
-        Eye::Lasting => rules.count.of(nodes.ready).max(rules.count.wanted(nodes.ready * 11 / 10)),
-        Eye::Now | Eye::InUse => rules.count.of(nodes.ready),
+fn total(rules: &Rules, roll: &Roll, basis: ZoneBasis) -> usize {
+    let of = |nodes: Nodes| match basis {
+        ZoneBasis::Lasting => {
+            rules.count.of(nodes.ready).max(rules.count.wanted(nodes.ready * 11 / 10))
+        }
+        ZoneBasis::Now | ZoneBasis::InUse => rules.count.of(nodes.ready),
     };
     match rules.count.scope {
         Scope::Cluster => of(roll.count(0..roll.len())),
@@ -92,7 +96,7 @@ fn total(rules: &Rules, roll: &Roll, eye: Eye) -> usize {
 }
 
 /// Returns the layout in which each zone has its reflectors, if that is possible.
-fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
+fn zonal(rules: &Rules, roll: &Roll, basis: ZoneBasis) -> Result<Layout, Refusal> {
     if rules.zone_label.is_empty() {
         return Err(Refusal::NoZoneLabel);
     }
@@ -104,10 +108,10 @@ fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
     for (zone, indices) in roll.zones() {
         let Some(zone) = zone else { continue };
         let nodes = roll.count(indices.iter().copied());
-        let candidates = match eye {
-            Eye::InUse => nodes.suitable,
+        let candidates = match basis {
+            ZoneBasis::InUse => nodes.suitable,
             // A node that is already a reflector counts even if it is not ready.
-            Eye::Now | Eye::Lasting => {
+            ZoneBasis::Now | ZoneBasis::Lasting => {
                 let can = |&&i: &&usize| {
                     roll.members[i].is_usable() || (roll.is_holder(i) && roll.members[i].suitable)
                 };
@@ -116,14 +120,14 @@ fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
         };
         if candidates >= REFLECTORS_PER_ZONE {
             zones.push((zone, nodes));
-        } else if eye == Eye::InUse {
+        } else if basis == ZoneBasis::InUse {
             guests.push((zone.clone(), candidates));
         } else {
             return Err(Refusal::SmallZone { zone: zone.clone(), candidates });
         }
     }
     // A requested topology that is in use is kept, whatever zones join the cluster.
-    let kept = eye == Eye::InUse && rules.topology == Topology::Zonal;
+    let kept = basis == ZoneBasis::InUse && rules.topology == Topology::Zonal;
     while kept && !room(rules, zones.len(), roll.len()) {
         let holds = |zone: &&Arc<str>| {
             (0..roll.len()).any(|i| roll.is_holder(i) && roll.members[i].zone() == Some(*zone))
@@ -140,12 +144,12 @@ fn zonal(rules: &Rules, roll: &Roll, eye: Eye) -> Result<Layout, Refusal> {
             None => Refusal::NoZones { label: rules.zone_label.clone() },
         });
     }
-    if !kept && !room(rules, zones.len(), eye.nodes(roll)) {
-        let most = (1..zones.len()).rev().find(|&most| room(rules, most, eye.nodes(roll)));
+    if !kept && !room(rules, zones.len(), basis.nodes(roll)) {
+        let most = (1..zones.len()).rev().find(|&most| room(rules, most, basis.nodes(roll)));
         return Err(Refusal::ManyZones { zones: zones.len(), most: most.unwrap_or(0) });
     }
     let mut notes = Vec::new();
-    match enough(rules, roll, eye, &zones) {
+    match enough(rules, roll, basis, &zones) {
         Ok(()) => {}
         Err(few) if kept => {
             notes.push(format!("two reflectors in each zone are kept: {few}"));
@@ -165,14 +169,14 @@ fn room(rules: &Rules, zones: usize, nodes: usize) -> bool {
 fn enough(
     rules: &Rules,
     roll: &Roll,
-    eye: Eye,
+    basis: ZoneBasis,
     zones: &[(&Arc<str>, Nodes)],
 ) -> Result<(), Refusal> {
     let (count, max) = (&rules.count, rules.count.max);
-    let number = |nodes: &Nodes| match eye {
-        Eye::InUse => count.of(nodes.all),
-        Eye::Now => count.of(nodes.ready),
-        Eye::Lasting => count.of(nodes.ready).min(count.wanted(nodes.ready * 9 / 10)),
+    let number = |nodes: &Nodes| match basis {
+        ZoneBasis::InUse => count.of(nodes.all),
+        ZoneBasis::Now => count.of(nodes.ready),
+        ZoneBasis::Lasting => count.of(nodes.ready).min(count.wanted(nodes.ready * 9 / 10)),
     };
     match count.scope {
         Scope::Cluster => {

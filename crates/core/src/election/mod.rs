@@ -212,7 +212,7 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
     let mut layout = layout::choose(rules, &roll, previous)?;
     let chosen = choice::choose(rules, &roll, &layout, previous);
     // The topology may have no place for the nodes that could be reflectors.
-    if chosen.seats.iter().all(|seat| seat.trouble == Some(Leave::NotReady)) {
+    if chosen.holders.iter().all(|holder| holder.trouble == Some(Leave::NotReady)) {
         return frozen(rules, &roll, previous);
     }
     if let Some(Fitted { wanted, ids }) = chosen.fitted {
@@ -233,7 +233,7 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
     }
     let ids = cluster_ids::assign(rules, layout.topology, &roll, &chosen, previous)?;
     let slots: Vec<_> =
-        chosen.seats.iter().zip(ids).map(|(seat, id)| seat.slot(&roll, id)).collect();
+        chosen.holders.iter().zip(ids).map(|(holder, id)| holder.slot(&roll, id)).collect();
     let groups = groups::form(rules, layout.topology, &layout.guests, &roll, &slots, previous);
     let multi = layout.topology == Topology::Multi;
     let crowded = if multi { size::crowded(rules, &slots) } else { None };
@@ -267,10 +267,10 @@ fn frozen(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<Target, Ref
     let chosen = choice::keep(roll);
     let ids = cluster_ids::assign(rules, topology, roll, &chosen, previous)?;
     let slots: Vec<_> = chosen
-        .seats
+        .holders
         .iter()
         .zip(ids)
-        .map(|(seat, id)| seat.slot(roll, roll.members[seat.member].cluster_id.unwrap_or(id)))
+        .map(|(holder, id)| holder.slot(roll, roll.members[holder.member].cluster_id.unwrap_or(id)))
         .collect();
     let mut by_zone: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     for slot in &slots {

@@ -24,7 +24,7 @@ use object::{
 };
 pub(super) use watching::changes;
 
-use super::{DEFAULT, Error, IdChange, News, Snapshot, WantedPeer, Written, peer};
+use super::{DEFAULT, Error, IdChange, ReadCache, Snapshot, WantedPeer, Written, peer};
 use crate::{api::route_reflector_set, infra::lease::Fence, nodes::Texts};
 
 /// Objects per answer.
@@ -36,7 +36,7 @@ pub struct Etcd {
     fence: Fence,
     /// Calico's names of nodes, by their names in Kubernetes, from the last read.
     names: Mutex<HashMap<Arc<str>, String>>,
-    pub(super) news: News,
+    pub(super) cache: ReadCache,
 }
 
 impl Etcd {
@@ -75,7 +75,7 @@ impl Etcd {
             }
         };
         let (connection, names) = (Connection::new(source), Mutex::default());
-        Ok(Self { connection, fence, names, news: News::default() })
+        Ok(Self { connection, fence, names, cache: ReadCache::default() })
     }
 
     pub(super) async fn read(&self) -> Result<Snapshot, Error> {

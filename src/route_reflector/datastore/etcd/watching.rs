@@ -32,7 +32,7 @@ struct Watched(Arc<Etcd>);
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.0.news.watching(false);
+        self.0.cache.watching(false);
     }
 }
 
@@ -43,8 +43,8 @@ async fn next(store: &Etcd, watch: &mut Option<WatchStream>) {
             match store.connection.call(begin).await {
                 Ok(begun) => {
                     *watch = Some(begun);
-                    store.news.bump();
-                    store.news.watching(true);
+                    store.cache.bump();
+                    store.cache.watching(true);
                     return;
                 }
                 Err(error) => {
@@ -57,7 +57,7 @@ async fn next(store: &Etcd, watch: &mut Option<WatchStream>) {
         if let Err(error) = until_change(events).await {
             tracing::warn!(error, "watch of Calico's objects failed, trying again");
             *watch = None;
-            store.news.watching(false);
+            store.cache.watching(false);
             store.connection.close().await;
             continue;
         }
@@ -70,7 +70,7 @@ async fn next(store: &Etcd, watch: &mut Option<WatchStream>) {
                 changed = until_change(events) => if changed.is_err() { break },
             }
         }
-        store.news.bump();
+        store.cache.bump();
         return;
     }
 }

@@ -14,7 +14,7 @@ fn r06_three_silent_clients_of_five_are_a_broken_measurement() {
     assert_eq!(two.silent(&wanted), ["e".into(), "f".into()].into());
     assert_eq!(judge(&wanted, &two, None), Ok(()));
     without("d", &mut network);
-    let missing = Shut::Missing(vec![("a".into(), 2, 5)]);
+    let missing = GateClosed::Missing(vec![("a".into(), 2, 5)]);
     assert_eq!(judge(&wanted, &measured(&wanted, 1.0, &network), None), Err(missing));
 }
 
@@ -28,7 +28,7 @@ fn r06_with_the_mesh_one_report_of_three_clients_is_not_enough() {
     without("d", &mut network);
     assert_eq!(judge(&wanted, &measured(&wanted, 1.0, &network), None), Ok(()));
     network.retain(|(node, _)| ["a", "b"].contains(&node.as_str()));
-    let missing = Shut::Missing(vec![("a".into(), 2, 3)]);
+    let missing = GateClosed::Missing(vec![("a".into(), 2, 3)]);
     assert_eq!(judge(&wanted, &measured(&wanted, 1.0, &network), None), Err(missing));
 }
 

@@ -176,3 +176,36 @@ fn observe_remembers_who_was_suppressed_and_who_was_never_judged() {
     w.restart();
     assert_eq!(w.judge(&says).states, [Unfit, Suppressed, Unknown]);
 }
+
+/// Found by the simulation (seed 1795635747): marks that Observe only supposed were written above a
+/// limit that was lowered meanwhile.
+#[test]
+fn marks_that_observe_supposed_need_a_place_like_new_ones() {
+    let mut w = World::new(&["a", "b", "c", "d"], json!({"mode": "Observe", "maxUnfit": 3}));
+    let says = [Percent(99.0), Percent(98.0), Percent(97.0), Percent(1.0)];
+    w.judge(&says);
+    assert_eq!(w.judge(&says).states, [Unfit, Unfit, Unfit, Fit]);
+    w.watch.spec.max_unfit = serde_json::from_value(json!(1)).unwrap();
+    assert_eq!(w.judge(&says).states, [Unfit, Unfit, Unfit, Fit], "a lower limit removes none");
+    let observed = w.memory.clone();
+    w.watch.spec.mode = Mode::Enforce;
+    let step = w.judge(&says);
+    assert_eq!(step.states, [Unfit, Suppressed, Suppressed, Fit]);
+    let written = [("a", true), ("b", false), ("c", false), ("d", false)];
+    assert_eq!(step.writes, written.map(|(node, unfit)| (node.to_owned(), Some(unfit))));
+    // Nor do they exceed the ceiling over all objects.
+    w.labels.values_mut().for_each(|label| *label = None);
+    w.memory = observed;
+    w.watch.spec.max_unfit = serde_json::from_value(json!("50%")).unwrap();
+    w.headroom = Headroom { open: 0, ..Headroom::UNLIMITED };
+    assert!(w.judge(&says).writes.iter().all(|(_, unfit)| *unfit == Some(false)));
+    // What is written already stays.
+    w.headroom = Headroom::UNLIMITED;
+    w.judge(&says);
+    assert_eq!(w.label("a"), Some("true"));
+    w.watch.spec.mode = Mode::Observe;
+    w.judge(&says);
+    w.watch.spec.mode = Mode::Enforce;
+    w.watch.spec.max_unfit = serde_json::from_value(json!(1)).unwrap();
+    assert_eq!(w.judge(&says).writes, vec![]);
+}

@@ -1,4 +1,4 @@
-//! The cluster on paper: it begins as the real one is, and everything that is done in it succeeds.
+//! The cluster on simulated: it begins as the real one is, and everything that is done in it succeeds.
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr},
@@ -11,7 +11,7 @@ use kube::core::ObjectMeta;
 
 use super::{
     GATHERED,
-    known::{Known, Voice},
+    known::{Known, LastReport},
 };
 use crate::{
     acknowledgement::Key,
@@ -55,7 +55,7 @@ struct State {
 }
 
 /// A cluster in which every pod starts, ends and reads as it should; silent workers stay silent.
-pub(super) struct Paper<'a> {
+pub(super) struct SimulatedCluster<'a> {
     swarm: &'a Swarm,
     known: &'a Known,
     state: Mutex<State>,
@@ -72,7 +72,7 @@ pub(super) struct Done {
     pub scaled: Option<u32>,
 }
 
-impl<'a> Paper<'a> {
+impl<'a> SimulatedCluster<'a> {
     pub(super) fn new(
         swarm: &'a Swarm,
         known: &'a Known,
@@ -81,10 +81,10 @@ impl<'a> Paper<'a> {
     ) -> Self {
         let published = polls::published(swarm, &view, &Memory::default()).unwrap_or_default();
         let each = view.pods.iter().map(|pod| {
-            let (read, silent) = match known.voice(&pod.name) {
-                Voice::Acknowledged(read) => (*read, None),
-                Voice::Silent(why) => (0, Some(Arc::clone(why))),
-                Voice::Unknown => (0, None),
+            let (read, silent) = match known.last_report(&pod.name) {
+                LastReport::Acknowledged(read) => (*read, None),
+                LastReport::Silent(why) => (0, Some(Arc::clone(why))),
+                LastReport::Unknown => (0, None),
             };
             (Arc::clone(&pod.uid), Process { read, silent })
         });
@@ -230,7 +230,7 @@ impl State {
         (node, silent): (Option<Box<str>>, Option<Arc<str>>),
     ) {
         self.serial += 1;
-        let uid: Arc<str> = format!("on-paper-{}", self.serial).into();
+        let uid: Arc<str> = format!("on-simulated-{}", self.serial).into();
         let mounts = self.view.workload.iter().flat_map(|workload| &workload.mounts);
         // A pod waits until its file exists.
         let up = self.view.share.is_some();
@@ -257,7 +257,7 @@ impl State {
     }
 }
 
-impl Cluster for Paper<'_> {
+impl Cluster for SimulatedCluster<'_> {
     fn now(&self) -> Instant {
         self.state().now
     }
@@ -300,7 +300,7 @@ impl Cluster for Paper<'_> {
         let object = file_object(self.swarm, publish);
         let read = serde_json::from_value::<ObjectMeta>(object["metadata"].clone());
         let mut metadata = read.map_err(|error| Error::Invalid(error.to_string()))?;
-        metadata.resource_version = Some(format!("on-paper-{}", state.serial));
+        metadata.resource_version = Some(format!("on-simulated-{}", state.serial));
         state.view.share = Some(MapFacts::new(&metadata, Arc::new(publish.data.clone())));
         state.published = Arc::clone(&publish.published);
         Ok(Some(metadata))
@@ -314,7 +314,7 @@ impl Cluster for Paper<'_> {
         let object = part_object(self.swarm, part);
         let read = serde_json::from_value::<ObjectMeta>(object["metadata"].clone());
         let mut metadata = read.map_err(|error| Error::Invalid(error.to_string()))?;
-        metadata.resource_version = Some(format!("on-paper-{}", state.serial));
+        metadata.resource_version = Some(format!("on-simulated-{}", state.serial));
         let place = self.swarm.parts().iter().position(|name| *name == part.name);
         if let Some(there) = place.and_then(|place| state.view.parts.get_mut(place)) {
             *there = Some(MapFacts::new(&metadata, Arc::new(part.data.clone())));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 /// Finds names in a list that is sorted by name. A name that follows the last one costs nothing, if
 /// both are the same shared text; every other name costs a binary search.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Finger(usize);
+pub struct SortedCursor(usize);
 
-impl Finger {
+impl SortedCursor {
     /// Finds the place of a name.
     pub fn find<T>(
         &mut self,
@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn finds_names_in_every_order_and_misses_those_that_are_not_there() {
         let list = ["b", "d", "f"].map(Arc::<str>::from);
-        let mut finger = Finger::default();
+        let mut cursor = SortedCursor::default();
         for (name, place) in [
             ("a", None),
             ("b", Some(0)),
@@ -41,7 +41,7 @@ mod tests {
             ("f", Some(2)),
             ("b", Some(0)),
         ] {
-            assert_eq!(finger.find(&list, |name| name, &name.into()), place, "{name}");
+            assert_eq!(cursor.find(&list, |name| name, &name.into()), place, "{name}");
         }
     }
 }
