@@ -200,7 +200,7 @@ impl Bench {
         let mut agents = Agents::new(&self.client, serving.pinglists).await?;
         let start = Instant::now();
         self.members.iter().cloned().for_each(|member| agents.add(member));
-        wait("all lists", async || (agents.told() >= count).then_some(())).await?;
+        wait("all lists", async || (agents.reported() >= count).then_some(())).await?;
         let all = start.elapsed();
         tokio::time::sleep(CALM).await;
         let held = serving.metric("traffic_operator_networkprober_pinglist_agents", "").await?;

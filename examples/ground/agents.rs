@@ -72,7 +72,7 @@ impl Agents {
     }
 
     /// Returns the number of agents that have a list.
-    pub fn told(&self) -> usize {
+    pub fn reported(&self) -> usize {
         lock(&self.board).lists.len()
     }
 

@@ -34,7 +34,7 @@ impl Labels {
     pub fn follow(client: &Client, key: &'static str) -> Self {
         let seen = Arc::<Mutex<Seen>>::default();
         let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
-        let told = Arc::clone(&seen);
+        let reported = Arc::clone(&seen);
         let task = tokio::spawn(async move {
             let events = watcher(nodes, watcher::Config::default());
             let mut events = events.default_backoff().applied_objects().boxed();
@@ -42,7 +42,7 @@ impl Labels {
                 let Ok(node) = event else { continue };
                 let Some(value) = node.labels().get(key) else { continue };
                 let (unfit, now) = (value == "true", Instant::now());
-                let mut seen = lock(&told);
+                let mut seen = lock(&reported);
                 if seen.get(&node.name_any()).is_none_or(|(before, _)| *before != unfit) {
                     seen.insert(node.name_any(), (unfit, now));
                 }

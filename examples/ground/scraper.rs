@@ -25,7 +25,7 @@ pub struct Scraper {
 impl Scraper {
     pub fn start(url: String) -> Self {
         let (largest, asked) = (Arc::<AtomicUsize>::default(), url.clone());
-        let told = Arc::clone(&largest);
+        let reported = Arc::clone(&largest);
         let task = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -33,7 +33,7 @@ impl Scraper {
                 ticks.tick().await;
                 // The operator may not listen yet; `end` tries once more.
                 if let Ok(bytes) = scrape(&asked).await {
-                    told.fetch_max(bytes, Ordering::Relaxed);
+                    reported.fetch_max(bytes, Ordering::Relaxed);
                 }
             }
         });

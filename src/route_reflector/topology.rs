@@ -59,7 +59,7 @@ pub struct BgpNode {
 /// Our labels on Kubernetes' Node and on Calico's, which are one object without etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copies {
-    /// They have different labels: a process ended between two writes, or somebody changed one.
+    /// They have different labels: a process ended between two writes, or a user changed one.
     pub differ: bool,
     /// Both have the label of reflectors, with one value.
     pub labeled: bool,

@@ -181,8 +181,7 @@ fn read(worker: &str, proof: Option<(&Key, &Question)>, body: &[u8]) -> Result<A
         }
         let Some(mac) = wire.mac else {
             return Err(
-                "the answer is not signed: by a worker without POD_UID or acknowledge.key, or by \
-                        somebody else"
+                "the answer is not signed: by a worker without POD_UID or acknowledge.key, or by another sender"
                     .into(),
             );
         };

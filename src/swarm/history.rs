@@ -49,7 +49,7 @@ pub struct Evidence<'a> {
     /// The memory of this process.
     pub memory: &'a Memory,
     /// The version in the status.
-    pub told: Epoch,
+    pub reported: Epoch,
     /// The creation time of the `Swarm` as a version ([`made`]): without a record no version is
     /// below it.
     pub made: Epoch,
@@ -103,7 +103,7 @@ pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result
     };
     let intact = *content == fingerprint(config, state.unwrap_or_default());
     match read {
-        Ok(published) if intact && published.epoch >= evidence.told => {
+        Ok(published) if intact && published.epoch >= evidence.reported => {
             Ok(History { published, repair: None, edited: None })
         }
         read => Ok(match &memory.published {
@@ -112,7 +112,7 @@ pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result
                 // Workers may have read the edited file: the next file is newer than both.
                 let edited = read.ok();
                 let epoch = edited.as_ref().map_or(0, |edited| believed(edited.epoch));
-                known.epoch = known.epoch.max(epoch).max(evidence.told);
+                known.epoch = known.epoch.max(epoch).max(evidence.reported);
                 History { published: known, repair: Some(Repair::Undo), edited }
             }
             None => lost(read.ok(), evidence),
@@ -124,7 +124,7 @@ pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result
 fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
     if let Some(known) = &evidence.memory.published {
         let mut known = Published::clone(known);
-        known.epoch = known.epoch.max(evidence.told);
+        known.epoch = known.epoch.max(evidence.reported);
         return History { published: known, repair: Some(Repair::Restore), edited: None };
     }
     // Without any record, workers own the streams that they report: nothing is stopped because a
@@ -136,7 +136,7 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
         },
         |read| contested(read, evidence.running),
     );
-    published.epoch = believed(published.epoch).max(evidence.told).max(evidence.made);
+    published.epoch = believed(published.epoch).max(evidence.reported).max(evidence.made);
     let repair = if evidence.unknown_pods { Repair::Barrier } else { Repair::First };
     if repair == Repair::First {
         published.releasing.clear();

@@ -52,7 +52,7 @@ impl Collector for Gauges {
         gauge(
             &mut encoder,
             "traffic_operator_swarm_streams",
-            "Streams of a Swarm: in a worker's list, in that of a worker without a pod, to be let go of by one, \
+            "Streams of a Swarm: in a worker's list, in that of a worker without a pod, not yet released by one, \
              free, without a worker to go to",
             &|snapshot| {
                 let counts = snapshot.counts;

@@ -193,8 +193,8 @@ impl<'a> Decision<'a> {
         let highest = versions.map(handover::believed).fold(memory.highest, Epoch::max);
         let mut started = live.filter(|pod| pod.started);
         let unknown_pods = started.any(|pod| !memory.is_idle(pod));
-        let told = swarm.status.as_ref().map_or(0, |status| status.epoch);
-        let told = handover::believed(Epoch::try_from(told).unwrap_or(0));
+        let reported = swarm.status.as_ref().map_or(0, |status| status.epoch);
+        let reported = handover::believed(Epoch::try_from(reported).unwrap_or(0));
         let each = view.pods.iter().filter(|pod| !pod.stopped);
         let running: Vec<_> = each
             .filter_map(|pod| {
@@ -205,7 +205,8 @@ impl<'a> Decision<'a> {
             })
             .collect();
         let made = history::made(swarm);
-        let evidence = Evidence { memory: &memory, told, made, unknown_pods, running: &running };
+        let evidence =
+            Evidence { memory: &memory, reported, made, unknown_pods, running: &running };
         let (history, parts) = if swarm.spec.config_map.files > 1 {
             history::parts::of(swarm, view, evidence)?
         } else {

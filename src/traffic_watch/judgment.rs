@@ -382,18 +382,20 @@ fn remember(
         return if same { known.clone() } else { known.clone().with_criteria(old, new) };
     }
     // Verdicts about a deleted node do not apply to a new one with its name.
-    let told = watch.status.as_ref().and_then(|status| status.nodes.get(&*facts.name));
-    let said =
-        |told: &NodeStatus| told.since.as_ref().map_or(0, |t| t.0.as_second()).max(told.time);
-    let told = told.filter(|told| known.is_none() && facts.incarnation.created <= said(told));
+    let reported = watch.status.as_ref().and_then(|status| status.nodes.get(&*facts.name));
+    let said = |reported: &NodeStatus| {
+        reported.since.as_ref().map_or(0, |t| t.0.as_second()).max(reported.time)
+    };
+    let reported =
+        reported.filter(|reported| known.is_none() && facts.incarnation.created <= said(reported));
     let label = match (facts.label.as_deref(), watch.spec.mode) {
         (Some("true"), Mode::Enforce) => Some(true),
         (Some("false"), Mode::Enforce) => Some(false),
         // Observe writes no label: the status is its memory.
         (_, Mode::Observe) => {
-            told.filter(|t| t.state != Some(NodeState::Unknown) || t.unfit).map(|t| t.unfit)
+            reported.filter(|t| t.state != Some(NodeState::Unknown) || t.unfit).map(|t| t.unfit)
         }
         _ => None,
     };
-    NodeMemory::from_status(&settings.criteria, told, label, facts.incarnation.uid, seen.now)
+    NodeMemory::from_status(&settings.criteria, reported, label, facts.incarnation.uid, seen.now)
 }

@@ -77,7 +77,7 @@ fn watch(
     let nodes_truncated = nodes.len() > limit;
     nodes.truncate(limit);
     let old = Timestamp::now().as_second() - HISTORY_SECONDS;
-    let told = |t: &&Transition| t.at >= old && filter.admits_node(&t.node);
+    let reported = |t: &&Transition| t.at >= old && filter.admits_node(&t.node);
     WatchView {
         namespace,
         name,
@@ -98,7 +98,7 @@ fn watch(
             })
             .collect(),
         nodes_truncated,
-        transitions: history.iter().filter(told).filter_map(transition).collect(),
+        transitions: history.iter().filter(reported).filter_map(transition).collect(),
     }
 }
 

@@ -221,7 +221,7 @@ mod tests {
         store.need(&key("b"), true);
         store.need(&key("a"), true);
         store.need(&key("a"), false);
-        assert!(!changes.has_changed().unwrap(), "somebody needs them all the time");
+        assert!(!changes.has_changed().unwrap(), "one of them needs them all the time");
         store.need(&key("b"), false);
         assert!(!*changes.borrow_and_update());
     }

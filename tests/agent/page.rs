@@ -89,8 +89,8 @@ fn w14_its_shell_worker_reads_names_in_quotes_and_with_blanks() {
     directory.publish("config.yml", &entry(&names, 3));
     let mut worker = Worker::spawn(&mut command, port, directory);
     let said = eventually("the version", || worker.version());
-    let told = ["cam 1", "on", "it's", "12:30", "'a'", r"a\b"].map(str::to_owned);
-    assert_eq!((said.jobs, said.version), (told.to_vec(), 3));
+    let reported = ["cam 1", "on", "it's", "12:30", "'a'", r"a\b"].map(str::to_owned);
+    assert_eq!((said.jobs, said.version), (reported.to_vec(), 3));
     let camera = worker.wait_for(&["begin", "cam", "1", "3"]);
     let switch = worker.wait_for(&["begin", "on", "3"]);
     worker.wait_for(&["begin", "'a'", "3"]);

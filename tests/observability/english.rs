@@ -305,6 +305,20 @@ fn comments_are_in_plain_english() {
     assert_american(commented());
 }
 
+/// Conditions, events, errors and what commands print are strings in code, in which no identifier is
+/// one of the phrases.
+#[test]
+fn strings_are_in_plain_english() {
+    let texts = code();
+    let shipped = texts.iter().filter(|(file, _)| !file.starts_with(root().join("tests")));
+    let lines = shipped.map(|(file, text)| {
+        // A backslash at the end of a line continues its string.
+        let lines = text.lines().map(|line| line.trim_end_matches('\\')).collect();
+        (name(file), lines)
+    });
+    assert_plain(lines, &BANNED);
+}
+
 #[test]
 fn doc_comments_begin_with_a_noun_or_a_verb() {
     let mut wrong = Vec::new();

@@ -78,7 +78,7 @@ impl Nodes {
         let (status, reason) =
             if ready { ("True", "KubeletReady") } else { ("Unknown", "NodeStatusUnknown") };
         let condition = json!({
-            "type": "Ready", "status": status, "reason": reason, "message": "the lab says so",
+            "type": "Ready", "status": status, "reason": reason, "message": "set by the lab",
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         });
         self.patch_status(name, &json!({"status": {"conditions": [condition]}})).await?;

@@ -71,14 +71,14 @@ impl Reader {
         let mut nodes = BTreeMap::new();
         for node in self.nodes.list(&ListParams::default()).await? {
             let name = node.name_any();
-            let told = &status["nodes"][&name];
-            let text = |field: &str| told[field].as_str().unwrap_or_default().to_owned();
+            let reported = &status["nodes"][&name];
+            let text = |field: &str| reported[field].as_str().unwrap_or_default().to_owned();
             let reading = NodeReading {
                 percent: values
                     .iter()
                     .find(|(labels, _)| labels.get("node") == Some(&name))
                     .map(|(_, value)| *value),
-                status_percent: number(&told["currentBandwidthPercent"]),
+                status_percent: number(&reported["currentBandwidthPercent"]),
                 device: text("device"),
                 state: text("state"),
                 label: node.labels().get(&key).cloned().unwrap_or_default(),

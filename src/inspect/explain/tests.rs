@@ -72,14 +72,14 @@ fn facts(label: Option<&str>, watches: Vec<TrafficWatch>, live: Result<Overview,
     Facts { node, watches, unreadable: vec![], live, now: at(724) }
 }
 
-fn told(facts: &Facts) -> String {
+fn reported(facts: &Facts) -> String {
     crate::text::style::plain(&text(&explain(facts)))
 }
 
 #[test]
 fn an_unfit_node_in_the_leaders_words() {
     let watches = vec![watch("web", json!({}), status())];
-    let text = told(&facts(Some("true"), watches, Ok(view(json!({})))));
+    let text = reported(&facts(Some("true"), watches, Ok(view(json!({})))));
     assert_eq!(
         text,
         "\
@@ -106,7 +106,7 @@ fn what_a_node_offers_is_shown_with_its_sum() {
         reservation.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let watches = vec![watch("web", json!({}), status())];
         let text =
-            told(&facts(Some("true"), watches, Ok(view(json!({"reservation": reservation})))));
+            reported(&facts(Some("true"), watches, Ok(view(json!({"reservation": reservation})))));
         let line = text.lines().find(|line| line.starts_with("  offers ")).unwrap();
         line.trim_start_matches("  offers").trim().to_owned()
     };
@@ -185,7 +185,7 @@ fn every_state_says_what_would_change_it() {
         ),
     ] {
         let watches = vec![watch("web", json!({}), status())];
-        let text = told(&facts(label, watches, Ok(view(node))));
+        let text = reported(&facts(label, watches, Ok(view(node))));
         for expected in expected {
             assert!(text.contains(expected), "{expected:?} is not in\n{text}");
         }
@@ -195,7 +195,7 @@ fn every_state_says_what_would_change_it() {
 #[test]
 fn without_the_leader_the_status_explains_and_says_why() {
     let watches = vec![watch("web", json!({}), status())];
-    let text = told(&facts(Some("false"), watches, Err("you may not get pods/proxy".into())));
+    let text = reported(&facts(Some("false"), watches, Err("you may not get pods/proxy".into())));
     for expected in [
         "node-2 is Suppressed for default/web for 12m 4s (since 2026-09-21T14:13:20Z)",
         "71.5 % on eth0, above 60 %; taken 2026-09-21T14:24:50Z",
@@ -237,7 +237,7 @@ fn who_does_not_judge_the_node_says_why() {
         (watch("d", json!({}), truncated), "the status lists only some of the nodes"),
     ] {
         let name = name_of(&watch);
-        let text = told(&facts(None, vec![watch], Err("x".into())));
+        let text = reported(&facts(None, vec![watch], Err("x".into())));
         assert!(text.starts_with("node-2 is judged by no TrafficWatch\n"), "{text}");
         assert!(text.contains(expected) && text.contains(&name), "{expected:?} is not in\n{text}");
         assert!(text.contains("the leader was not asked: x"), "{text}");
@@ -251,7 +251,7 @@ fn who_does_not_judge_the_node_says_why() {
         unreadable: vec![("default/odd".into(), "unknown variant".into())],
         ..windows
     };
-    let text = told(&windows);
+    let text = reported(&windows);
     assert!(text.contains("kubernetes.io/os is \"windows\""), "{text}");
     assert!(text.contains("default/odd  its spec cannot be read: unknown variant"), "{text}");
 }

@@ -29,12 +29,12 @@ pub fn text(made: &PodExplanation) -> String {
         line(&one.prober, &why(one));
     }
     if let Some(takes_part) = made.takes_part {
-        let told = if takes_part {
+        let reported = if takes_part {
             Tone::Good.paint("yes: it probes and is probed")
         } else {
             Tone::Notable.paint("not yet")
         };
-        line("takes part", &told);
+        line("takes part", &reported);
     }
     if !made.peers.is_empty() {
         let all: usize = made.peers.values().map(Vec::len).sum();

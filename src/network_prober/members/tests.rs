@@ -106,7 +106,7 @@ fn n02_who_is_being_deleted_leaves_at_once_and_stays_on_a_dead_node() {
             true,
         ),
         ("the alert has fired long ago", &deleted, Some(not_ready(EVIDENCE_SECONDS)), false),
-        ("the clock of the one who says so is ahead", &deleted, Some(not_ready(-30)), true),
+        ("the clock of the reporting kubelet is ahead", &deleted, Some(not_ready(-30)), true),
         ("the node was deleted", &deleted, None, false),
         ("the node never said anything", &deleted, Some(Readiness::NotReady(None)), false),
         ("its agent had crashed before", &crashed_and_deleted, Some(not_ready(60)), false),

@@ -5,7 +5,7 @@ use super::*;
 use crate::{api::RouteReflectorSet, route_reflector::settings};
 
 /// The variables as `NAME=value`, without their common prefix.
-fn told(variables: &[(&str, &str)]) -> Result<String, Wrong> {
+fn reported(variables: &[(&str, &str)]) -> Result<String, Wrong> {
     let lookup = |name: &str| {
         let short = name.strip_prefix("ROUTE_REFLECTOR_").unwrap_or(name);
         let found = variables.iter().find(|(name, _)| *name == short);
@@ -16,7 +16,7 @@ fn told(variables: &[(&str, &str)]) -> Result<String, Wrong> {
 
 /// Returns the printed object; the planner accepts its rules.
 fn spec(variables: &[(&str, &str)]) -> Value {
-    let text = told(variables).unwrap_or_else(|wrong| panic!("{variables:?}: {wrong}"));
+    let text = reported(variables).unwrap_or_else(|wrong| panic!("{variables:?}: {wrong}"));
     let set: RouteReflectorSet = serde_yaml::from_str(&text).unwrap();
     assert_eq!(set.metadata.name.as_deref(), Some("route-reflectors"));
     settings::rules(&set.spec).unwrap_or_else(|refusal| panic!("{variables:?}: {refusal}\n{text}"));
@@ -24,7 +24,7 @@ fn spec(variables: &[(&str, &str)]) -> Value {
 }
 
 fn wrong(variables: &[(&str, &str)]) -> Vec<String> {
-    told(variables).unwrap_err().0
+    reported(variables).unwrap_err().0
 }
 
 #[test]
@@ -39,11 +39,11 @@ fn without_any_variable() {
         "datastore": {"type": "Kubernetes"},
     });
     assert_eq!(spec(&[]), expected);
-    let text = told(&[]).unwrap();
+    let text = reported(&[]).unwrap();
     assert!(text.contains(
         "# ROUTE_REFLECTOR_MAX is not set: 10 in the original's code, 25 in its README."
     ));
-    assert!(!told(&[("MAX", "25")]).unwrap().contains("README"));
+    assert!(!reported(&[("MAX", "25")]).unwrap().contains("README"));
 }
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
@@ -89,12 +89,12 @@ fn what_each_variable_becomes() {
         let spec = spec(variables);
         assert_eq!(spec.pointer(pointer).unwrap_or(&Value::Null), &expected, "{variables:?}");
     }
-    let floor = told(&[("WAIT_TIMEOUT", "10")]).unwrap();
+    let floor = reported(&[("WAIT_TIMEOUT", "10")]).unwrap();
     assert!(
         floor
             .contains("# It was 10 s; sessions by selector need up to 30 s, and 60s is the least.")
     );
-    assert!(told(&[("TOPOLOGY", "x")]).unwrap().contains("# \"x\" meant simple"));
+    assert!(reported(&[("TOPOLOGY", "x")]).unwrap().contains("# \"x\" meant simple"));
     // Nothing ends a comment.
     spec(&[("TOPOLOGY", "x\nmode: Enforce")]);
 }
@@ -114,7 +114,7 @@ fn bug_02_labels_without_an_equals_sign() {
     assert_eq!(spec["candidates"]["nodeSelector"]["matchExpressions"], expected);
     assert_eq!(spec["nodeLabel"], "foo");
     for labels in ["", ",", "a,", ",a"] {
-        told(&[("INCOMPATIBLE_NODE_LABELS", labels)]).unwrap();
+        reported(&[("INCOMPATIBLE_NODE_LABELS", labels)]).unwrap();
     }
 }
 
@@ -223,13 +223,13 @@ fn the_etcd_datastore() {
         ("ETCD_KEY_FILE", "/etc/etcd/key\nkind: x"),
     ];
     assert_eq!(spec(&files)["datastore"], with_secret);
-    let text = told(&files).unwrap();
+    let text = reported(&files).unwrap();
     assert!(text.contains("#     --from-file=etcd-ca=\"/etc/etcd/ca\" \\"), "{text}");
     let list = "\"https://10.0.0.1:2379,https://10.0.0.2:2379\"";
     assert!(text.contains(&format!("#     --from-literal=endpoints={list} \\")), "{text}");
     let user = [etcd, endpoints, ("ETCD_USERNAME", "root"), ("ETCD_PASSWORD", "hidden")];
     assert_eq!(spec(&user)["datastore"], with_secret);
-    assert!(!told(&user).unwrap().contains("hidden"));
+    assert!(!reported(&user).unwrap().contains("hidden"));
 
     for (variables, expected) in [
         (&[etcd][..], "ETCD_ENDPOINTS: is needed with DATASTORE_TYPE etcdv3"),
@@ -260,11 +260,11 @@ fn the_etcd_datastore() {
 fn differences_are_told() {
     let more = "# The original kept it in 32 bits";
     for (ratio, told_so) in [("0.05", true), ("0.001", true), ("0.005", false), ("0.01", false)] {
-        let text = told(&[("RATIO", ratio)]).unwrap();
+        let text = reported(&[("RATIO", ratio)]).unwrap();
         assert_eq!(text.contains(more), told_so, "{ratio}");
     }
     let hand_over = |variables: &[(&str, &str)]| {
-        told(variables).unwrap().lines().nth(3).unwrap_or_default().to_owned()
+        reported(variables).unwrap().lines().nth(3).unwrap_or_default().to_owned()
     };
     let label = "app.kubernetes.io/managed-by=traffic-operator";
     assert_eq!(

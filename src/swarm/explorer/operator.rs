@@ -50,7 +50,7 @@ pub(super) struct Remembered {
 pub(super) struct Decided {
     pub desired: Desired,
     /// The desired contents of the status.
-    pub told: (i64, u64),
+    pub reported: (i64, u64),
     pub hash: u64,
     /// Why Ready is False.
     complaint: Option<Arc<str>>,
@@ -134,12 +134,12 @@ impl<'a> Operator<'a> {
         let plan = plan.unwrap_or_else(|error| panic!("a spec that cannot be served: {error}"));
         let mut hasher = DefaultHasher::new();
         format!("{:?} {:?}", plan.status, plan.conditions).hash(&mut hasher);
-        let told = (plan.status.epoch, hasher.finish().max(1));
+        let reported = (plan.status.epoch, hasher.finish().max(1));
         let ready = plan.conditions.iter().find(|verdict| verdict.type_ == "Ready");
         let complaint = ready.filter(|verdict| verdict.status == Some(false));
         let complaint = complaint.map(|verdict| verdict.message.as_str().into());
         let hash = decision(&plan.desired);
-        let decided = Arc::new(Decided { desired: plan.desired, told, hash, complaint });
+        let decided = Arc::new(Decided { desired: plan.desired, reported, hash, complaint });
         Some(Look { decided, asked: small.done().effects.into(), clock })
     }
 
@@ -149,7 +149,7 @@ impl<'a> Operator<'a> {
         if let Some(writes) = writes {
             // There is no such write: the same as a kill between passes.
             let Desired { publish, immutable, refresh, .. } = &decided.desired;
-            let all = [publish.is_some(), immutable.is_some(), world.told != decided.told];
+            let all = [publish.is_some(), immutable.is_some(), world.reported != decided.reported];
             let all = all.into_iter().map(usize::from).sum::<usize>() + refresh.len();
             (writes < all).then_some(())?;
             world.crashes = world.crashes.checked_sub(1)?;
@@ -177,8 +177,8 @@ impl<'a> Operator<'a> {
 
     #[allow(clippy::unused_self, reason = "a step of the operator's")]
     fn tell(&self, world: &mut World, decided: &Decided) {
-        if world.told != decided.told {
-            world.told = decided.told;
+        if world.reported != decided.reported {
+            world.reported = decided.reported;
             world.writes += 1;
         }
     }
@@ -211,8 +211,8 @@ impl<'a> Operator<'a> {
     /// The `Swarm` as the operator reads it.
     fn swarm(&self, world: &World) -> Swarm {
         let mut swarm = self.plot.wishes[world.wish].swarm.clone();
-        let status = || SwarmStatus { epoch: world.told.0, ..SwarmStatus::default() };
-        swarm.status = (world.told.1 != 0).then(status);
+        let status = || SwarmStatus { epoch: world.reported.0, ..SwarmStatus::default() };
+        swarm.status = (world.reported.1 != 0).then(status);
         swarm
     }
 }

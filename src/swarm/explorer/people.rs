@@ -41,7 +41,7 @@ impl Explorer<'_> {
                 next.map.take()?;
             }
             Hazard::Reapplied => {
-                (next.map, next.told) = (None, (0, 0));
+                (next.map, next.reported) = (None, (0, 0));
                 next.restarted();
             }
             _ => return None,

@@ -107,7 +107,7 @@ pub(super) struct World {
     /// All versions of the file that ever existed, by any writer.
     pub history: Arc<Vec<Arc<File>>>,
     /// The version in the status of the `Swarm`, and a fingerprint of the whole status.
-    pub told: (i64, u64),
+    pub reported: (i64, u64),
     /// The reason for Ready=False in the last pass, if any.
     pub complaint: Option<Arc<str>>,
     /// Index of the plot's wish in the spec.
@@ -144,7 +144,7 @@ impl World {
             map: None,
             heard: None,
             history: Arc::new(vec![Arc::default()]),
-            told: (0, 0),
+            reported: (0, 0),
             complaint: None,
             wish: 0,
             pods: [None; WORKERS],
@@ -236,7 +236,7 @@ impl World {
         self.history[usize::from(oldest)..].iter().for_each(|file| add(file.lists_hash));
         let files = [&self.map, &self.heard].into_iter();
         files.for_each(|file| add(file.as_ref().map_or(0, |file| file.hash)));
-        add(self.told.0.unsigned_abs());
+        add(self.reported.0.unsigned_abs());
         add(self.remembered.hash);
         let decided = [&self.decided, &self.deposed].into_iter();
         decided.for_each(|decided| add(decided.as_ref().map_or(0, |decided| decided.hash)));
@@ -246,7 +246,7 @@ impl World {
     /// All that a pass depends on; time apart: whatever began in an earlier one has lasted equally
     /// long.
     pub(super) fn seen(&self, plot: &Plot) -> u64 {
-        let mut all = combine(self.told.0.unsigned_abs(), u64::from(self.told.1 != 0));
+        let mut all = combine(self.reported.0.unsigned_abs(), u64::from(self.reported.1 != 0));
         let mut add = |part: u64| all = combine(all, part);
         add(u64::try_from(self.wish).expect("few wishes"));
         add(u64::from(self.template) << 8 | u64::from(self.observed));

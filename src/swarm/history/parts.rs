@@ -88,7 +88,7 @@ pub fn of(
     view: &WorkloadView,
     evidence: Evidence<'_>,
 ) -> Result<(History, Good), Error> {
-    let (memory, told) = (evidence.memory, evidence.told);
+    let (memory, reported) = (evidence.memory, evidence.reported);
     let record = Record::of(swarm, view, memory);
     let key = &swarm.spec.config_map.key;
     if view.share.as_ref().is_some_and(|share| share.content.is_none()) {
@@ -97,7 +97,7 @@ pub fn of(
         return Ok((history, vec![None; record.parts.len()]));
     }
     let good = record.good();
-    let current = record.head.as_ref().filter(|head| head.epoch >= told);
+    let current = record.head.as_ref().filter(|head| head.epoch >= reported);
     if let Some(head) = current
         && good.iter().all(Option::is_some)
     {
@@ -110,7 +110,7 @@ pub fn of(
     let there = record.parts.iter().flatten().count();
     let damaged =
         view.share.is_some() && current.is_none() || there > count(&good) + record.behind().len();
-    let seen = record.seen().max(told);
+    let seen = record.seen().max(reported);
     // A process that remembers less than what is stored was not the last writer.
     let known = memory.published.as_deref().filter(|known| known.epoch >= seen).cloned();
     let edited = damaged.then(|| readable.clone());

@@ -26,8 +26,9 @@ fn map(published: &Published) -> MapFacts {
     MapFacts { content, data: Arc::new(BTreeMap::from(data)), ..MapFacts::default() }
 }
 
-fn read(map: Option<&MapFacts>, memory: &Memory, told: Epoch, unknown_pods: bool) -> History {
-    of(map, "config.yml", Evidence { memory, told, made: 0, unknown_pods, running: &[] }).unwrap()
+fn read(map: Option<&MapFacts>, memory: &Memory, reported: Epoch, unknown_pods: bool) -> History {
+    of(map, "config.yml", Evidence { memory, reported, made: 0, unknown_pods, running: &[] })
+        .unwrap()
 }
 
 fn knows(published: &Published) -> Memory {
@@ -114,8 +115,13 @@ fn w06_a_version_close_to_the_largest_is_believed_of_no_file_either() {
     // A file that is handed over with this version has workers that run it: no higher number
     // exists.
     map.content = None;
-    let evidence =
-        Evidence { memory: &Memory::default(), told: 0, made: 0, unknown_pods: true, running: &[] };
+    let evidence = Evidence {
+        memory: &Memory::default(),
+        reported: 0,
+        made: 0,
+        unknown_pods: true,
+        running: &[],
+    };
     let error = of(Some(&map), "config.yml", evidence).unwrap_err().to_string();
     assert!(error.contains("config.yml") && error.contains("above 4503599627370496"), "{error}");
 }
@@ -147,7 +153,8 @@ fn w16_what_a_worker_says_it_runs_is_no_other_ones_because_of_an_edit() {
     };
     let after = |running: &[(Arc<str>, Arc<Answer>)]| {
         let memory = Memory::default();
-        let evidence = Evidence { memory: &memory, told: 7, made: 0, unknown_pods: true, running };
+        let evidence =
+            Evidence { memory: &memory, reported: 7, made: 0, unknown_pods: true, running };
         of(Some(&map), "config.yml", evidence).unwrap().repaired(0)
     };
     let next = after(&[("w-0".into(), says(&["a", "b"])), ("w-1".into(), says(&["c"]))]);
@@ -178,7 +185,8 @@ fn a_map_that_is_handed_over_keeps_its_lists() {
     assert_eq!(empty.repair, Some(Repair::First));
     let broken = given("workloads: [");
     let memory = Memory::default();
-    let evidence = Evidence { memory: &memory, told: 0, made: 0, unknown_pods: true, running: &[] };
+    let evidence =
+        Evidence { memory: &memory, reported: 0, made: 0, unknown_pods: true, running: &[] };
     let error = of(Some(&broken), "config.yml", evidence).unwrap_err().to_string();
     assert!(error.starts_with("the ConfigMap of spec.configMap, key \"config.yml\": "), "{error}");
 }
@@ -189,15 +197,15 @@ fn a_map_that_was_deleted_while_nobody_looked_stops_no_stream() {
     let running = [(Arc::from("w-0"), Arc::new(answer))];
     let memory = Memory::default();
     let evidence =
-        Evidence { memory: &memory, told: 7, made: 0, unknown_pods: true, running: &running };
+        Evidence { memory: &memory, reported: 7, made: 0, unknown_pods: true, running: &running };
     let next = of(None, "config.yml", evidence).unwrap().repaired(7);
     assert_eq!((next.epoch, next.barrier), (8, Some(8)));
     assert_eq!(next.shares["w-0"], share(&["a", "b"], 8));
 }
 
 /// Returns the history that a `Swarm` of this age derives, without any running pod.
-fn aged(made: Epoch, map: Option<&MapFacts>, memory: &Memory, told: Epoch) -> Published {
-    let evidence = Evidence { memory, told, made, unknown_pods: false, running: &[] };
+fn aged(made: Epoch, map: Option<&MapFacts>, memory: &Memory, reported: Epoch) -> Published {
+    let evidence = Evidence { memory, reported, made, unknown_pods: false, running: &[] };
     of(map, "config.yml", evidence).unwrap().repaired(0)
 }
 
@@ -228,8 +236,13 @@ fn w12_a_file_that_is_handed_over_keeps_a_higher_number() {
     let ahead = aged(1_790_000_000, Some(&given(1_800_000_000)), &none, 0);
     assert_eq!(ahead.epoch, 1_800_000_001);
     // Our own file, kept by --cascade=orphan, is still valid.
-    let evidence =
-        Evidence { memory: &none, told: 0, made: 1_790_000_000, unknown_pods: false, running: &[] };
+    let evidence = Evidence {
+        memory: &none,
+        reported: 0,
+        made: 1_790_000_000,
+        unknown_pods: false,
+        running: &[],
+    };
     let kept = of(Some(&map(&published(7))), "config.yml", evidence).unwrap();
     assert_eq!((kept.repair, kept.published.epoch), (None, 7));
 }

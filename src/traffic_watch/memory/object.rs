@@ -159,24 +159,24 @@ impl NodeMemory {
     #[must_use]
     pub fn from_status(
         criteria: &[Criterion],
-        told: Option<&NodeStatus>,
+        reported: Option<&NodeStatus>,
         label: Option<bool>,
         uid: u64,
         now: Timestamp,
     ) -> Self {
         let side = |criterion: &Criterion| MeasureState {
-            judged: told_of(criterion, told, label),
-            last: told.and_then(|told| Sample::told(criterion, told)),
+            judged: restored(criterion, reported, label),
+            last: reported.and_then(|reported| Sample::reported(criterion, reported)),
             ..MeasureState::default()
         };
         let mut node = Self {
             first: criteria.first().map(side).unwrap_or_default(),
             more: criteria.iter().skip(1).map(side).collect(),
             marked: label,
-            state: told.and_then(|t| t.state).unwrap_or(NodeState::Unknown),
+            state: reported.and_then(|t| t.state).unwrap_or(NodeState::Unknown),
             reason: None,
-            since: told.and_then(|t| t.since.as_ref()).map_or(now, |since| since.0),
-            unknown_ms: told.map_or(0, |t| t.unknown_seconds.saturating_mul(1000)),
+            since: reported.and_then(|t| t.since.as_ref()).map_or(now, |since| since.0),
+            unknown_ms: reported.map_or(0, |t| t.unknown_seconds.saturating_mul(1000)),
             uid,
         };
         // The label is the durable record: a node that it marks is unfit by some measure.
@@ -231,15 +231,21 @@ impl NodeMemory {
 /// the same label. If it does not contain the node, each measure is assumed to agree with the
 /// label, so that an unfit node stays unfit until all of them found it fit. A measure that the
 /// status of the node does not name was never judged.
-fn told_of(criterion: &Criterion, told: Option<&NodeStatus>, label: Option<bool>) -> Option<bool> {
+fn restored(
+    criterion: &Criterion,
+    reported: Option<&NodeStatus>,
+    label: Option<bool>,
+) -> Option<bool> {
     let label = label?;
-    let Some(told) = told.filter(|told| told.unfit == label) else { return Some(label) };
-    if let Some(own) = told.criteria.iter().find(|c| c.name == *criterion.name) {
+    let Some(reported) = reported.filter(|reported| reported.unfit == label) else {
+        return Some(label);
+    };
+    if let Some(own) = reported.criteria.iter().find(|c| c.name == *criterion.name) {
         return own.unfit;
     }
     // The percentage alone is not listed.
-    (told.criteria.is_empty() && criterion.is_bandwidth())
-        .then_some(label || told.state == Some(NodeState::Suppressed))
+    (reported.criteria.is_empty() && criterion.is_bandwidth())
+        .then_some(label || reported.state == Some(NodeState::Suppressed))
 }
 
 /// Judgments in a row for one side.
@@ -277,21 +283,21 @@ pub struct Sample {
 
 impl Sample {
     /// Returns the last sample of a measure from the status.
-    fn told(criterion: &Criterion, told: &NodeStatus) -> Option<Self> {
+    fn reported(criterion: &Criterion, reported: &NodeStatus) -> Option<Self> {
         let finite = |text: &str| text.parse().ok().filter(|value: &f64| value.is_finite());
-        let percent = finite(&told.current_bandwidth_percent);
-        let own = told.criteria.iter().find(|c| c.name == *criterion.name);
+        let percent = finite(&reported.current_bandwidth_percent);
+        let own = reported.criteria.iter().find(|c| c.name == *criterion.name);
         let value = match own {
             Some(own) => finite(own.value.as_deref()?),
             None if criterion.rules.unit == Unit::Percent => percent,
             None => None,
         };
-        (told.time > 0).then_some(Self {
+        (reported.time > 0).then_some(Self {
             value: value?,
             percent: percent.filter(|_| criterion.is_bandwidth()).unwrap_or(f64::NAN),
-            total: told.current_transmit_total,
-            time: told.time,
-            device: told.device.as_deref().map(Into::into),
+            total: reported.current_transmit_total,
+            time: reported.time,
+            device: reported.device.as_deref().map(Into::into),
         })
     }
 }

@@ -191,8 +191,8 @@ pub(in super::super) fn settled(
 ) -> (Vec<Verdict>, bool) {
     let may = is_past(j.seen.memory.reworded, j.seen.now);
     let mut reworded = false;
-    let told = j.watch.status.iter().flat_map(|status| &status.conditions);
-    for old in told.filter(|old| old.observed_generation == j.watch.metadata.generation) {
+    let reported = j.watch.status.iter().flat_map(|status| &status.conditions);
+    for old in reported.filter(|old| old.observed_generation == j.watch.metadata.generation) {
         let same = |new: &&mut Verdict| {
             let status = new.status.map_or("Unknown", |yes| if yes { "True" } else { "False" });
             (new.type_, new.reason, status) == (&*old.type_, &*old.reason, &*old.status)

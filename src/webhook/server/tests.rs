@@ -194,8 +194,8 @@ async fn invariant_11_no_connection_fails_while_authorities_and_certificates_rot
             let bundle = || published.lock().unwrap().front().unwrap().clone();
             let mut kept = connect(address, &bundle(), &clock).await.unwrap();
             loop {
-                let told = bundle();
-                let mut sender = connect(address, &told, &clock).await.unwrap();
+                let reported = bundle();
+                let mut sender = connect(address, &reported, &clock).await.unwrap();
                 admit(&mut sender).await.unwrap();
                 // A connection from the beginning outlives all certificates.
                 admit(&mut kept).await.unwrap();

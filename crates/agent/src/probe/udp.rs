@@ -34,13 +34,13 @@ impl Udp {
     pub(super) async fn echo(&mut self) -> Result<Answer, Unanswered> {
         let answer = self.exchange().await;
         let answer = answer.map_err(|error| Unanswered::of(&error, self.address));
-        let anew = |why| {
+        let retries = |why| {
             matches!(
                 why,
                 Unanswered::Local | Unanswered::Failed(Reason::Unreachable | Reason::Other)
             )
         };
-        if answer.is_err_and(anew) {
+        if answer.is_err_and(retries) {
             // The path or our own address may have changed: the next probe chooses again.
             self.socket = None;
         }

@@ -99,14 +99,14 @@ pub(super) async fn from_the_mesh(stage: &mut Stage) -> Result<()> {
 
 /// A reflector of this zone.
 pub(super) async fn reflector(stage: &Stage, zone: &str) -> Result<String> {
-    let set = stage.told().await?;
+    let set = stage.reported().await?;
     let found = set.of_zone(zone).first().map(|&node| node.to_owned());
     found.with_context(|| format!("no reflector in zone {zone}"))
 }
 
 /// A node of this zone that reflects nothing.
 async fn client(stage: &Stage, zone: &str) -> Result<String> {
-    let set = stage.told().await?;
+    let set = stage.reported().await?;
     let world = stage.site.confd.last().world;
     let in_zone = |labels: &std::collections::BTreeMap<String, String>| {
         labels.get(crate::bgp::ZONE).is_some_and(|of| of == zone)
@@ -134,7 +134,7 @@ pub(super) async fn delete_a_reflector(stage: &mut Stage) -> Result<()> {
 }
 
 pub(super) async fn add_and_remove(stage: &mut Stage) -> Result<()> {
-    let clients = clients(&stage.told().await?);
+    let clients = clients(&stage.reported().await?);
     let act = async |stage: &mut Stage| {
         let new = stage.site.ground.add(1, &[Family::V4])?.remove(0);
         stage.measure.watch.add(&new)?;

@@ -42,7 +42,7 @@ async fn without_ipv6_the_mesh_stays(stage: &mut Stage) -> Result<()> {
         let waits = |set: &Set| set.current && set.why.starts_with("WaitingForSessions");
         stage.until("the gate shut", waits).await?;
         tokio::time::sleep(OUTAGE).await;
-        let set = stage.told().await?;
+        let set = stage.reported().await?;
         ensure!(waits(&set) && set.mesh == "On", "mesh {}: {}", set.mesh, set.why);
         stage.say(&format!("    the mesh stays on: {}", set.why));
         stage.site.ground.machine(&silent)?.start_one(Family::V6)?;
@@ -56,7 +56,7 @@ async fn without_ipv6_the_mesh_stays(stage: &mut Stage) -> Result<()> {
 
 /// A node that speaks IPv4 alone joins: it has routes, and cannot reflect.
 async fn of_ipv4_alone(stage: &mut Stage) -> Result<String> {
-    let clients = stage.told().await?.groups.values().sum::<i64>();
+    let clients = stage.reported().await?.groups.values().sum::<i64>();
     let new = stage.site.ground.add(1, &[Family::V4])?.remove(0);
     let act = async |stage: &mut Stage| {
         stage.measure.watch.add(&new)?;

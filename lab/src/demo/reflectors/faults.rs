@@ -66,7 +66,7 @@ pub(super) async fn bird(stage: &mut Stage) -> Result<()> {
         }
         stage.dead.insert(node.clone());
         tokio::time::sleep(DEAD).await;
-        let poor = without_reflector(stage, &stage.told().await?);
+        let poor = without_reflector(stage, &stage.reported().await?);
         ensure!(poor.is_empty(), "{name}: no reflector is left to {}", poor.join(", "));
         machine.start(!in_order)?;
         stage.dead.clear();

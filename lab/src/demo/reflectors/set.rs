@@ -39,7 +39,7 @@ impl Set {
         let conditions = list("conditions");
         let condition = |name: &str| conditions.iter().find(|c| c["type"] == name);
         let holds = |name: &str| condition(name).is_some_and(|c| c["status"] == "True");
-        let told = |name: &str| {
+        let reported = |name: &str| {
             let found = condition(name);
             let part = |field: &str| found.map_or("", |c| c[field].as_str().unwrap_or_default());
             format!("{}: {}", part("reason"), part("message"))
@@ -52,7 +52,7 @@ impl Set {
         Self {
             current: status["observedGeneration"].as_i64() == object.metadata.generation,
             converged: holds("Converged"),
-            why: told("Converged"),
+            why: reported("Converged"),
             safe: holds("RoutesSafe"),
             topology: text(&status["topology"]),
             mesh: text(&status["mesh"]),

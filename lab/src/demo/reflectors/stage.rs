@@ -91,7 +91,7 @@ impl Stage {
     }
 
     /// Returns the status of the object.
-    pub async fn told(&self) -> Result<Set> {
+    pub async fn reported(&self) -> Result<Set> {
         Ok(Set::read(&self.sets.get(NAME).await?))
     }
 
@@ -109,7 +109,7 @@ impl Stage {
         self.say(&format!("{} …", step.name));
         act(self).await.with_context(|| step.name.clone())?;
         self.settled(&step.name, async |stage: &Self| {
-            let set = stage.told().await?;
+            let set = stage.reported().await?;
             Ok(match wanted(&set) {
                 Some(still) => Some(format!("{still}; {}", set.why)),
                 None if !set.current || !set.converged => Some(set.why),
@@ -200,7 +200,7 @@ impl Stage {
     pub async fn until(&self, what: &str, holds: impl Fn(&Set) -> bool) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let found = self.told().await;
+            let found = self.reported().await;
             if found.as_ref().is_ok_and(&holds) {
                 return Ok(());
             }

@@ -9,12 +9,12 @@ use crate::demo::Check;
 /// Judges all steps together.
 pub(super) fn all(stage: &Stage, steps: usize) -> Vec<Check> {
     let rows = &stage.rows;
-    let told = |rows: usize| format!("{rows} steps");
+    let reported = |rows: usize| format!("{rows} steps");
     let sum = |of: fn(&Row) -> usize| rows.iter().map(of).sum::<usize>();
     let lost: u64 = rows.iter().map(|row| row.lost).sum();
     let missing = sum(|row| row.missing);
     let needless = sum(|row| row.needless.len());
-    let mut figure = format!("{missing} pairs, {lost} probes in {}", told(rows.len()));
+    let mut figure = format!("{missing} pairs, {lost} probes in {}", reported(rows.len()));
     for wrong in stage.wrong.iter().take(3) {
         let _ = write!(figure, "; {wrong}");
     }
@@ -31,7 +31,7 @@ pub(super) fn all(stage: &Stage, steps: usize) -> Vec<Check> {
         .map(|row| row.step.as_str())
         .collect();
     vec![
-        Check::new("the demo ran all its steps", rows.len() >= steps, told(rows.len())),
+        Check::new("the demo ran all its steps", rows.len() >= steps, reported(rows.len())),
         Check::new(
             "no route was missing between unchanged nodes",
             missing == 0 && lost == 0 && stage.wrong.is_empty() && !rows.is_empty(),

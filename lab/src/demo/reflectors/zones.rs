@@ -45,7 +45,7 @@ async fn cordon(stage: &mut Stage) -> Result<()> {
 
 /// The reflectors of a zone.
 async fn reflectors(stage: &Stage, zone: &str) -> Result<Vec<String>> {
-    Ok(stage.told().await?.of_zone(zone).into_iter().map(str::to_owned).collect())
+    Ok(stage.reported().await?.of_zone(zone).into_iter().map(str::to_owned).collect())
 }
 
 /// All nodes of a zone: without a reflector they are cut off.
@@ -82,7 +82,7 @@ async fn both_dead(stage: &mut Stage, zone: &str) -> Result<Vec<String>> {
 
 /// The dead come back: nobody but these changes, and they get no slots.
 async fn both_again(stage: &mut Stage, nodes: &[String]) -> Result<()> {
-    let before = stage.told().await?.slots;
+    let before = stage.reported().await?.slots;
     let act = async |stage: &mut Stage| {
         for node in nodes {
             stage.site.ground.machine(node)?.start(false)?;

@@ -6,8 +6,8 @@ use crate::streams::Interval;
 /// A worker, the number of its pod, and when it ran the stream under which epoch.
 type Told = (&'static str, u32, Millis, Millis, u64);
 
-fn report(told: Told) -> Report {
-    let (worker, pod, from, to, epoch) = told;
+fn report(reported: Told) -> Report {
+    let (worker, pod, from, to, epoch) = reported;
     Report {
         worker: worker.to_owned(),
         pod: format!("{worker}/{pod}"),
@@ -15,10 +15,10 @@ fn report(told: Told) -> Report {
     }
 }
 
-fn ledger(told: &[Told]) -> Ledger {
+fn ledger(reported: &[Told]) -> Ledger {
     let mut ledger = Ledger::default();
-    for told in told {
-        ledger.enter(&report(*told));
+    for reported in reported {
+        ledger.enter(&report(*reported));
     }
     ledger
 }
@@ -90,8 +90,8 @@ fn fencing_tokens_grow_with_every_change_of_the_worker() {
         ("a restart with the same", &[("w0", 1, 0, 10, 3), ("w0", 2, 20, 30, 3)], 0),
         ("a restart with an older", &[("w0", 1, 0, 10, 3), ("w0", 2, 20, 30, 2)], 1),
     ];
-    for (name, told, wanted) in cases {
-        assert_eq!(ledger(told).regressions().len(), wanted, "{name}");
+    for (name, reported, wanted) in cases {
+        assert_eq!(ledger(reported).regressions().len(), wanted, "{name}");
     }
 }
 
@@ -115,10 +115,10 @@ proptest! {
     /// Reports may split the truth in any way, come in any order, and repeat themselves.
     #[test]
     fn the_order_of_reports_does_not_matter(
-        told in prop::collection::vec((0..3_usize, 0..80_u64, 1..30_u64), 0..10),
+        reported in prop::collection::vec((0..3_usize, 0..80_u64, 1..30_u64), 0..10),
         order in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
-        let all: Vec<Told> = told
+        let all: Vec<Told> = reported
             .iter()
             .map(|&(worker, from, length)| (WORKERS[worker], 0, from, from + length, 1))
             .collect();

@@ -56,8 +56,14 @@ fn view(published: &Published, parts: [Epoch; 3]) -> WorkloadView {
     }
 }
 
-fn read(view: &WorkloadView, memory: &Memory, told: Epoch, unknown_pods: bool) -> (History, Good) {
-    of(&swarm(FILES), view, Evidence { memory, told, made: 0, unknown_pods, running: &[] }).unwrap()
+fn read(
+    view: &WorkloadView,
+    memory: &Memory,
+    reported: Epoch,
+    unknown_pods: bool,
+) -> (History, Good) {
+    of(&swarm(FILES), view, Evidence { memory, reported, made: 0, unknown_pods, running: &[] })
+        .unwrap()
 }
 
 fn knows(published: &Published) -> Memory {
@@ -161,7 +167,8 @@ fn another_number_of_files_is_a_barrier() {
         ..view(&published(7), [7, 2, 3])
     };
     let memory = Memory::default();
-    let evidence = Evidence { memory: &memory, told: 0, made: 0, unknown_pods: true, running: &[] };
+    let evidence =
+        Evidence { memory: &memory, reported: 0, made: 0, unknown_pods: true, running: &[] };
     let (history, good) = of(&swarm(2), &two, evidence).unwrap();
     assert_eq!(history.repair, Some(Repair::Barrier));
     assert!(history.repaired(0).epoch > 7 && good.iter().all(Option::is_none));
@@ -184,9 +191,9 @@ fn w16_reports_count_for_parts_too() {
         let jobs = streams.iter().map(|stream| (*stream).to_owned()).collect();
         (worker.into(), Arc::new(Answer { version: Some(7), jobs }))
     };
-    let known = |view: &WorkloadView, told: Epoch, running: &[(Arc<str>, Arc<Answer>)]| {
+    let known = |view: &WorkloadView, reported: Epoch, running: &[(Arc<str>, Arc<Answer>)]| {
         let memory = Memory::default();
-        let evidence = Evidence { memory: &memory, told, made: 0, unknown_pods: true, running };
+        let evidence = Evidence { memory: &memory, reported, made: 0, unknown_pods: true, running };
         let (history, _) = of(&swarm(FILES), view, evidence).unwrap();
         assert_eq!(history.repair, Some(Repair::Barrier));
         history.published
@@ -204,19 +211,26 @@ fn w16_reports_count_for_parts_too() {
     let share = Share { streams: vec!["d".into()], version: 3 };
     file.shares.insert(second.as_str().into(), share);
     let exchanged = [say("s-0", &["d"]), say(&second, &["a"]), say("s-1", &["b"])];
-    let told = known(&view(&file, [7, 2, 3]), 8, &exchanged);
+    let reported = known(&view(&file, [7, 2, 3]), 8, &exchanged);
     for worker in ["s-0", &second] {
         for stream in ["a", "d"] {
-            assert!(lets_go(&told, worker, stream) && !lists(&told, worker, stream), "{told:?}");
+            assert!(
+                lets_go(&reported, worker, stream) && !lists(&reported, worker, stream),
+                "{reported:?}"
+            );
         }
     }
-    assert!(lists(&told, "s-1", "b") && !lets_go(&told, "s-1", "b"));
+    assert!(lists(&reported, "s-1", "b") && !lets_go(&reported, "s-1", "b"));
     // A part is gone: its workers own what they run, and what is in no other list.
     let mut gone = view(&published(7), [7, 2, 3]);
     gone.parts[2] = None;
-    let told = known(&gone, 7, &[say("s-1", &["b"])]);
-    assert!(lists(&told, "s-1", "b") && lists(&told, "s-0", "a"));
-    let told = known(&gone, 7, &[say("s-1", &["a", "b"])]);
-    assert!(lists(&told, "s-1", "b") && !lists(&told, "s-1", "a") && !lists(&told, "s-0", "a"));
-    assert!(lets_go(&told, "s-1", "a") && lets_go(&told, "s-0", "a"));
+    let reported = known(&gone, 7, &[say("s-1", &["b"])]);
+    assert!(lists(&reported, "s-1", "b") && lists(&reported, "s-0", "a"));
+    let reported = known(&gone, 7, &[say("s-1", &["a", "b"])]);
+    assert!(
+        lists(&reported, "s-1", "b")
+            && !lists(&reported, "s-1", "a")
+            && !lists(&reported, "s-0", "a")
+    );
+    assert!(lets_go(&reported, "s-1", "a") && lets_go(&reported, "s-0", "a"));
 }

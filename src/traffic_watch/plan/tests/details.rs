@@ -72,10 +72,10 @@ fn a_measure_that_is_added_is_judged_from_its_first_answer_on() {
 #[test]
 fn a_transition_names_the_measure_where_there_are_several() {
     let (calm, busy) = ([Percent(1.0); 3], [Percent(99.0), Percent(1.0), Percent(1.0)]);
-    let told = |w: &World, seen: &Observed| -> Vec<(String, NodeState, String)> {
+    let reported = |w: &World, seen: &Observed| -> Vec<(String, NodeState, String)> {
         let transitions = plan(&w.watch, seen).unwrap().desired.transitions;
-        let told = |t: &Transition| (t.node.to_string(), t.to, t.reason.to_string());
-        transitions.iter().map(told).collect()
+        let reported = |t: &Transition| (t.node.to_string(), t.to, t.reason.to_string());
+        transitions.iter().map(reported).collect()
     };
     let mut w = World::new(&["a", "b", "c"], json!({}));
     w.judge(&calm);
@@ -83,14 +83,14 @@ fn a_transition_names_the_measure_where_there_are_several() {
     w.judge(&busy);
     w.next();
     let seen = w.observed(vec![Ok(w.reading(&busy))]);
-    assert_eq!(told(&w, &seen), [("a".into(), Unfit, "Measured".into())]);
+    assert_eq!(reported(&w, &seen), [("a".into(), Unfit, "Measured".into())]);
     let mut w = with_loss(&["a", "b", "c"]);
     w.judge_all(&[Some(&calm), Some(&calm)]);
     w.judge_all(&[Some(&calm), Some(&calm)]);
     w.judge_all(&[Some(&calm), Some(&busy)]);
     w.next();
     let seen = w.observed(vec![Ok(w.reading(&calm)), Ok(w.reading(&busy))]);
-    assert_eq!(told(&w, &seen), [("a".into(), Unfit, LOSS.into())]);
+    assert_eq!(reported(&w, &seen), [("a".into(), Unfit, LOSS.into())]);
 }
 
 /// A node that can take no ordinary pod counts among all nodes.

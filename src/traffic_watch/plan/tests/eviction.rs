@@ -37,8 +37,8 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
     assert_eq!(w.judge(&busy).evicted, ["p"]);
     // Pods that cannot be listed are reported, once in that time.
     let pods = w.pods.take();
-    let told: Vec<_> = (0..6).map(|_| w.judge(&busy).notices).collect();
-    assert_eq!(told.concat(), ["EvictionFailed"]);
+    let reported: Vec<_> = (0..6).map(|_| w.judge(&busy).notices).collect();
+    assert_eq!(reported.concat(), ["EvictionFailed"]);
     w.pods = pods;
     assert_eq!(w.judge(&busy).evicted, ["p"]);
     // Passes of the same tick are one judgment.

@@ -21,7 +21,7 @@ fn two_judgments_that_agree_change_the_label_one_does_not() {
         (60.1, "true"),
         (54.1, "true"), // above 90 % of 60
         (54.0, "true"),
-        (54.1, "true"), // the side it is on: the streak begins anew
+        (54.1, "true"), // the side it is on: the streak begins again
         (54.0, "true"),
         (1.0, "false"),
     ] {
@@ -93,7 +93,7 @@ fn the_deployment_is_created_once_judged_and_kept_whatever_comes() {
         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}
     });
     let mut w = World::new(&["a", "b"], json!({"deployment": deployment}));
-    assert!(!w.fail().deployment, "nothing is known yet");
+    assert!(!w.fail().deployment, "no node is judged yet");
     assert!(!w.judge(&[Percent(1.0); 2]).deployment);
     assert!(w.judge(&[Percent(1.0); 2]).deployment);
     let step = w.fail();

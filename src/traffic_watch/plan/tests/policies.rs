@@ -38,8 +38,9 @@ fn any_measure_says_unfit_and_all_say_fit() {
     let step = w.judge_all(&[Some(&calm), Some(&lossy)]);
     assert_eq!((step.states[0], step.notices), (Unfit, vec!["NodeUnfit"]));
     assert_eq!(w.node("a").reason.as_deref(), Some(LOSS));
-    let told: Vec<_> = w.node("a").criteria.iter().map(|c| (c.name.as_str(), c.unfit)).collect();
-    assert_eq!(told, [("bandwidth", Some(false)), (LOSS, Some(true))]);
+    let reported: Vec<_> =
+        w.node("a").criteria.iter().map(|c| (c.name.as_str(), c.unfit)).collect();
+    assert_eq!(reported, [("bandwidth", Some(false)), (LOSS, Some(true))]);
     // Its own hysteresis: fit again at or below half of ten.
     for _ in 0..5 {
         w.judge_all(&[Some(&calm), Some(&half)]);
@@ -261,16 +262,16 @@ fn a_taint_follows_the_label() {
 #[test]
 fn a_window_of_too_few_scrapes_is_told_once_it_has_lasted() {
     let mut w = World::new(&["a", "b"], json!({"window": "20s"}));
-    let mut told = 0;
+    let mut reported = 0;
     for _ in 0..20 {
         w.next();
         let mut reading = w.reading(&[Percent(1.0); 2]);
         reading.scrapes = Some(2.0);
         let step = w.pass(vec![Ok(reading)]);
-        told += step.notices.iter().filter(|n| **n == "WindowTooShort").count();
+        reported += step.notices.iter().filter(|n| **n == "WindowTooShort").count();
         assert!(step.conditions[1].message.contains("fewer than four scrapes"));
     }
-    assert_eq!(told, 1);
+    assert_eq!(reported, 1);
     // A Prometheus that has just started has few scrapes as well, but not for long.
     let mut w = World::new(&["a", "b"], json!({"window": "2m"}));
     for scrapes in 1..30 {

@@ -26,8 +26,8 @@ fn evidence_that_stays_away_leads_to_the_action_and_not_before() {
         let step = w.judge(&gone);
         assert_eq!((w.label("a"), step.states[0]), (label, Unknown), "{action}");
         assert_eq!(w.node("a").unfit, label == Some("true"), "unfit follows the label");
-        let told = step.notices.contains(&"NodeUnknownExpired");
-        assert_eq!(told, action != "Hold", "{action}: {:?}", step.notices);
+        let reported = step.notices.contains(&"NodeUnknownExpired");
+        assert_eq!(reported, action != "Hold", "{action}: {:?}", step.notices);
         assert_eq!(w.judge(&gone).notices, <[&str; 0]>::default(), "{action}: told once");
         // Evidence that comes back is judged as always.
         w.judge(&[Percent(1.0); 3]);

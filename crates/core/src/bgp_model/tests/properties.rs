@@ -111,7 +111,7 @@ fn any_change() -> impl Strategy<Value = (Lab, Lab)> {
     )
 }
 
-fn told(pairs: &BTreeSet<(usize, usize)>) -> Missing {
+fn reported(pairs: &BTreeSet<(usize, usize)>) -> Missing {
     let named = |&(node, origin): &(usize, usize)| (name(node).into(), name(origin).into());
     Missing { pairs: pairs.len() as u64, examples: pairs.iter().take(5).map(named).collect() }
 }
@@ -132,7 +132,7 @@ fn worst(
             worst = Some((victim, cost));
         }
     }
-    worst.map(|(victim, cost)| (name(victim).into(), told(&cost)))
+    worst.map(|(victim, cost)| (name(victim).into(), reported(&cost)))
 }
 
 fn reflectors(lab: &Lab) -> impl Iterator<Item = usize> {
@@ -156,7 +156,7 @@ proptest! {
         let fabric = lab.fabric();
         for rule in RULES {
             let expected = naive::missing(&lab, &BTreeSet::new(), &none(), rule);
-            prop_assert_eq!(fabric.missing(rule), told(&expected));
+            prop_assert_eq!(fabric.missing(rule), reported(&expected));
         }
     }
 
@@ -217,7 +217,7 @@ proptest! {
             let lost = during.into_iter().filter(|pair| {
                 !already.contains(pair) && !changed.contains(&pair.0) && !changed.contains(&pair.1)
             });
-            let expected = told(&lost.collect());
+            let expected = reported(&lost.collect());
             prop_assert_eq!(Change::new(&was, &is, &names).lost(rule), expected);
         }
     }

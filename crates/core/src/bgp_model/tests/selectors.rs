@@ -98,8 +98,8 @@ fn mistakes_have_a_place() {
         let error = Selector::parse(text).unwrap_err();
         assert_eq!(error, SelectorError { position, problem }, "{text}");
     }
-    let told = Selector::parse("a = 'b'").unwrap_err().to_string();
-    assert_eq!(told, "at character 3: expected ==");
+    let reported = Selector::parse("a = 'b'").unwrap_err().to_string();
+    assert_eq!(reported, "at character 3: expected ==");
 }
 
 #[test]

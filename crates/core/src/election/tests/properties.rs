@@ -107,7 +107,7 @@ fn some_running() -> impl Strategy<Value = Cluster> {
     })
 }
 
-fn told(cluster: &Cluster) -> Result<Target, Refusal> {
+fn reported(cluster: &Cluster) -> Result<Target, Refusal> {
     target(&cluster.rules, &cluster.members, &cluster.previous)
 }
 
@@ -115,7 +115,7 @@ fn told(cluster: &Cluster) -> Result<Target, Refusal> {
 fn settled(cluster: &mut Cluster) -> bool {
     let mut last = None;
     loop {
-        let Ok(next) = told(cluster) else { return false };
+        let Ok(next) = reported(cluster) else { return false };
         if last.as_ref() == Some(&next) {
             return true;
         }
@@ -159,7 +159,7 @@ fn check(cluster: &Cluster, target: &Target) -> Result<(), TestCaseError> {
 proptest! {
     #[test]
     fn any_target_is_sound(cluster in some_running()) {
-        if let Ok(target) = told(&cluster) {
+        if let Ok(target) = reported(&cluster) {
             check(&cluster, &target)?;
         }
     }
@@ -172,7 +172,7 @@ proptest! {
         for member in &mut cluster.members {
             (member.ready, member.closed, member.suitable) = (true, false, true);
         }
-        let target = told(&cluster).unwrap();
+        let target = reported(&cluster).unwrap();
         let (count, nodes) = (&cluster.rules.count, cluster.members.len());
         let share = count.ratio.of(nodes, count.rounding);
         prop_assert_eq!(target.desired, nodes.min(count.max.min(count.min.max(share))));
@@ -189,7 +189,7 @@ proptest! {
         cluster.rules.count.scope = Scope::Cluster;
         cluster.rules.topology = Topology::Simple;
         cluster.rules.ids.per = None;
-        let target = told(&cluster).unwrap();
+        let target = reported(&cluster).unwrap();
         let usable = cluster.members.iter().filter(|m| m.is_usable()).count();
         let count = &cluster.rules.count;
         let ready = cluster.members.iter().filter(|m| m.ready).count();
@@ -208,7 +208,7 @@ proptest! {
     #[test]
     fn r3_without_candidates_nothing_is_written(mut cluster in some_running()) {
         cluster.members.iter_mut().for_each(|member| member.closed = true);
-        if let Ok(target) = told(&cluster) {
+        if let Ok(target) = reported(&cluster) {
             prop_assert_eq!(target.freeze, Some(Freeze::NoCandidates));
             prop_assert!(target.leaving.is_empty());
             for member in &cluster.members {
@@ -235,15 +235,15 @@ proptest! {
         if same_age {
             cluster.members.iter_mut().chain(&mut other.members).for_each(|m| m.created = 7);
         }
-        prop_assert_eq!(told(&cluster), told(&other));
+        prop_assert_eq!(reported(&cluster), reported(&other));
     }
 
     /// A finished target stays unchanged.
     #[test]
     fn r5_again_changes_nothing(mut cluster in some_cluster()) {
-        if told(&cluster).is_ok() {
+        if reported(&cluster).is_ok() {
             let first = cluster.settle();
-            let again = told(&cluster).unwrap();
+            let again = reported(&cluster).unwrap();
             prop_assert_eq!(&again.leaving, &vec![]);
             prop_assert_eq!(first, again);
         }
@@ -252,11 +252,11 @@ proptest! {
     /// Every state reaches a final one.
     #[test]
     fn r9_every_state_converges(mut cluster in some_running()) {
-        if told(&cluster).is_ok() {
+        if reported(&cluster).is_ok() {
             let mut last = cluster.settle();
             // Groups change one slot at a time.
             for _ in 0..20 {
-                let Ok(next) = told(&cluster) else { return Ok(()) };
+                let Ok(next) = reported(&cluster) else { return Ok(()) };
                 if next == last {
                     return Ok(());
                 }
@@ -275,12 +275,12 @@ proptest! {
         }
         // A number that does not depend on nodes.
         cluster.rules.count.max = cluster.rules.count.min;
-        let Ok(before) = told(&cluster) else { return Ok(()) };
+        let Ok(before) = reported(&cluster) else { return Ok(()) };
         if before.freeze.is_some() {
             return Ok(());
         }
         cluster.settle();
-        let Ok(before) = told(&cluster) else { return Ok(()) };
+        let Ok(before) = reported(&cluster) else { return Ok(()) };
         let clients: Vec<_> = before.groups.keys().cloned().collect();
         if clients.is_empty() {
             return Ok(());
@@ -299,7 +299,7 @@ proptest! {
             ..Member::default()
         });
         for other in [smaller, larger] {
-            let Ok(after) = told(&other) else { continue };
+            let Ok(after) = reported(&other) else { continue };
             if after.topology != before.topology || after.desired != before.desired {
                 continue;
             }
@@ -320,10 +320,10 @@ proptest! {
         if !settled(&mut cluster) {
             return Ok(());
         }
-        let before = told(&cluster).unwrap();
+        let before = reported(&cluster).unwrap();
         let slot = which.get(&before.slots);
         cluster.node(&slot.node).closed = true;
-        let after = told(&cluster).unwrap();
+        let after = reported(&cluster).unwrap();
         let same = after.slots.iter().find(|other| other.id == slot.id);
         prop_assume!(same.is_some_and(|same| same.zone == slot.zone) && before.desired == after.desired);
         prop_assert_eq!(&before.peers, &after.peers);
@@ -336,7 +336,7 @@ proptest! {
 
     #[test]
     fn r7_ids_are_few_valid_nobodys_and_stable(mut cluster in some_cluster()) {
-        let Ok(target) = told(&cluster) else { return Ok(()) };
+        let Ok(target) = reported(&cluster) else { return Ok(()) };
         let ids: BTreeSet<_> = target.slots.iter().map(|slot| slot.cluster_id).collect();
         prop_assert!(ids.len() <= MOST_IDS);
         for id in &ids {
@@ -356,7 +356,7 @@ proptest! {
         }
         cluster.settle();
         cluster.previous = Previous { topology: cluster.previous.topology, ..Previous::default() };
-        if let Ok(again) = told(&cluster) {
+        if let Ok(again) = reported(&cluster) {
             prop_assert_eq!(again.ids(), target.ids());
         }
     }
@@ -364,7 +364,7 @@ proptest! {
     #[test]
     fn r10_few_peers_with_short_selectors(mut cluster in some_cluster(), more in 1..200_usize) {
         cluster.rules.key = "k".repeat(317).into();
-        let Ok(target) = told(&cluster) else { return Ok(()) };
+        let Ok(target) = reported(&cluster) else { return Ok(()) };
         if target.freeze.is_some() {
             return Ok(());
         }
@@ -385,7 +385,7 @@ proptest! {
             let zone = cluster.members[number % cluster.members.len()].zone.clone();
             cluster.members.push(Member { name: format!("x{number}").into(), zone, ..Member::default() });
         }
-        if let Ok(larger) = told(&cluster) && larger.topology == target.topology {
+        if let Ok(larger) = reported(&cluster) && larger.topology == target.topology {
             prop_assert_eq!(larger.peers.len(), target.peers.len());
         }
     }

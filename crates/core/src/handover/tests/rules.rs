@@ -87,10 +87,11 @@ fn who_is_waited_for_is_told_once_per_worker_in_natural_order() {
     let published = file(6, &[], &["a<w-10@4", "b<w-10@5", "c<w-2@6", "d<w-3@6"]);
     let at = workers([("w-10", pod(3).unwanted()), ("w-2", absent().unconfirmed(1).unwanted())]);
     let waiting = step(&published, &target("a>-"), &at, 0, &RULES).waiting;
-    let told: Vec<_> = waiting.iter().map(|w| (&*w.worker, w.streams, w.epoch, w.why)).collect();
+    let reported: Vec<_> =
+        waiting.iter().map(|w| (&*w.worker, w.streams, w.epoch, w.why)).collect();
     let expected =
         [("w-2", 1, 6, Why::Unconfirmed), ("w-3", 1, 6, Why::Unseen), ("w-10", 2, 5, Why::Behind)];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]
@@ -318,8 +319,8 @@ fn under_a_barrier_nothing_is_granted_nor_leaves_for_the_balance() {
     let at = workers([("w-0", pod(4)), ("w-1", pod(5)), ("w-2", pod(4).silent().unwanted())]);
     let waits = step(&published, &target("a>w-1 b>w-0 c>w-1"), &at, 0, &RULES);
     assert_eq!(waits.publish, None);
-    let told: Vec<_> = waits.waiting.iter().map(|w| (&*w.worker, w.streams, w.why)).collect();
-    assert_eq!(told, [("w-0", 1, Why::Behind), ("w-2", 0, Why::Silent)]);
+    let reported: Vec<_> = waits.waiting.iter().map(|w| (&*w.worker, w.streams, w.why)).collect();
+    assert_eq!(reported, [("w-0", 1, Why::Behind), ("w-2", 0, Why::Silent)]);
     // A stream that must leave still leaves.
     let removed = next(&published, "a>-", &at, &RULES);
     assert_eq!(removed.releasing.len(), 2);

@@ -226,7 +226,7 @@ fn few_members_and_strangers_are_no_trouble() {
     assert_eq!(Ring::new(&members(1, 1), k).peers(), [Vec::<usize>::new()]);
     assert_eq!(Ring::new(&members(2, 1), k).peers(), [vec![1], vec![0]]);
     assert_eq!(Ring::new(&members(2, 2), k).peers(), [vec![1], vec![0]]);
-    assert!(peers_of(&members(5, 1), k, Bound::NONE, "somebody else").is_empty());
+    assert!(peers_of(&members(5, 1), k, Bound::NONE, "a stranger").is_empty());
 }
 
 /// Returns the minimum and the maximum of the numbers of lists that hold a member, and of the

@@ -90,7 +90,7 @@ fn map_facts(object: &Value) -> MapFacts {
 #[derive(Clone, Debug)]
 pub(super) struct Decided {
     desired: Desired,
-    told: (i64, u64),
+    reported: (i64, u64),
 }
 
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ pub(super) struct World {
     pub(super) versions: u64,
     /// All versions of parts that ever existed, by any writer.
     pub(super) reads: Arc<Vec<Read>>,
-    pub(super) told: (i64, u64),
+    pub(super) reported: (i64, u64),
     pub(super) wish: usize,
     pub(super) pods: [Option<Pod>; WORKERS],
     pub(super) serials: [u8; WORKERS],
@@ -146,7 +146,7 @@ impl World {
             maps: [const { None }; MAPS],
             versions: 0,
             reads: Arc::new(vec![Read { part: 9, epoch: 0, lists: [0; WORKERS], foreign: false }]),
-            told: (0, 0),
+            reported: (0, 0),
             wish: 0,
             pods: [None; WORKERS],
             serials: [0; WORKERS],
@@ -291,8 +291,8 @@ impl World {
         let plan = plan::plan(&swarm, &observed).expect("a spec that can be served");
         let mut hasher = DefaultHasher::new();
         format!("{:?} {:?}", plan.status, plan.conditions).hash(&mut hasher);
-        let told = (plan.status.epoch, hasher.finish().max(1));
-        self.decided = Some(Arc::new(Decided { desired: plan.desired, told }));
+        let reported = (plan.status.epoch, hasher.finish().max(1));
+        self.decided = Some(Arc::new(Decided { desired: plan.desired, reported }));
         Some(())
     }
 
@@ -339,8 +339,8 @@ impl World {
             return Some(());
         }
         self.memory = memories.get(&swarm.key());
-        if self.told != decided.told {
-            self.told = decided.told;
+        if self.reported != decided.reported {
+            self.reported = decided.reported;
             self.writes += 1;
         }
         Some(())

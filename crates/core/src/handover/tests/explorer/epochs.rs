@@ -27,7 +27,7 @@ impl State {
 
     /// Drops files that no pod can read any more, and everything else that no longer matters.
     pub(super) fn forget(&mut self, immutable: bool) {
-        for pod in self.pods.iter_mut().flatten().filter(|pod| pod.told.is_some()) {
+        for pod in self.pods.iter_mut().flatten().filter(|pod| pod.reported.is_some()) {
             pod.born = None;
         }
         if !immutable {
@@ -46,12 +46,12 @@ impl State {
         for pod in self.pods.iter_mut().flatten() {
             visit_nonzero(&mut pod.read, visit);
             visit_nonzero(&mut pod.applied, visit);
-            pod.told.iter_mut().chain(&mut pod.born).for_each(&mut *visit);
+            pod.reported.iter_mut().chain(&mut pod.born).for_each(&mut *visit);
         }
         for cached in &mut self.cache {
             visit_nonzero(&mut cached.at, visit);
             if let Some(pod) = &mut cached.pod {
-                pod.told.iter_mut().chain(&mut pod.born).for_each(&mut *visit);
+                pod.reported.iter_mut().chain(&mut pod.born).for_each(&mut *visit);
             }
         }
         visit_nonzero(&mut self.template, visit);

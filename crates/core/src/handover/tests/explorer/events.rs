@@ -59,12 +59,12 @@ impl World<'_> {
                 if !plot.careful {
                     (pod.run, pod.applied) = (list, pod.read);
                 }
-                pod.told = Some(pod.applied);
+                pod.reported = Some(pod.applied);
                 if plot.absolute {
                     state.highest = state.highest.max(pod.applied);
                 }
                 if let Some(known) = &mut state.cache[w].pod {
-                    known.told = pod.told;
+                    known.reported = pod.reported;
                 }
             }
             Move::Sync(w) => self.sync(state, w)?,
@@ -186,7 +186,7 @@ impl World<'_> {
                 state.crashes = state.crashes.checked_sub(1)?;
                 (state.write, state.evict, state.highest) = (None, 0, plot.remembered);
                 for pod in state.pods.iter_mut().flatten() {
-                    (pod.told, pod.born) = (None, None);
+                    (pod.reported, pod.born) = (None, None);
                 }
                 state.cache = Default::default();
             }

@@ -43,7 +43,7 @@ pub(super) struct Pod {
     /// True if its node is cut off: nothing can reach it or leave it.
     pub cut: bool,
     /// The operator's memory of its answer, and of the epoch at that time.
-    pub told: Option<u8>,
+    pub reported: Option<u8>,
     pub born: Option<u8>,
 }
 

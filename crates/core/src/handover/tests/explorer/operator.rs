@@ -98,7 +98,7 @@ impl<'a> Operator<'a> {
                     ready: !pod.cut && !pod.stopped,
                     terminating: pod.terminating,
                     stopped: pod.stopped,
-                    loaded: if plot.immutable { Some(pod.read) } else { pod.told },
+                    loaded: if plot.immutable { Some(pod.read) } else { pod.reported },
                     born: pod.born,
                 }),
                 confirmed: if plot.cached { cached.at } else { state.file.epoch },

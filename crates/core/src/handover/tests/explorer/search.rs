@@ -112,7 +112,7 @@ impl Search<'_> {
             let run = state.pods[w].map_or(0, |pod| pod.run);
             let booked = |s| has(state.file.lists[w], s) || state.file.releasing[w][s] > 0;
             let unbooked = (0..STREAMS).find(|s| has(run, *s) && !booked(*s))?;
-            Some(format!("book: w-{w} runs {unbooked}, and the file does not say so"))
+            Some(format!("book: w-{w} runs {unbooked}, and the file does not list them"))
         })
     }
 

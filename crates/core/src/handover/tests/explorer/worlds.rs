@@ -68,7 +68,7 @@ pub(super) fn lost() -> State {
 pub(super) const SET_BACK: Plot = Plot { absolute: true, ..LOST };
 
 /// Sets the epoch that the first pod has reported so far, and that of the status.
-pub(super) fn set_back(told: Option<u8>, highest: u8) -> State {
+pub(super) fn set_back(reported: Option<u8>, highest: u8) -> State {
     let mut state = lost();
     state.file = File { epoch: 1, entries: 3, ..File::default() };
     (state.history, state.highest) = (Default::default(), highest);
@@ -76,7 +76,7 @@ pub(super) fn set_back(told: Option<u8>, highest: u8) -> State {
     for pod in state.pods.iter_mut().flatten() {
         (pod.read, pod.applied) = (3, 3);
     }
-    state.pods[0].as_mut().unwrap().told = told;
+    state.pods[0].as_mut().unwrap().reported = reported;
     state
 }
 
@@ -230,9 +230,9 @@ fn a_file_that_was_set_back() {
     nothing_goes_wrong(remembers, HOT, From::This(set_back(None, 3)), 10_000, &shows);
     // The report of a pod that is gone is not remembered.
     let tells = Plot { faults: 0, ..SET_BACK };
-    let mut told = set_back(Some(3), 0);
-    told.faults = 0;
-    nothing_goes_wrong(tells, HOT, From::This(told), 250, &shows);
+    let mut reported = set_back(Some(3), 0);
+    reported.faults = 0;
+    nothing_goes_wrong(tells, HOT, From::This(reported), 250, &shows);
 }
 
 #[test]

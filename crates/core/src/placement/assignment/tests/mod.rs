@@ -128,30 +128,34 @@ impl Case {
         let place = |id: &String| self.workers.iter().position(|(worker, _)| worker == id);
         let previous: Vec<_> =
             self.items.iter().map(|thing| thing.owner.as_ref().and_then(place)).collect();
-        let told = assign(&items, &workers, &previous, &self.rules);
-        assert_eq!(told.owners.len(), items.len());
+        let reported = assign(&items, &workers, &previous, &self.rules);
+        assert_eq!(reported.owners.len(), items.len());
         // Everything has an owner or a reason, and not both.
         let without: Vec<_> =
-            (0..items.len()).filter(|&place| told.owners[place].is_none()).collect();
-        assert_eq!(without, told.unassigned.iter().map(|(place, _)| *place).collect::<Vec<_>>());
-        assert!(told.owners.iter().flatten().all(|&worker| worker < workers.len()));
-        told
+            (0..items.len()).filter(|&place| reported.owners[place].is_none()).collect();
+        assert_eq!(
+            without,
+            reported.unassigned.iter().map(|(place, _)| *place).collect::<Vec<_>>()
+        );
+        assert!(reported.owners.iter().flatten().all(|&worker| worker < workers.len()));
+        reported
     }
 
     pub fn outcome(&self) -> Outcome {
-        let told = self.run();
-        let reasons: std::collections::BTreeMap<_, _> = told.unassigned.into_iter().collect();
+        let reported = self.run();
+        let reasons: std::collections::BTreeMap<_, _> = reported.unassigned.into_iter().collect();
         let worker = |index: usize| self.workers[index].0.clone();
-        let result = |place: usize| told.owners[place].map(worker).ok_or_else(|| reasons[&place]);
+        let result =
+            |place: usize| reported.owners[place].map(worker).ok_or_else(|| reasons[&place]);
         self.items.iter().enumerate().map(|(i, thing)| (thing.id.clone(), result(i))).collect()
     }
 
     /// Makes the outcome the previous assignment of the next step, and returns the number of items
     /// that left a worker that is present.
     pub fn step(&mut self) -> usize {
-        let told = self.run();
+        let reported = self.run();
         let mut moves = 0;
-        for (thing, owner) in self.items.iter_mut().zip(told.owners) {
+        for (thing, owner) in self.items.iter_mut().zip(reported.owners) {
             let owner = owner.map(|index| &self.workers[index].0);
             let present =
                 thing.owner.as_ref().filter(|id| self.workers.iter().any(|w| w.0 == **id));

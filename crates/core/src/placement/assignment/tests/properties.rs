@@ -21,9 +21,9 @@ proptest! {
 
     #[test]
     fn i2_an_item_told_twice_has_one_owner(case in some_repetitive_case()) {
-        let told = case.run();
+        let reported = case.run();
         let mut owners = BTreeMap::new();
-        for (thing, owner) in case.items.iter().zip(told.owners) {
+        for (thing, owner) in case.items.iter().zip(reported.owners) {
             prop_assert_eq!(*owners.entry(&thing.id).or_insert(owner), owner);
         }
     }
@@ -168,7 +168,7 @@ fn owners_that_are_told_wrongly_are_nobody() {
     let items = ["a", "b", "c"].map(|id| Item { id, weight: 0, pin: None, dedicated: false });
     let workers = [Worker { id: "w", standing: Standing::Full }];
     for previous in [&[][..], &[Some(0)], &[Some(7), None, Some(1), Some(0), Some(99)]] {
-        let told = assign(&items, &workers, previous, &Rules::default());
-        assert_eq!(told.owners, [Some(0); 3]);
+        let reported = assign(&items, &workers, previous, &Rules::default());
+        assert_eq!(reported.owners, [Some(0); 3]);
     }
 }

@@ -150,10 +150,10 @@ fn limits() {
     ] {
         for policy in POLICIES {
             let case = case(items, workers).max(max).policy(policy);
-            let told = case.run();
+            let reported = case.run();
             assert!(case.counts().iter().all(|count| *count <= max), "{case:?}");
-            assert_eq!(told.unassigned.len(), reasons, "{case:?}");
-            assert!(told.unassigned.iter().all(|(_, reason)| *reason == Reason::NoCapacity));
+            assert_eq!(reported.unassigned.len(), reasons, "{case:?}");
+            assert!(reported.unassigned.iter().all(|(_, reason)| *reason == Reason::NoCapacity));
         }
     }
 }

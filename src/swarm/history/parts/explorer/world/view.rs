@@ -18,8 +18,8 @@ use crate::{
 impl World {
     pub(super) fn swarm(&self, plot: &Plot) -> Swarm {
         let mut swarm = plot.wishes[self.wish].1.clone();
-        let status = || SwarmStatus { epoch: self.told.0, ..SwarmStatus::default() };
-        swarm.status = (self.told.1 != 0).then(status);
+        let status = || SwarmStatus { epoch: self.reported.0, ..SwarmStatus::default() };
+        swarm.status = (self.reported.1 != 0).then(status);
         swarm
     }
 
@@ -52,7 +52,7 @@ impl World {
                 .map(|map| (&map.resource_version, &map.content, &map.data))
                 .hash(&mut hasher);
         }
-        (&self.reads, self.told.0, self.wish, self.pods, self.serials).hash(&mut hasher);
+        (&self.reads, self.reported.0, self.wish, self.pods, self.serials).hash(&mut hasher);
         (self.changes, self.faults, self.crashes).hash(&mut hasher);
         for write in &self.late {
             (write.map, &write.on, &write.facts.data).hash(&mut hasher);
