@@ -382,12 +382,9 @@ fn remember(
         return if same { known.clone() } else { known.clone().with_criteria(old, new) };
     }
     // Verdicts about a deleted node do not apply to a new one with its name.
-    let reported = watch.status.as_ref().and_then(|status| status.nodes.get(&*facts.name));
-    let said = |reported: &NodeStatus| {
-        reported.since.as_ref().map_or(0, |t| t.0.as_second()).max(reported.time)
-    };
-    let reported =
-        reported.filter(|reported| known.is_none() && facts.incarnation.created <= said(reported));
+    let status = watch.status.as_ref().and_then(|status| status.nodes.get(&*facts.name));
+    let at = |node: &NodeStatus| node.since.as_ref().map_or(0, |t| t.0.as_second()).max(node.time);
+    let reported = status.filter(|node| known.is_none() && facts.incarnation.created <= at(node));
     let label = match (facts.label.as_deref(), watch.spec.mode) {
         (Some("true"), Mode::Enforce) => Some(true),
         (Some("false"), Mode::Enforce) => Some(false),
