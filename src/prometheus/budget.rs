@@ -1,8 +1,8 @@
 //! Limits on the resources that may wait for Prometheus, by namespace.
 //!
 //! The memory of answers depends on the number of concurrent ones and their size: both are bounded
-//! here, in total and for each namespace. Custom queries and the built-in one have separate permits,
-//! so that neither waits for the other.
+//! here, in total and for each namespace. Custom queries and the built-in one have separate
+//! permits, so that neither waits for the other.
 //!
 //! At most `16 × 4 + 16 × 2 + 2 × 32` = 160 MiB are in flight, of the 384 MiB that the Deployment
 //! of the controllers allows. A request first takes its namespace's permit and then queues for a

@@ -129,8 +129,8 @@ impl Client {
     /// warnings of the server.
     ///
     /// # Errors
-    /// As for [`Self::query_with_permit`], or when it is not a vector, or `take` refuses an element.
-    /// Then the elements passed to `take` are invalid.
+    /// As for [`Self::query_with_permit`], or when it is not a vector, or `take` refuses an
+    /// element. Then the elements passed to `take` are invalid.
     pub async fn query_vector(
         &self,
         promql: &str,

@@ -16,8 +16,8 @@ pub const WORKERS: u32 = 10_000;
 /// some hundred bytes and the time to place it.
 pub const STREAMS: usize = 150_000;
 
-/// The most bytes of streams that the last answers of a Swarm's workers may take: of 150,000 streams
-/// with two owners each.
+/// The most bytes of streams that the last answers of a Swarm's workers may take: of 150,000
+/// streams with two owners each.
 pub const ANSWERS: usize = 32 << 20;
 
 /// The memory of an id beside its characters.

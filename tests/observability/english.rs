@@ -305,8 +305,8 @@ fn comments_are_in_plain_english() {
     assert_american(commented());
 }
 
-/// Conditions, events, errors and what commands print are strings in code, in which no identifier is
-/// one of the phrases.
+/// Conditions, events, errors and what commands print are strings in code, in which no identifier
+/// is one of the phrases.
 #[test]
 fn strings_are_in_plain_english() {
     let texts = code();

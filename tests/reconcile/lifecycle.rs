@@ -110,8 +110,11 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         assert!(bench.deployments().get_opt("zzz").await.unwrap().is_none());
         // The heir takes over; no node is without a label in between.
+        let since = Timestamp::now();
         bench.watches("default").delete("web", &DeleteParams::default()).await.unwrap();
         bench.condition("zzz", "Ready", "True", "Judged").await;
+        let writes = bench.writes_since(since).await;
+        assert!(writes.iter().all(|write| write.resource != "nodes"), "{writes:?}");
         // 90 is below the heir's threshold, but above its recovery: the label is taken over
         // unchanged.
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));

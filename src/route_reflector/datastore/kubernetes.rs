@@ -325,7 +325,7 @@ impl Kubernetes {
     }
 }
 
-/// Where Calico's objects are read.
+/// The source of Calico's objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadFrom {
     /// Calico's API.

@@ -48,8 +48,8 @@ pub fn questions(set: &RouteReflectorSet, observed: &Observed, deleting: bool) -
     }
 }
 
-/// The sessions to count, as the gate expects them. A node that reflects for Calico alone, because a
-/// process ended between two writes, counts like any other.
+/// The sessions to count, as the gate expects them. A node that reflects for Calico alone, because
+/// a process ended between two writes, counts like any other.
 fn sessions(
     settings: &Settings,
     bgp: &BgpTopology,

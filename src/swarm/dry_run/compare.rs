@@ -23,7 +23,7 @@ pub(super) struct Compared<'a> {
     pub before: &'a Published,
     pub after: &'a Published,
     pub unassigned: &'a [Unplaced],
-    /// The cluster on simulated, in the end.
+    /// The simulated cluster, in the end.
     pub last: &'a WorkloadView,
 }
 

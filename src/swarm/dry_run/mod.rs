@@ -125,7 +125,7 @@ impl Surroundings {
     }
 }
 
-/// One pass on simulated.
+/// One simulated pass.
 struct Passed {
     plan: Plan<(), SwarmStatus>,
     idle: bool,
@@ -158,7 +158,7 @@ async fn pass(
     Ok(Passed { plan: Plan { desired: (), status, conditions, notices, period }, idle })
 }
 
-/// Goes the whole way on simulated. Reads and writes nothing.
+/// Simulates the whole way. Reads and writes nothing.
 ///
 /// # Errors
 /// Never because of the spec: its errors are part of the answer.

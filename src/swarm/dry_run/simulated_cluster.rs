@@ -1,4 +1,4 @@
-//! The cluster on simulated: it begins as the real one is, and everything that is done in it succeeds.
+//! A simulated cluster: it begins like the real one, and everything that is done in it succeeds.
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr},

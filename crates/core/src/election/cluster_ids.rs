@@ -22,8 +22,8 @@ enum Key<'a> {
 /// Number of reflectors with an id: those that stay, those that leave, and earlier ones.
 type Votes = (usize, usize, usize);
 
-/// Returns the id of each holder, in their order. Ids stay: where several are in use, the one of most
-/// reflectors wins.
+/// Returns the id of each holder, in their order. Ids stay: where several are in use, the one of
+/// most reflectors wins.
 pub(super) fn assign(
     rules: &Rules,
     topology: Topology,

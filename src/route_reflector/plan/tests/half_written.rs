@@ -1,5 +1,5 @@
-//! With etcd, a mark is two writes: first Calico's Node, then Kubernetes'. A process may end between
-//! the two.
+//! With etcd, a mark is two writes: first Calico's Node, then Kubernetes'. A process may end
+//! between the two.
 use super::*;
 use crate::{
     api::{GROUP_LABEL, SLOT_LABEL},
