@@ -147,7 +147,7 @@ fn a_signal_is_acknowledged_after_a_while_and_given_to_the_parent_alone() {
     let name = format!("app-{}", free_port());
     let sidecar = sidecar(&["--signal", "SIGUSR1", "--process", &name]);
     let script = r#"
-        trap 'echo "reported ${1:-parent}" >> "$HERE/journal"' USR1
+        trap 'echo "told ${1:-parent}" >> "$HERE/journal"' USR1
         if [ -z "$1" ]; then
             "$0" child &
         fi
