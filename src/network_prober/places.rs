@@ -2,10 +2,7 @@
 //! first, within the shares of their namespaces. Pure.
 use std::{collections::HashMap, fmt};
 
-use super::{
-    scope::Scope, settings::Settings, snapshot::ProberState, tenancy::Tenancy,
-    watches::budget::Over,
-};
+use super::{scope::Scope, settings::Settings, tenancy::Tenancy};
 use crate::api::network_prober::Mode;
 
 /// Size of an entry besides its selectors: two CA certificates of 1 kB each in base64, two names of
@@ -136,15 +133,9 @@ impl Places {
     }
 
     /// Takes the place of the next one, if it needs one and there is one.
-    pub fn take(&mut self, view: &ProberState) {
-        let Ok(settings) = &view.settings else { return };
-        let (namespace, bytes) = (&settings.namespace, view.webhook_bytes);
-        // One of too many gets none.
-        let beyond = matches!(view.over, Some(Over::Probers(_)));
-        if beyond
-            || !needs_one(settings, &view.scope, &self.tenancy)
-            || self.full(namespace, bytes).is_some()
-        {
+    pub fn take(&mut self, settings: &Settings, scope: &Scope, bytes: usize) {
+        let namespace = &settings.namespace;
+        if !needs_one(settings, scope, &self.tenancy) || self.full(namespace, bytes).is_some() {
             return;
         }
         for group in Group::of(namespace, &self.tenancy) {

@@ -219,6 +219,15 @@ impl ProberState {
         view
     }
 
+    /// Takes its place for a webhook from those after it.
+    pub fn take_place(&self, places: &mut Places) {
+        // One of too many gets none.
+        let beyond = matches!(self.over, Some(Over::Probers(_)));
+        if let (Ok(settings), false) = (&self.settings, beyond) {
+            places.take(settings, &self.scope, self.webhook_bytes);
+        }
+    }
+
     /// Reports whether new pods get its agents, as far as it is up to the spec and the namespaces.
     #[must_use]
     pub fn injects(&self) -> bool {

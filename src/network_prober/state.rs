@@ -314,7 +314,7 @@ impl Follower {
                 Some(old) if old.is_same(&view) => Arc::clone(old),
                 _ => Arc::new(view),
             };
-            places.take(&view);
+            view.take_place(&mut places);
             snapshot.views.insert(key, view);
         }
         self.metrics.stored("networkprobers", snapshot.views.len());

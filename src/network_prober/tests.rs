@@ -91,7 +91,7 @@ pub(super) fn view_among(
     let pods: Vec<_> = pods.iter().map(read).collect();
     let mut places = Places::new(&setup.tenancy);
     for view in before.views.values() {
-        places.take(view);
+        view.take_place(&mut places);
     }
     let surroundings = Surroundings {
         before,

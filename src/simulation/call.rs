@@ -1,12 +1,17 @@
 //! Requests to the simulated API server.
 use axum::body::Bytes;
 use http::{HeaderMap, Method, Uri, header};
+use http_body_util::combinators::UnsyncBoxBody;
 use serde_json::{Value, json};
+use tower::BoxError;
 
 use super::{
     dice::number,
     store::{Edit, Key},
 };
+
+/// The body of an answer.
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 /// One request, read.
 #[derive(Clone, Debug)]

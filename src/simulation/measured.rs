@@ -8,71 +8,15 @@ use serde_json::{Value, json};
 use super::{
     dice::{Dice, number},
     faults::Fault,
+    loads::{Exporter, SCRAPE, millis},
     oracle::Ask,
     weakened::Weakened,
     world::World,
 };
 use crate::prometheus::{Class, QueryError, simulated::Answer};
 
-/// The time between two scrapes of a node.
-const SCRAPE: u64 = 5_000;
-
 /// Bytes per second of each link: one gigabit.
 const LINK: f64 = 125e6;
-
-/// The exporter of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Exporter {
-    #[default]
-    Up,
-    /// It has no series.
-    Missing,
-    /// It was last scraped then, in milliseconds.
-    Stale(u64),
-    /// Its values are no numbers.
-    Odd,
-    /// It has each series twice.
-    Twice,
-}
-
-/// The loads of all nodes in percent of their links, each since when (in milliseconds), and their
-/// exporters.
-#[derive(Default)]
-pub struct Loads {
-    nodes: BTreeMap<String, Vec<(u64, f64)>>,
-    exporters: BTreeMap<String, Exporter>,
-    asked: u64,
-}
-
-impl Loads {
-    pub fn set(&mut self, node: &str, now: Duration, percent: f64) {
-        self.nodes.entry(node.into()).or_default().push((millis(now), percent));
-    }
-
-    pub fn exporter(&mut self, node: &str, exporter: Exporter) {
-        self.exporters.insert(node.into(), exporter);
-    }
-
-    /// Returns the load of a node now.
-    pub fn load(&self, node: &str) -> f64 {
-        self.nodes.get(node).and_then(|loads| loads.last()).map_or(0.0, |(_, percent)| *percent)
-    }
-
-    /// Returns the load as it was scraped, and when.
-    fn scraped(&self, node: &str, exporter: Exporter, now: u64) -> Option<(f64, u64)> {
-        let until = if let Exporter::Stale(since) = exporter { since } else { now };
-        // Nodes are not scraped at the same time.
-        let phase = number(node.as_bytes()) % SCRAPE;
-        let at = (until.checked_sub(phase)? / SCRAPE) * SCRAPE + phase;
-        let loads = self.nodes.get(node)?;
-        let load = loads.iter().rev().find(|(since, _)| *since <= at)?;
-        Some((load.1, at))
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap()
-}
 
 fn element(node: &str, measure: &str, value: &Value) -> Value {
     let metric = json!({

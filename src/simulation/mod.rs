@@ -9,9 +9,9 @@
 //! |---|---|
 //! | `play` | one seed, from its beginning to its end |
 //! | `script`, `dice` | what happens, and when; numbers from the seed |
-//! | `world` | the state of everything, and the record |
+//! | `world`, `write` | the state of everything, and the record |
 //! | `server`, `call`, `watching`, `store` | the API server |
-//! | `measured` | Prometheus |
+//! | `measured`, `loads` | Prometheus |
 //! | `faults` | the faults of both |
 //! | `operator` | the processes of the operator |
 //! | `oracle`, `scene`, `model` | the judges of each write, and of the end |
@@ -19,6 +19,7 @@
 mod call;
 mod dice;
 mod faults;
+mod loads;
 mod measured;
 mod model;
 mod operator;
@@ -32,3 +33,4 @@ mod tests;
 mod watching;
 mod weakened;
 mod world;
+mod write;

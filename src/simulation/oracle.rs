@@ -15,7 +15,7 @@ use super::{
     faults::FaultWindow,
     scene::{NodeScene, Past, Scene, WatchScene, at_least, at_most, labels, marks, without_marks},
     store::Store,
-    world::Write,
+    write::Write,
 };
 
 /// The longest time from a view to the last write that follows from it: a pass waits 10 s for

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     dice::{Dice, number},
     faults::Fault,
-    measured::Exporter,
+    loads::Exporter,
     model,
     operator::Replica,
     script::{self, NAMES, Script, Step},

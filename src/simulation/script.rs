@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     dice::{Dice, number},
     faults::{Fault, FaultWindow},
-    measured::Exporter,
+    loads::Exporter,
 };
 
 /// The longest time in which things happen.

@@ -3,24 +3,24 @@ use std::{convert::identity, io, time::Duration};
 
 use axum::body::Bytes;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tower::{BoxError, Service};
 
 use super::{
-    call::{Call, Verb},
+    call::{Body, Call, Verb},
     dice::Dice,
     faults::{self, End},
     store::{Key, Refusal},
     watching,
-    world::{World, Write},
+    world::World,
+    write::Write,
 };
 use crate::clock;
 
 /// The time after which the client gives up a connection on which nothing arrives.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 type Answer = Result<Response<Body>, BoxError>;
 
 impl World {

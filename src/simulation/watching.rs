@@ -10,7 +10,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::BoxError;
 
-use super::{call::Call, dice::Dice, faults::Fault, server::Body, world::World};
+use super::{
+    call::{Body, Call},
+    dice::Dice,
+    faults::Fault,
+    world::World,
+};
 
 /// One open watch.
 struct Watch {

@@ -16,13 +16,13 @@ use tokio::{
 use tower::BoxError;
 
 use super::{
-    call::Call,
+    call::{Body, Call},
     faults::{Fault, FaultWindow},
-    measured::Loads,
+    loads::Loads,
     oracle::Oracle,
-    server::Body,
     store::{Key, Store},
     weakened::Weakened,
+    write::Write,
 };
 
 /// The time of day at which every simulation begins, in Unix seconds.
@@ -39,19 +39,6 @@ struct Inner {
     began: Instant,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
-}
-
-/// A write of the operator, and its effect.
-#[derive(Clone, Debug)]
-pub struct Write {
-    pub at: Duration,
-    pub call: Call,
-    pub key: Key,
-    /// The code of the answer.
-    pub outcome: u16,
-    pub changed: bool,
-    pub before: Option<Value>,
-    pub after: Option<Value>,
 }
 
 /// Numbers of what happened.

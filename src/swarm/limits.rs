@@ -5,7 +5,7 @@ use serde::{
 };
 use std::{fmt, marker::PhantomData};
 
-use super::{acknowledge::Answer, watches::WorkloadFacts};
+use super::watches::WorkloadFacts;
 use crate::{api::swarm::WorkloadKind, controller::Error};
 
 /// Maximum number of workers, ready or not. The schema allows `autoscale` the same number; a
@@ -68,14 +68,13 @@ pub fn kept(id: &str) -> usize {
     id.len() + OVERHEAD
 }
 
-/// Refuses an answer that takes too much beside what the others take; returns its size in bytes.
+/// Refuses answers that take too much together.
 ///
 /// # Errors
 /// The allowed size of all.
-pub fn answer(others: usize, answer: &Answer) -> Result<usize, String> {
-    let size = answer.size();
-    if others + size <= ANSWERS {
-        return Ok(size);
+pub fn answers(size: usize) -> Result<(), String> {
+    if size <= ANSWERS {
+        return Ok(());
     }
     Err(format!(
         "the workers of this Swarm report more streams than the operator keeps ({} MiB)",

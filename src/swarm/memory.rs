@@ -14,7 +14,6 @@ use super::{
     secret::{self, Secret},
     snapshot::Snapshot,
     watches::{PodFacts, WorkloadView},
-    workers::Stalled,
 };
 use crate::{
     api::SwarmStatus,
@@ -28,6 +27,9 @@ const ASKED: u32 = 3;
 
 /// Longest time between two attempts to write a record that cannot be written.
 const PAUSE: Duration = Duration::from_secs(30);
+
+/// A template without a ready pod: its hash, and since when.
+pub type Stalled = (Option<Box<str>>, Instant);
 
 /// The last report of a pod.
 #[derive(Clone, Debug, PartialEq)]

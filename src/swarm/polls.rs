@@ -55,7 +55,8 @@ pub(super) async fn ask(
     while let Some((uid, answer)) = answers.next().await {
         let others = kept - memory.reports.get(&uid).map_or(0, size);
         let answer = answer.and_then(|answer| {
-            kept = others + limits::answer(others, &answer)?;
+            limits::answers(others + answer.size())?;
+            kept = others + answer.size();
             Ok(answer)
         });
         memory.reported(uid, answer, cluster.now());
@@ -149,9 +150,9 @@ mod tests {
         let size = answer(1).size();
         let most = limits::ANSWERS / size;
         assert!(most > 2 * limits::STREAMS, "each stream may have two owners during a handover");
-        assert_eq!(limits::answer(0, &answer(3)), Ok(3 * size));
-        assert_eq!(limits::answer((most - 3) * size, &answer(3)), Ok(3 * size));
-        let error = limits::answer((most - 2) * size, &answer(3)).unwrap_err();
+        assert_eq!(limits::answers(answer(3).size()), Ok(()));
+        assert_eq!(limits::answers(most * size), Ok(()));
+        let error = limits::answers((most + 1) * size).unwrap_err();
         assert!(error.contains("more streams than the operator keeps (32 MiB)"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     handover::{self, Epoch},
-    memory::Memory,
+    memory::{Memory, Stalled},
     settings::Settings,
     watches::{PodFacts, WorkloadFacts, WorkloadView},
 };
@@ -74,9 +74,6 @@ pub struct Workers {
     /// ones have pods.
     pub stalled: Option<Stalled>,
 }
-
-/// A template without a ready pod: its hash, and since when.
-pub type Stalled = (Option<Box<str>>, Instant);
 
 impl Workers {
     /// Finds them. `unfit` are the nodes that streams should leave.

@@ -37,6 +37,29 @@ pub struct Evidence {
     pub capacity: Option<f64>,
 }
 
+/// The result of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Evaluation {
+    /// Nodes were judged.
+    Ok,
+    /// Too few nodes had data.
+    LowCoverage,
+    /// The request failed.
+    Failed,
+}
+
+impl Evaluation {
+    /// The metric's label.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::LowCoverage => "low_coverage",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// The unit of a measure's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {

@@ -1,33 +1,10 @@
 //! The evidence of each measure about each node.
 use super::{
-    evidence::{Evidence, NoEvidence},
+    evidence::{Evaluation, Evidence, NoEvidence},
     memory::Sample,
     observed::Observed,
     settings::Settings,
 };
-
-/// The result of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Evaluation {
-    /// Nodes were judged.
-    Ok,
-    /// Too few nodes had data.
-    LowCoverage,
-    /// The request failed.
-    Failed,
-}
-
-impl Evaluation {
-    /// The metric's label.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::LowCoverage => "low_coverage",
-            Self::Failed => "failed",
-        }
-    }
-}
 
 /// The evidence of one measure about one node.
 pub(super) type EvidenceResult = Result<Evidence, NoEvidence>;

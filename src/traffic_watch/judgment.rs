@@ -2,10 +2,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    evidence::NoEvidence,
-    findings::{Evaluation, Gathered, gather, sample},
+    evidence::{Evaluation, NoEvidence},
+    findings::{Gathered, gather, sample},
     limits::{self, Candidate, Headroom},
-    memory::{MeasureState, NodeMemory, Streak},
+    memory::{MeasureState, NodeMemory, Streak, Transition},
     observed::Observed,
     settings::{Criterion, Settings},
 };
@@ -20,22 +20,6 @@ use crate::{
 /// Samples with times that differ by less are from one scrape: an answer takes some time to arrive,
 /// and no exporter is scraped this often.
 const SAME_SCRAPE: Duration = Duration::from_millis(500);
-
-/// A node entered a state.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Transition {
-    /// The time of the judgment, in Unix seconds.
-    pub at: i64,
-    /// Name of the node.
-    pub node: Arc<str>,
-    /// The state it left.
-    pub from: NodeState,
-    /// The state it entered.
-    pub to: NodeState,
-    /// The reason: `Measured`, a name of `NoEvidence`, `LimitReached`, or the measure that judges
-    /// it unfit.
-    pub reason: Arc<str>,
-}
 
 /// A change of one node.
 #[derive(Debug)]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    judgment::Transition,
-    memory::{Entry, Facts, HISTORY_SECONDS, MeasureState, Memories, Memory, NodeMemory},
+    memory::{
+        Entry, Facts, HISTORY_SECONDS, MeasureState, Memories, Memory, NodeMemory, Transition,
+    },
     overview::{
         Filter, MeasureView, NodeView, ReservationView, TransitionView, ValueView, WatchView,
     },

@@ -9,11 +9,10 @@ use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
 use super::{
     check_deployment,
     conflict::Claim,
-    findings::Evaluation,
-    judgment::Transition,
+    evidence::Evaluation,
     limits::Headroom,
     live,
-    memory::Memory,
+    memory::{Memory, Transition},
     observed::Observed,
     overview::{MeasureView, NodeView},
     plan::{Edit, plan},

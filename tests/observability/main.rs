@@ -6,6 +6,7 @@
 //! beforehand.
 mod agreement;
 mod alerts;
+mod circles;
 mod dashboards;
 mod english;
 mod examples;

@@ -92,7 +92,7 @@ fn s15_one_namespace_never_takes_all_webhooks() {
         let mut view = ProberState::of(&prober, reach, Pods::Listed(&[]), None, &surroundings);
         view.webhook_bytes = bytes.unwrap_or(view.webhook_bytes);
         let full = places.full(namespace, view.webhook_bytes);
-        places.take(&view);
+        view.take_place(&mut places);
         all.views.insert((namespace.into(), name.into()), Arc::new(view));
         full
     };

@@ -9,7 +9,8 @@ use kube::core::ObjectMeta;
 use super::{
     facts::{File, facts, streams, uid},
     plot::Plot,
-    world::{Pod, World, has},
+    pod::{Pod, has},
+    world::World,
 };
 use crate::{
     acknowledgement::Key,

@@ -1,23 +1,23 @@
-//! The operator's input in a small world: pods, the workload, the file.
+//! The operator's input in a small world: pods and the file.
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use serde_json::json;
 
 use super::{
     plot::{Old, Plot},
-    world::{Pod, Reported, STREAMS, Set, World},
+    pod::{Pod, Reported, STREAMS, Set},
 };
 use crate::{
     placement::hash::{self, combine},
     swarm::{
         file,
-        watches::{self, MapFacts, PodFacts, WorkloadFacts, WorkloadView},
+        watches::{self, MapFacts, PodFacts},
         workers::immutable_name,
     },
 };
 
 /// The name of the `ConfigMap`.
-const MAP: &str = "w-config";
+pub(super) const MAP: &str = "w-config";
 
 /// One version of the file.
 #[derive(Debug, Default)]
@@ -66,11 +66,6 @@ impl File {
     }
 }
 
-/// Returns the streams that a running pod would report.
-pub(super) fn lists(world: &World, pod: &Pod) -> u64 {
-    world.list(pod.read, pod).into()
-}
-
 /// Returns the number of a pod's name. Pods of a Deployment have a name each.
 pub(super) fn id_of(plot: &Plot, slot: usize, serial: u8) -> Option<u8> {
     let slot = u8::try_from(slot).ok()?;
@@ -108,39 +103,6 @@ pub(super) fn place(stream: &str) -> usize {
 pub(super) fn streams(set: Set) -> Vec<String> {
     let listed = STREAMS.iter().enumerate().filter(|(s, _)| set >> s & 1 == 1);
     listed.map(|(_, stream)| (*stream).to_owned()).collect()
-}
-
-impl World {
-    /// Returns the state delivered by the operator's watches.
-    pub(super) fn view(&self, plot: &Plot) -> WorkloadView {
-        let (pods, map) =
-            if plot.cached { (&self.cache, &self.heard) } else { (&self.pods, &self.map) };
-        WorkloadView {
-            workload: Some(self.workload(plot)),
-            share: map.as_ref().map(|file| file.facts.clone()),
-            pods: pods.iter().flatten().map(|pod| facts(plot, pod)).collect(),
-            ..WorkloadView::default()
-        }
-    }
-
-    fn workload(&self, plot: &Plot) -> WorkloadFacts {
-        let replicas = u32::try_from(plot.wishes[self.wish].replicas).expect("few");
-        let mounted = match self.template {
-            0 => MAP.into(),
-            epoch => immutable_name(MAP, epoch.into()),
-        };
-        WorkloadFacts {
-            name: "w".into(),
-            uid: "w".into(),
-            replicas,
-            generation: self.template.into(),
-            observed_generation: self.observed.into(),
-            on_delete: true,
-            mounts: vec![("shares".into(), mounted.into())],
-            plain: vec!["shares".into()],
-            ..WorkloadFacts::default()
-        }
-    }
 }
 
 /// A pod as the API server has it, read as the operator reads it.

@@ -18,7 +18,7 @@
 //!
 //! The operator ([`operator`]) is the product's own: its reads, questions and writes reach the
 //! small world through the trait that the real cluster also implements ([`cluster`]), and the
-//! product's own readers ([`facts`]) parse the events of watches. One pass takes a millisecond. A
+//! product's own readers ([`facts`], [`view`]) parse the events of watches. One pass takes a millisecond. A
 //! search needs the same pass for thousands of states, which differ only in what the operator
 //! cannot see: it is computed once, so that a state takes microseconds.
 //!
@@ -34,13 +34,16 @@
 //! that only the protocol can have.
 pub(super) mod breadth_first;
 mod cluster;
+mod decided;
 mod facts;
 mod moves;
 mod operator;
 mod people;
 mod plot;
 mod plots;
+mod pod;
 mod search;
+mod view;
 mod weakened;
 mod world;
 

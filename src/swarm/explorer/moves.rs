@@ -5,7 +5,8 @@ use super::{
     facts::{File, id_of},
     operator::{MOST_WRITES, Operator},
     plot::{Hazard, Plot},
-    world::{Pod, Reported, World, has},
+    pod::{Pod, Reported, has},
+    world::World,
 };
 
 /// One of them.

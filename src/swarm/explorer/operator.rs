@@ -14,6 +14,7 @@ use futures::FutureExt;
 
 use super::{
     cluster::{Effect, Small},
+    decided::{Decided, Remembered},
     plot::{Old, Plot},
     world::World,
 };
@@ -37,24 +38,6 @@ const SHORT: Duration = Duration::from_millis(1);
 
 /// The most writes of a pass before which the operator may be killed.
 pub(super) const MOST_WRITES: usize = 3;
-
-/// The memory, with a fingerprint of all inputs of a decision.
-#[derive(Debug, Default)]
-pub(super) struct Remembered {
-    pub memory: Memory,
-    pub hash: u64,
-}
-
-/// A decision.
-#[derive(Debug)]
-pub(super) struct Decided {
-    pub desired: Desired,
-    /// The desired contents of the status.
-    pub reported: (i64, u64),
-    pub hash: u64,
-    /// Why Ready is False.
-    complaint: Option<Arc<str>>,
-}
 
 /// The operator in a plot, and the results of its passes.
 pub(super) struct Operator<'a> {

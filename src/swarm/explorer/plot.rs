@@ -1,7 +1,7 @@
 //! The kinds of worlds: their objects, wishes and faults.
 use serde_json::json;
 
-use super::world::Set;
+use super::pod::Set;
 use crate::api::Swarm;
 
 /// The wish of the user: a number of workers, and this `Swarm`.

@@ -5,7 +5,8 @@ use super::{
     breadth_first::{self, Explored, Violation},
     facts::place,
     moves::{Explorer, Move},
-    world::{Pod, World, has},
+    pod::{Pod, has},
+    world::World,
 };
 use crate::api::Mode;
 

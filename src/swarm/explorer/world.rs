@@ -2,100 +2,12 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    facts::{self, File},
-    operator::{Decided, Remembered},
+    decided::{Decided, Remembered},
+    facts::File,
     plot::Plot,
+    pod::{Pod, Set, WORKERS, has, packed},
 };
 use crate::placement::hash::combine;
-
-/// The most workers, and streams, that a world has.
-pub(super) const WORKERS: usize = 3;
-
-/// Ids of the streams in all worlds.
-pub(super) const STREAMS: [&str; 3] = ["a", "b", "c"];
-
-/// A set of streams, or of workers: a bit for each.
-pub(super) type Set = u8;
-
-/// Reports whether it is in the set.
-pub(super) const fn has(set: Set, element: usize) -> bool {
-    set >> element & 1 == 1
-}
-
-/// The API server's report of a pod's one container.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Reported {
-    #[default]
-    Nothing,
-    Running,
-    Terminated,
-}
-
-/// A pod of a worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "independent properties")]
-pub(super) struct Pod {
-    /// Its name, as [`facts::name`] spells it.
-    pub id: u8,
-    /// Number of earlier pods in its place; with its name, this is its UID.
-    pub serial: u8,
-    /// It has a node.
-    pub scheduled: bool,
-    /// True if its container runs.
-    pub running: bool,
-    /// It has run before.
-    pub restarted: bool,
-    /// The version that its kubelet has delivered; 0: none.
-    pub delivered: u8,
-    /// The version that its process has read.
-    pub read: u8,
-    /// The streams that it runs.
-    pub run: Set,
-    pub reported: Reported,
-    /// Its phase is final: it never runs anything again.
-    pub ended: bool,
-    pub terminating: bool,
-    /// The last nudge.
-    pub nudged: u8,
-    /// The version by which the immutable file that it mounts is called; 0: it mounts the mutable
-    /// one.
-    pub mounts: u8,
-    /// True if nothing can reach its node or leave it.
-    pub cut: bool,
-}
-
-impl Pod {
-    /// Returns the API server's view of it.
-    pub(super) fn known(self) -> Self {
-        Self { running: false, delivered: 0, read: 0, run: 0, ..self }
-    }
-
-    /// It is there to stay.
-    pub(super) fn stays(&self) -> bool {
-        !self.terminating && !self.ended
-    }
-
-    /// Returns the whole state in one number.
-    pub(super) fn packed(&self) -> u64 {
-        let flags = [
-            self.scheduled,
-            self.running,
-            self.restarted,
-            self.reported == Reported::Running,
-            self.reported == Reported::Terminated,
-            self.ended,
-            self.terminating,
-            self.cut,
-        ];
-        let flags = flags.iter().rev().fold(0, |all, flag| all << 1 | u8::from(*flag));
-        let Self { id, serial, delivered, read, run, nudged, mounts, .. } = *self;
-        u64::from_le_bytes([id + 1, serial, delivered, read, run, nudged, mounts, flags])
-    }
-}
-
-fn packed(pod: Option<&Pod>) -> u64 {
-    pod.map_or(0, Pod::packed)
-}
 
 /// The whole state. Large parts are shared, because a world is copied for each possible event.
 #[derive(Clone, Debug)]
@@ -258,7 +170,10 @@ impl World {
             let Some(pod) = pod else { continue };
             add(pod.known().packed());
             if pod.running && !pod.cut && !has(plot.silent, w) {
-                add(combine(self.history[usize::from(pod.read)].epoch, facts::lists(self, pod)));
+                add(combine(
+                    self.history[usize::from(pod.read)].epoch,
+                    self.list(pod.read, pod).into(),
+                ));
             }
         }
         combine(all, self.remembered.hash)

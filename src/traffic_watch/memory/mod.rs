@@ -7,7 +7,7 @@ use std::{
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{children::Applied, findings::Evaluation, judgment::Transition, retries::FailedWrites};
+use super::{children::Applied, evidence::Evaluation, retries::FailedWrites};
 use crate::{
     api::traffic_watch::{Consecutive, Mode, NodeState},
     controller::{self, Error},
@@ -16,6 +16,22 @@ use crate::{
 mod object;
 
 pub use object::{MeasureState, Memory, NodeMemory, NodeTable, Sample, Streak};
+
+/// A node entered a state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Transition {
+    /// The time of the judgment, in Unix seconds.
+    pub at: i64,
+    /// Name of the node.
+    pub node: Arc<str>,
+    /// The state it left.
+    pub from: NodeState,
+    /// The state it entered.
+    pub to: NodeState,
+    /// The reason: `Measured`, a name of `NoEvidence`, `LimitReached`, or the measure that judges
+    /// it unfit.
+    pub reason: Arc<str>,
+}
 
 /// The memories of all `TrafficWatch`es.
 pub type Memories = controller::Memories<Entry>;

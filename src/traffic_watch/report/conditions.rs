@@ -3,8 +3,7 @@ use std::sync::Arc;
 
 use super::super::{
     children::{Child, Outcome},
-    evidence::NoEvidence,
-    findings::Evaluation,
+    evidence::{Evaluation, NoEvidence},
     judgment::Judgment,
     memory::Memory,
     query::Question,

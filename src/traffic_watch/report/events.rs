@@ -3,10 +3,9 @@ use std::collections::BTreeMap;
 
 use super::{
     super::{
-        evidence::Unit,
-        findings::Evaluation,
-        judgment::{Change, Judgment, Transition},
-        memory::Sample,
+        evidence::{Evaluation, Unit},
+        judgment::{Change, Judgment},
+        memory::{Sample, Transition},
         settings::Criterion,
     },
     numbers::{short, written},

@@ -6,10 +6,7 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
-use super::element::Form;
-
-/// Number of labels that need no allocation: our own queries return five at most.
-pub(super) const FEW: usize = 6;
+use super::form::{FEW, Form};
 
 /// Labels borrowed from the answer's text.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@
 //! Therefore this module is in a crate that is built for speed, and not next to the client.
 mod cursor;
 mod element;
+mod form;
 mod labels;
 #[cfg(test)]
 mod properties;

@@ -16,6 +16,7 @@
 use std::collections::HashSet;
 
 mod cluster;
+mod operator;
 mod world;
 
 use crate::swarm::explorer::breadth_first::{self, Explored, Violation};

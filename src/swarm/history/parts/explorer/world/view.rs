@@ -16,14 +16,14 @@ use crate::{
 };
 
 impl World {
-    pub(super) fn swarm(&self, plot: &Plot) -> Swarm {
+    pub(in super::super) fn swarm(&self, plot: &Plot) -> Swarm {
         let mut swarm = plot.wishes[self.wish].1.clone();
         let status = || SwarmStatus { epoch: self.reported.0, ..SwarmStatus::default() };
         swarm.status = (self.reported.1 != 0).then(status);
         swarm
     }
 
-    pub(super) fn view(&self, plot: &Plot) -> WorkloadView {
+    pub(in super::super) fn view(&self, plot: &Plot) -> WorkloadView {
         let replicas = u32::try_from(plot.wishes[self.wish].0).expect("few");
         let pods = (0..WORKERS).filter_map(|w| self.pods[w].map(|pod| facts(w, &pod)));
         let map = |i: usize| self.maps[i].as_deref().cloned();
