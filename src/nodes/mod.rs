@@ -11,6 +11,6 @@ mod store;
 pub use facts::{Carrier, Census, Incarnation, Marked, NodeFacts, Offer, Speaker, Taint, Texts};
 pub use resource::{NodeObject, Readiness};
 pub use selection::Selection;
-pub use sorted_cursor::SortedCursor;
+pub use sorted_cursor::{SortedCursor, is_same};
 pub use store::NodeStore;
 pub use traffic_operator_core::identity::{Identity, Resolution, ShortNames, Trail, host};

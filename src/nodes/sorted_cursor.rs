@@ -1,6 +1,11 @@
 //! Names looked up in the order of a list.
 use std::sync::Arc;
 
+/// Reports whether two texts are the same. Shared ones are compared by address: `==` reads both.
+pub fn is_same(a: &Arc<str>, b: &Arc<str>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
 /// Finds names in a list that is sorted by name. A name that follows the last one costs nothing, if
 /// both are the same shared text; every other name costs a binary search.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,7 +20,7 @@ impl SortedCursor {
         name: &Arc<str>,
     ) -> Option<usize> {
         let found = match list.get(self.0) {
-            Some(next) if name_of(next) == name => Ok(self.0),
+            Some(next) if is_same(name_of(next), name) => Ok(self.0),
             _ => list.binary_search_by(|other| name_of(other).cmp(name)),
         };
         self.0 = found.map_or_else(|place| place, |place| place + 1);

@@ -15,7 +15,7 @@ use super::super::{
 };
 use crate::{
     api::traffic_watch::{NodeState, NodeStatus, Summary},
-    nodes::SortedCursor,
+    nodes::{SortedCursor, is_same},
 };
 
 /// One `TrafficWatch`.
@@ -87,7 +87,8 @@ impl NodeTable {
         names: impl Iterator<Item = &'a Arc<str>> + Clone,
         nodes: Vec<NodeMemory>,
     ) -> Self {
-        if self.names.iter().eq(names.clone()) {
+        let same = || self.names.iter().zip(names.clone()).all(|(old, new)| is_same(old, new));
+        if self.names.len() == nodes.len() && same() {
             return Self { names: Arc::clone(&self.names), nodes: nodes.into() };
         }
         Self::sorted(names.cloned(), nodes)
