@@ -2,6 +2,7 @@
 use std::sync::Arc;
 
 /// Reports whether two texts are the same. Shared ones are compared by address: `==` reads both.
+#[must_use]
 pub fn is_same(a: &Arc<str>, b: &Arc<str>) -> bool {
     Arc::ptr_eq(a, b) || a == b
 }

@@ -121,8 +121,8 @@ fn graph() -> BTreeMap<String, BTreeSet<String>> {
     let mut graph = BTreeMap::new();
     for (module, file) in &files {
         let found = imports(&read(file), module).into_iter().filter_map(|path| {
-            let target = (1..=path.len()).rev().map(|len| path[..len].to_vec());
-            let (target, file) = target.filter_map(|path| files.get_key_value(&path)).next()?;
+            let mut target = (1..=path.len()).rev().map(|len| path[..len].to_vec());
+            let (target, file) = target.find_map(|path| files.get_key_value(&path))?;
             let related = target.starts_with(module) || module.starts_with(target);
             (!related).then(|| name(file))
         });
@@ -175,7 +175,7 @@ fn a_circle_is_found() {
     let found: BTreeSet<_> =
         imports(source, &of).into_iter().map(|module| module.join("::")).collect();
     let expected = ["lab::a::c::D", "lab::a::c::e", "lab::a::g", "lab::h::i"];
-    assert_eq!(found.iter().map(|path| path.as_str()).collect::<Vec<_>>(), expected);
+    assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), expected);
     let edges = [("x", "a"), ("a", "b"), ("b", "c"), ("c", "a")];
     let graph = edges.map(|(from, to)| (from.to_owned(), BTreeSet::from([to.to_owned()])));
     assert_eq!(circle(&graph.clone().into()).unwrap(), ["a", "b", "c"]);

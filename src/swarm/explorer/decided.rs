@@ -1,4 +1,4 @@
-//! What the operator of a small world keeps between two passes.
+//! The memory and the decision of the operator of a small world, between two passes.
 use std::sync::Arc;
 
 use crate::swarm::{memory::Memory, plan::Desired};

@@ -18,9 +18,9 @@
 //!
 //! The operator ([`operator`]) is the product's own: its reads, questions and writes reach the
 //! small world through the trait that the real cluster also implements ([`cluster`]), and the
-//! product's own readers ([`facts`], [`view`]) parse the events of watches. One pass takes a millisecond. A
-//! search needs the same pass for thousands of states, which differ only in what the operator
-//! cannot see: it is computed once, so that a state takes microseconds.
+//! product's own readers ([`facts`], [`view`]) parse the events of watches. One pass takes a
+//! millisecond. A search needs the same pass for thousands of states, which differ only in what the
+//! operator cannot see: it is computed once, so that a state takes microseconds.
 //!
 //! There are three simplifications, none of which hides an overlap. Workers start the streams of a
 //! file as soon as they have read it, and stop the others only just before they answer: in between

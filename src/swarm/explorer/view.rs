@@ -1,4 +1,4 @@
-//! What the operator's watches have delivered in a small world.
+//! The deliveries of the operator's watches in a small world.
 use super::{
     facts::{MAP, facts},
     plot::Plot,

@@ -25,7 +25,10 @@ impl Operator {
         let [webhook, pinglists, probes, page] = [(); 4].map(|()| free_address());
         let log =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
-        let child = Command::new(env!("CARGO_BIN_EXE_traffic-operator"))
+        // Another build of it, for hack/record-functions.
+        let program = std::env::var_os("OPERATOR");
+        let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_traffic-operator").into());
+        let child = Command::new(program)
             .arg("run")
             .args(["--admin-address", &address.to_string()])
             .args(["--webhook-address", &webhook.to_string()])

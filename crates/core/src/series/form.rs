@@ -161,9 +161,9 @@ impl Form {
 /// The ranges of the values in an element.
 #[derive(Default)]
 pub(super) struct Places {
-    /// Those of its labels.
+    /// The ranges of the values of its labels.
     pub values: [(usize, usize); FEW],
-    /// That of its number.
+    /// The range of its number.
     pub number: (usize, usize),
     /// The length of the element.
     pub end: usize,
