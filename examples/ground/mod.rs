@@ -113,7 +113,7 @@ impl Operator {
             .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", "127.0.0.1:0")
             .env("MALLOC_ARENA_MAX", "1")
             .env("MALLOC_MMAP_THRESHOLD_", "4194304")
-            .env("MALLOC_TRIM_THRESHOLD_", "4194304")
+            .env("MALLOC_TRIM_THRESHOLD_", "1048576")
             .stdin(Stdio::null())
             .spawn();
         Ok(Self(child.with_context(|| format!("{}", program.display()))?))
