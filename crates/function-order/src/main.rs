@@ -45,8 +45,12 @@ fn record(outputs: &[String]) -> io::Result<()> {
 /// Prints the symbols of the recorded functions, in the order of the file.
 fn apply(file: &str) -> io::Result<()> {
     let recorded = fs::read_to_string(file)?;
-    let recorded = recorded.lines().filter_map(|line| u32::from_str_radix(line, 16).ok());
-    let places: BTreeMap<_, _> = recorded.enumerate().map(|(place, one)| (one, place)).collect();
+    let mut places = BTreeMap::new();
+    for (place, line) in recorded.lines().enumerate() {
+        let one = u32::from_str_radix(line, 16)
+            .map_err(|error| io::Error::other(format!("{file}:{}: {error}", place + 1)))?;
+        places.insert(one, place);
+    }
     let mut symbols = Vec::new();
     for line in io::stdin().lock().lines() {
         let line = line?;
