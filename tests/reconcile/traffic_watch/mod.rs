@@ -6,6 +6,6 @@ mod fields;
 pub mod judging;
 mod limits;
 mod policies;
-mod refusals;
+pub mod refusals;
 mod reservation;
 mod unreadable;

@@ -7,6 +7,7 @@ use k8s_openapi::api::{
     },
     core::v1::ResourceQuota,
     events::v1::Event,
+    flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration},
 };
 use kube::{
     Api,
@@ -32,6 +33,8 @@ impl Bench {
         let _ = Api::<ValidatingAdmissionPolicyBinding>::all(client()).delete(OBSTACLE, &now).await;
         let _ = Api::<ValidatingAdmissionPolicy>::all(client()).delete(OBSTACLE, &now).await;
         let _ = Api::<ValidatingWebhookConfiguration>::all(client()).delete(OBSTACLE, &now).await;
+        let _ = Api::<FlowSchema>::all(client()).delete(OBSTACLE, &now).await;
+        let _ = Api::<PriorityLevelConfiguration>::all(client()).delete(OBSTACLE, &now).await;
         let quotas = Api::<ResourceQuota>::namespaced(client(), "default");
         let _ = quotas.delete(OBSTACLE, &now).await;
     }
