@@ -138,6 +138,7 @@ impl Rules {
             Unit::BitsPerSecond => Some(value),
             Unit::Own => None,
         };
+        let device = device.cloned();
         Ok(Evidence { value, percent, device, total: None, age, bits, capacity })
     }
 
@@ -148,8 +149,8 @@ impl Rules {
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
         /// Value, percentage of the link, device.
-        type Load = (f64, Option<f64>, Option<Arc<str>>);
-        let mut worst: Option<Load> = None;
+        type Load<'a> = (f64, Option<f64>, Option<&'a Arc<str>>);
+        let mut worst: Option<Load<'_>> = None;
         let (mut hidden, mut most_bits) = (false, 0.0_f64);
         let (max, fit) = self.thresholds;
         for (percent, bytes, without_speed) in directions(direction) {
@@ -177,7 +178,7 @@ impl Rules {
                     (bits, percent, device.flatten())
                 }
             };
-            if worst.as_ref().is_none_or(|(most, ..)| value > *most) {
+            if worst.is_none_or(|(most, ..)| value > most) {
                 worst = Some((value, percent, device));
             }
         }
@@ -207,7 +208,7 @@ impl Rules {
         Ok(Evidence {
             value,
             percent,
-            device,
+            device: device.cloned(),
             total,
             age: Some(age.max(0.0)),
             bits: Some(most_bits).filter(|bits| bits.is_finite()),
@@ -241,10 +242,10 @@ fn directions(direction: Direction) -> &'static [(Measure, Measure, Measure)] {
 }
 
 /// A number, and the device it is about.
-type Number = (f64, Option<Arc<str>>);
+type Number<'a> = (f64, Option<&'a Arc<str>>);
 
 /// A usable number, or none, or one that proves nothing.
-fn number(value: Value) -> Result<Option<Number>, NoEvidence> {
+fn number(value: Value<&Arc<str>>) -> Result<Option<Number<'_>>, NoEvidence> {
     match value {
         Value::Absent => Ok(None),
         Value::One(number, device) if number.is_finite() && number >= 0.0 => {

@@ -265,12 +265,15 @@ fn node_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
             (None, Some(_)) => Edit::Remove,
             _ => Edit::Keep,
         };
-        let changes = label != Edit::Keep || taint != Edit::Keep;
+        // Most nodes end here, before their texts are touched: those are cold memory.
+        if label == Edit::Keep && taint == Edit::Keep {
+            return None;
+        }
         let releases = facts.label.as_deref() == Some("true") && label != Edit::Keep;
         // The limit already counts the label of one that failed before.
         let frees = releases && !judged.seen.memory.failed.has(&facts.name);
         let (node, key, incarnation) = (Arc::clone(&facts.name), key.clone(), facts.incarnation);
-        changes.then_some(NodeWrite { node, incarnation, key, label, taint, frees })
+        Some(NodeWrite { node, incarnation, key, label, taint, frees })
     });
     let strays = judged.seen.stray.iter().cloned();
     flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()

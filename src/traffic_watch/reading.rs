@@ -270,7 +270,7 @@ impl Measurement {
         for (place, node) in nodes.into_values().enumerate() {
             for measure in Measure::ALL {
                 if node.reading().has(measure) {
-                    numbers.put(place, measure, node.reading().get(measure));
+                    numbers.put(place, measure, node.reading().get(measure).cloned());
                 }
             }
         }
@@ -315,7 +315,7 @@ mod tests {
         ]))
         .unwrap();
         let node = reading.get("node-1").unwrap();
-        assert_eq!(node.get(Measure::TransmitPercent), Value::One(8.0, Some("eth0".into())));
+        assert_eq!(node.get(Measure::TransmitPercent), Value::One(8.0, Some(&"eth0".into())));
         assert_eq!(node.get(Measure::TransmitBytes), Value::Absent);
         assert_eq!(reading.unmapped, (1, vec!["10.0.0.9:9100".into()]));
     }
@@ -331,13 +331,13 @@ mod tests {
         .unwrap();
         let node = reading.get("node-1").unwrap();
         assert_eq!(node.get(Measure::TransmitPercent), Value::Absent);
-        assert_eq!(node.get(Measure::Age), Value::One(70.0, Some("eth0".into())));
+        assert_eq!(node.get(Measure::Age), Value::One(70.0, Some(&"eth0".into())));
         assert_eq!(reading.unmapped, (1, vec!["node-1.other.example".into()]));
         // Alone it is ours: exporters may know nodes by their full names only.
         let alone = serde_json::json!([series("node-1.our.example", "transmit_percent", "8")]);
         let reading = read(&alone).unwrap();
         let value = reading.get("node-1").unwrap().get(Measure::TransmitPercent);
-        assert_eq!(value, Value::One(8.0, Some("eth0".into())));
+        assert_eq!(value, Value::One(8.0, Some(&"eth0".into())));
     }
 
     #[test]

@@ -36,14 +36,15 @@ pub struct NodeMeasurement<'a> {
     node: usize,
 }
 
-/// One number of one node.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Value {
+/// One number of one node, with the name of its device or a reference to that name: a reader of
+/// thousands copies only those that it keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Value<Device = Arc<str>> {
     /// There was none.
     #[default]
     Absent,
     /// This one; `device` where the series names one.
-    One(f64, Option<Arc<str>>),
+    One(f64, Option<Device>),
     /// Two series claim the place, or the value is not a number.
     Unusable,
 }
@@ -84,14 +85,14 @@ impl Numbers {
     }
 }
 
-impl NodeMeasurement<'_> {
+impl<'a> NodeMeasurement<'a> {
     /// One number.
     #[must_use]
-    pub fn get(&self, measure: Measure) -> Value {
+    pub fn get(&self, measure: Measure) -> Value<&'a Arc<str>> {
         let column = &self.numbers.columns[measure.index()];
         match column.states.get(self.node) {
             Some(State::One) => {
-                let device = column.devices.get(self.node).cloned().flatten();
+                let device = column.devices.get(self.node).and_then(Option::as_ref);
                 Value::One(column.values[self.node], device)
             }
             Some(State::Unusable) => Value::Unusable,
@@ -110,6 +111,18 @@ impl NodeMeasurement<'_> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !Measure::ALL.into_iter().any(|measure| self.has(measure))
+    }
+}
+
+#[cfg(test)]
+impl Value<&Arc<str>> {
+    /// The same with a name of its own.
+    pub fn cloned(self) -> Value {
+        match self {
+            Self::Absent => Value::Absent,
+            Self::One(value, device) => Value::One(value, device.cloned()),
+            Self::Unusable => Value::Unusable,
+        }
     }
 }
 

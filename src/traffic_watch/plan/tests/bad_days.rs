@@ -355,7 +355,7 @@ fn t14_one_scrape_counts_once_though_answers_take_different_times() {
             let mut node = OneNode::default();
             for measure in [Measure::TransmitPercent, Measure::TransmitBytes] {
                 let value = busy.get(name).unwrap().get(measure);
-                node.put(measure, value);
+                node.put(measure, value.cloned());
             }
             node.put(Measure::Age, reading::Value::One(age, None));
             (name.into(), node)
