@@ -1,4 +1,5 @@
-//! Real faults, where others are injected: processes that are killed, and a name that nobody has.
+//! Real faults, where others are injected: processes that are killed, requests that the API server
+//! rejects, and a name that nobody has.
 use std::time::Duration;
 
 use k8s_openapi::{
@@ -60,7 +61,7 @@ fn a04b_an_etcd_that_is_killed_and_started_again_changes_nothing() {
 /// Lets the API server's priority and fairness reject every request of the operator's account.
 ///
 /// A level without seats still serves one request at a time: one that waits for a webhook takes
-/// that place, for half a minute. It ends with the task that is returned.
+/// that place, for half a minute. Abort the returned task to end it.
 async fn reject_all(stage: &Stage, webhook: &TcpListener) -> JoinHandle<()> {
     let client = &stage.bench.client;
     let params = PostParams::default();
@@ -116,7 +117,7 @@ async fn reject_all(stage: &Stage, webhook: &TcpListener) -> JoinHandle<()> {
     occupies
 }
 
-/// Creates an event, again and again, which never comes to be.
+/// Creates an event again and again; none is ever stored.
 async fn occupy(client: Client) {
     let event = serde_json::from_value::<Event>(json!({
         "metadata": {"name": OBSTACLE}, "eventTime": "2026-01-01T00:00:00.000000Z",
