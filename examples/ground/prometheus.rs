@@ -1,6 +1,7 @@
 //! A Prometheus whose answers are prepared, so that its own work does not count.
 use std::{
     convert::Infallible,
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -19,6 +20,9 @@ const PIECE: usize = 32 << 10;
 
 /// The label that the operator's query gives to each measure; the same in a form.
 const MEASURE: &[u8] = b"measure";
+
+/// The value of that label for the counters themselves, as it stands in a form.
+const TOTAL: &[u8] = b"%22total%22";
 
 /// The longest form that is read, in bytes: a query has a few thousand.
 const MAX_FORM: usize = 64 << 10;
@@ -48,6 +52,8 @@ struct Inner {
     shares: Vec<usize>,
     /// The length of the first measure.
     first: usize,
+    /// The part that is only sent to a query for it.
+    totals: Range<usize>,
     /// Number of unfit nodes, which are the first ones.
     unfit: usize,
     /// Number of nodes that become unfit with each answer.
@@ -61,8 +67,7 @@ impl Prometheus {
     pub async fn start(nodes: usize) -> anyhow::Result<(Self, String)> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
-        let (body, shares, first) = answer(nodes);
-        let inner = Inner { body, shares, first, unfit: 0, step: 0, answers: vec![] };
+        let inner = answer(nodes);
         let prometheus = Self(Arc::new(Mutex::new(inner)));
         let router = Router::new().fallback(serve).with_state(prometheus.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -101,13 +106,14 @@ impl Inner {
     }
 }
 
-/// Builds the answer, with the position of each node's share in it, and the length of the first
-/// measure.
-fn answer(nodes: usize) -> (Vec<u8>, Vec<usize>, usize) {
+/// Builds the answer, with the position of each node's share in it.
+fn answer(nodes: usize) -> Inner {
     let mut body = br#"{"status":"success","data":{"resultType":"vector","result":["#.to_vec();
     let mut shares = vec![];
     let mut first = 0;
+    let mut totals = 0..0;
     for (measure, value) in MEASURES {
+        let start = body.len();
         for i in 0..nodes {
             let device = if measure == "transmit_percent" { r#""device":"eth0","# } else { "" };
             let host = format!("10.{}.{}.{}:9100", i / 65536, i / 256 % 256, i % 256);
@@ -124,30 +130,38 @@ fn answer(nodes: usize) -> (Vec<u8>, Vec<usize>, usize) {
         if first == 0 {
             first = body.len();
         }
+        if measure == "total" {
+            totals = start..body.len();
+        }
     }
     body.extend_from_slice(END);
-    (body, shares, first)
+    Inner { body, shares, first, totals, unfit: 0, step: 0, answers: vec![] }
 }
 
-/// Reports whether a query asks for all measures, as the operator's does; a simple one, which a
-/// peer may send, asks for the first.
-async fn asks_for_all(request: Request) -> bool {
-    let has = |text: &[u8]| text.windows(MEASURE.len()).any(|part| part == MEASURE);
-    let in_url = request.uri().query().is_some_and(|query| has(query.as_bytes()));
+/// Reports whether a query asks for several measures, as the operator's does, and for the counters
+/// among them; a simple one, which a peer may send, asks for the first measure.
+async fn asks_for(request: Request) -> (bool, bool) {
+    let in_url = request.uri().query().unwrap_or_default().to_owned();
     let form = to_bytes(request.into_body(), MAX_FORM).await.unwrap_or_default();
-    in_url || has(&form)
+    let has = |what: &[u8]| {
+        let texts = [in_url.as_bytes(), &form];
+        texts.into_iter().any(|text| text.windows(what.len()).any(|part| part == what))
+    };
+    (has(MEASURE), has(TOTAL))
 }
 
 async fn serve(State(this): State<Prometheus>, request: Request) -> impl IntoResponse {
-    let all = asks_for_all(request).await;
+    let (all, totals) = asks_for(request).await;
     let (body, unfit) = {
         let mut inner = this.lock();
         let step = inner.unfit + inner.step;
         if inner.step > 0 {
             inner.paint(step);
         }
-        let body = if all {
+        let body: Bytes = if all && totals {
             Bytes::copy_from_slice(&inner.body)
+        } else if all {
+            [&inner.body[..inner.totals.start], &inner.body[inner.totals.end..]].concat().into()
         } else {
             [&inner.body[..inner.first], END].concat().into()
         };

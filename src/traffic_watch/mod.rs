@@ -54,6 +54,7 @@ mod reservation;
 mod retries;
 mod room;
 mod settings;
+mod totals;
 
 pub use ceiling::Ceiling;
 pub(crate) use conflict::{Claim, claim};
@@ -69,6 +70,7 @@ use query::Request;
 use reading::Measurement;
 pub use requests::RequestStore;
 pub(crate) use settings::{BANDWIDTH, Settings};
+pub use totals::Totals;
 
 /// The number of nodes that are patched at once, by all objects together: enough for a mass flip to
 /// end soon, few enough to leave the API server's fair share to others.
@@ -104,6 +106,8 @@ pub struct TrafficWatchReconciler {
     pub ceiling: Ceiling,
     /// Shares one request among callers with the same query.
     pub readings: Shared<Request, Measured>,
+    /// What the counters stood at when they were last asked for.
+    pub totals: Totals,
 }
 
 type Measured = Result<Arc<Measurement>, QueryError>;

@@ -42,6 +42,12 @@ pub const OWN_AGE: (&str, &str) = ("traffic_operator_measure", "age");
 
 pub use crate::prometheus::exporters::MEASURE;
 
+/// The counters of the bytes that each link has sent.
+const SENT: &str = "node_network_transmit_bytes_total";
+
+/// The counters of the bytes that each link has received.
+const RECEIVED: &str = "node_network_receive_bytes_total";
+
 /// The labels that change when an exporter pod is replaced, by the names that the usual scrape
 /// configurations give them: prometheus-operator, annotated pods, copied pod labels, OpenTelemetry.
 ///
@@ -220,10 +226,20 @@ impl Question {
     /// The whole request.
     #[must_use]
     pub fn promql(&self, exporters: &Exporters) -> String {
+        self.text(exporters, true)
+    }
+
+    /// The request for the numbers that decide, without those that are only shown.
+    #[must_use]
+    pub fn deciding(&self, exporters: &Exporters) -> String {
+        self.text(exporters, false)
+    }
+
+    fn text(&self, exporters: &Exporters, with_totals: bool) -> String {
         match self {
             Self::Own(text) => own(text),
             Self::BuiltIn { devices, direction, window, speed } => {
-                built_in(devices, *direction, *window, *speed, exporters)
+                built_in(devices, *direction, *window, (*speed, with_totals), exporters)
             }
         }
     }
@@ -246,7 +262,7 @@ fn built_in(
     devices: &str,
     direction: Direction,
     window: Duration,
-    with_speed: bool,
+    (with_speed, with_totals): (bool, bool),
     exporters: &Exporters,
 ) -> String {
     let Exporters { node_labels, node_exporter: believed, .. } = exporters;
@@ -269,9 +285,7 @@ fn built_in(
         let name = measure.name();
         parts.push(format!("label_replace({expression}, \"{MEASURE}\", \"{name}\", \"\", \"\")"));
     };
-    let sent = "node_network_transmit_bytes_total";
-    let received = "node_network_receive_bytes_total";
-    for (counter, percent, bytes, without_speed) in counters(direction, sent, received) {
+    for (counter, percent, bytes, without_speed) in counters(direction) {
         let rate = format!(
             "max by ({node}, device) (sum without ({replaced}) (\
                  rate({}[{window}]) \
@@ -286,11 +300,11 @@ fn built_in(
     if with_speed {
         add(Measure::Speed, &format!("max by ({node}) ({speed})"));
     }
-    add(
-        Measure::Total,
-        &format!("sum by ({node}) (max by ({node}, device) ({}))", believed.select(sent, &devices)),
-    );
-    let judged = if direction == Direction::Receive { received } else { sent };
+    if with_totals {
+        let series = believed.select(SENT, &devices);
+        add(Measure::Total, &format!("sum by ({node}) (max by ({node}, device) ({series}))"));
+    }
+    let judged = if direction == Direction::Receive { RECEIVED } else { SENT };
     let series = believed.select(judged, &devices);
     add(Measure::Age, &format!("time() - max by ({node}) (timestamp({series}))"));
     // The most, because a target that has just come has few.
@@ -302,14 +316,10 @@ fn built_in(
     parts.join("\nor ")
 }
 
-fn counters(
-    direction: Direction,
-    sent: &'static str,
-    received: &'static str,
-) -> Vec<(&'static str, Measure, Measure, Measure)> {
+fn counters(direction: Direction) -> Vec<(&'static str, Measure, Measure, Measure)> {
     use Measure as M;
-    let transmit = (sent, M::TransmitPercent, M::TransmitBytes, M::TransmitWithoutSpeed);
-    let receive = (received, M::ReceivePercent, M::ReceiveBytes, M::ReceiveWithoutSpeed);
+    let transmit = (SENT, M::TransmitPercent, M::TransmitBytes, M::TransmitWithoutSpeed);
+    let receive = (RECEIVED, M::ReceivePercent, M::ReceiveBytes, M::ReceiveWithoutSpeed);
     match direction {
         Direction::Transmit => vec![transmit],
         Direction::Receive => vec![receive],

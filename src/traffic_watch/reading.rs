@@ -70,6 +70,33 @@ impl Measurement {
         Self { names, numbers, ..Self::default() }
     }
 
+    /// The totals alone.
+    #[must_use]
+    pub fn totals(&self) -> Self {
+        let names = Arc::clone(&self.names);
+        Self { names, numbers: self.numbers.only(Measure::Total), ..Self::default() }
+    }
+
+    /// Takes over the totals of another answer if it is about the same nodes.
+    pub fn take_totals(&mut self, other: &Self) {
+        if is_equal(&self.names, &other.names) {
+            self.numbers.copy(Measure::Total, &other.numbers);
+        }
+    }
+
+    /// Reports whether a node is measured whose total is missing.
+    #[must_use]
+    pub fn lacks_totals(&self) -> bool {
+        let mut nodes = (0..self.names.len()).filter_map(|place| self.numbers.node(place));
+        nodes.any(|node| node.has(Measure::Age) && !node.has(Measure::Total))
+    }
+
+    /// Reports whether it is about these nodes.
+    #[must_use]
+    pub fn is_about(&self, nodes: &Identity) -> bool {
+        is_equal(&self.names, nodes.names())
+    }
+
     /// Sorts an answer by node.
     ///
     /// # Errors
@@ -143,6 +170,11 @@ impl Measurement {
             self.unmapped.1.sort_unstable();
         }
     }
+}
+
+/// Compares the names of nodes, which are the same list until a node comes or goes.
+fn is_equal(a: &Arc<[Arc<str>]>, b: &Arc<[Arc<str>]>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
 }
 
 /// Sorts the series of one answer by node, in the order of arrival.

@@ -34,7 +34,8 @@ pub struct NodeStatus {
     /// Percentage of link capacity in use, as text in scientific notation ("1.06976e-04"). "NaN" if
     /// it was never measured.
     pub current_bandwidth_percent: String,
-    /// Bytes sent since the node's counters started, summed over the selected devices.
+    /// Bytes sent since the node's counters started, summed over the selected devices; read once a
+    /// minute.
     pub current_transmit_total: i64,
     /// Time of the measurement, in Unix seconds. 0 if the node was never measured.
     pub time: i64,

@@ -112,3 +112,19 @@ fn the_speed_itself_is_asked_for_only_where_something_depends_on_it() {
     assert_eq!(ask(false).matches("\"speed\"").count(), 0);
     assert_eq!(ask(true).matches("\"speed\"").count(), 1);
 }
+
+#[test]
+fn what_is_only_shown_is_asked_for_apart_from_what_decides() {
+    for direction in [Direction::Transmit, Direction::Receive, Direction::Busiest] {
+        let (devices, window) = ("eth0".into(), Duration::from_mins(2));
+        let question = Question::BuiltIn { devices, direction, window, speed: true };
+        let parts = |text: String| text.split("\nor ").map(str::to_owned).collect::<Vec<_>>();
+        let all = parts(question.promql(&Exporters::default()));
+        let deciding = parts(question.deciding(&Exporters::default()));
+        let (totals, rest): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|part| part.contains("\"total\""));
+        assert_eq!((totals.len(), rest), (1, deciding));
+    }
+    let own = Question::Own("loss".into());
+    assert_eq!(own.promql(&Exporters::default()), own.deciding(&Exporters::default()));
+}

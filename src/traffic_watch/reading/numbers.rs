@@ -62,6 +62,20 @@ impl Numbers {
         (node < self.nodes).then_some(NodeMeasurement { numbers: self, node })
     }
 
+    /// One measure alone.
+    #[must_use]
+    pub fn only(&self, measure: Measure) -> Self {
+        let mut numbers = Self::of(self.nodes);
+        numbers.copy(measure, self);
+        numbers
+    }
+
+    /// Copies one measure from the numbers of the same nodes.
+    pub fn copy(&mut self, measure: Measure, from: &Self) {
+        debug_assert_eq!(self.nodes, from.nodes, "the same nodes");
+        self.columns[measure.index()].clone_from(&from.columns[measure.index()]);
+    }
+
     /// Sets one number; a second one makes it unusable.
     pub fn put(&mut self, node: usize, measure: Measure, value: Value) {
         let column = &mut self.columns[measure.index()];
