@@ -106,7 +106,7 @@ pub struct TrafficWatchReconciler {
     pub ceiling: Ceiling,
     /// Shares one request among callers with the same query.
     pub readings: Shared<Request, Measured>,
-    /// What the counters stood at when they were last asked for.
+    /// Totals of earlier answers, for those without any.
     pub totals: Totals,
 }
 

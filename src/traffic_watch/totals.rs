@@ -1,5 +1,5 @@
-//! What the counters of nodes stand at: nothing is decided by it, and a status shows it once a
-//! minute, so that a request asks for it no more often. It is a quarter of an answer.
+//! Totals: the values of the nodes' counters. They decide nothing, and a status shows new ones once
+//! a minute: requests ask for them no more often, because they are a quarter of an answer.
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,7 +16,7 @@ use crate::{clock, nodes::Identity};
 /// a status, so that each shows new ones although ticks are not exact.
 const KEEP: Duration = Duration::from_secs(55);
 
-/// Maximum number of requests whose totals are kept, of 9 bytes for each node. The others ask for
+/// Maximum number of requests whose totals are kept, with 9 bytes for each node. Others ask for
 /// theirs each time.
 const MOST: usize = 64;
 
@@ -30,8 +30,8 @@ struct Known {
 }
 
 impl Totals {
-    /// Reports whether a request has to ask for them: those that are known are too old, or about
-    /// other nodes.
+    /// Reports whether a request must ask for totals: the known ones are too old, or about other
+    /// nodes.
     #[must_use]
     pub fn are_due(&self, request: &Request, nodes: &Identity) -> bool {
         if matches!(request.question, Question::Own(_)) {
@@ -43,7 +43,7 @@ impl Totals {
         known.get(request).is_none_or(|known| !known.totals.is_about(nodes))
     }
 
-    /// Keeps those of an answer to a request that asked for them at this time.
+    /// Keeps the totals of an answer; `asked` is the time of its request.
     pub fn keep(&self, request: &Request, asked: Instant, answer: &Measurement) {
         let mut known = self.known();
         if known.len() < MOST || known.contains_key(request) {
@@ -51,8 +51,8 @@ impl Totals {
         }
     }
 
-    /// Adds those that are known to an answer without any. If it is about a node that had no
-    /// exporter then, the next request asks again.
+    /// Adds the known totals to an answer without any. If a node had no exporter when they were
+    /// asked for and has one now, the next request asks again.
     pub fn add_to(&self, request: &Request, answer: &mut Measurement) {
         let mut all = self.known();
         let Some(known) = all.get(request) else { return };
