@@ -150,9 +150,10 @@ mod tests {
     async fn an_exporter_that_has_come_is_asked_about_in_the_next_request() {
         let (totals, request) = (Totals::default(), request("main"));
         let two = nodes(&["a", "b"]);
-        let mut first = answer(&["a", "b"], Some(7.0));
-        first.take_totals(&answer(&["a", "b"], None));
-        totals.keep(&request, clock::instant(), &first);
+        totals.keep(&request, clock::instant(), &answer(&["a", "b"], None));
+        assert!(!totals.are_due(&request, &two));
+        // A node that is not measured at all has no exporter yet.
+        totals.add_to(&request, &mut Measurement::empty(&two));
         assert!(!totals.are_due(&request, &two));
         totals.add_to(&request, &mut answer(&["a", "b"], None));
         assert!(totals.are_due(&request, &two));
