@@ -96,3 +96,6 @@ pub(super) fn is_covered(finding: &EvidenceResult) -> bool {
     use NoEvidence::{InvalidCapacity, SpeedUnknown};
     matches!(finding, Ok(_) | Err(SpeedUnknown | InvalidCapacity))
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ use super::*;
 
 mod leading;
 mod records;
+mod refusals;
 mod taking_over;
 mod two_writers;
 
@@ -75,6 +76,8 @@ struct Store {
     lease: Option<Value>,
     version: u64,
     verbs: Vec<Method>,
+    /// Refuses all requests with this code.
+    refusal: Option<u16>,
 }
 
 impl Store {
@@ -90,8 +93,14 @@ impl Store {
         self.verbs.push(method.clone());
         let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
         let sent: Value = serde_json::from_slice(body).unwrap_or_default();
+        if let Some(code) = self.refusal {
+            return (code, failure(code, "InternalError"));
+        }
         match (method, &self.lease) {
             (&Method::GET, Some(lease)) => (200, lease.clone()),
+            (&Method::POST, _) if sent["metadata"]["name"] != "lease" => {
+                (422, failure(422, "Invalid"))
+            }
             (&Method::POST, None) => (201, self.put(sent)),
             (&Method::POST, Some(_)) => (409, failure(409, "AlreadyExists")),
             (&Method::PUT, Some(lease)) if version(lease) == version(&sent) => {
@@ -176,6 +185,10 @@ impl Server {
         self.0.lock().unwrap().lease = None;
     }
 
+    fn refuse(&self, code: impl Into<Option<u16>>) {
+        self.0.lock().unwrap().refusal = code.into();
+    }
+
     fn spec(&self) -> Value {
         self.0.lock().unwrap().lease.as_ref().unwrap()["spec"].clone()
     }
@@ -214,6 +227,16 @@ impl Signal {
     }
 }
 
+fn candidate(server: &Server, line: &Line, identity: &str, fence: &Fence) -> Candidate {
+    let config = LeaseConfig {
+        namespace: "ns".into(),
+        name: "lease".into(),
+        identity: identity.into(),
+        duration: DURATION,
+    };
+    Candidate::new(server.client(line), config, fence.clone())
+}
+
 /// A replica that leads when it can, until it loses the lease or gets a signal.
 struct Replica {
     fence: Fence,
@@ -227,13 +250,7 @@ struct Replica {
 impl Replica {
     fn start(server: &Server, identity: &str) -> Self {
         let (line, fence, signal) = (Line::new(), Fence::default(), Signal::default());
-        let config = LeaseConfig {
-            namespace: "ns".into(),
-            name: "lease".into(),
-            identity: identity.into(),
-            duration: DURATION,
-        };
-        let mut candidate = Candidate::new(server.client(&line), config, fence.clone());
+        let mut candidate = candidate(server, &line, identity, &fence);
         let (terminate, terminated) = tokio::sync::oneshot::channel::<()>();
         let process = async move {
             let leading = async {

@@ -235,6 +235,8 @@ fn absence_never_opens_the_gate() {
     alone.node(&"z".into(), Part { gated: true, reflector: true });
     assert!(alone.is_empty());
     assert_eq!(judge(&alone, &Measured::default(), None), Ok(()));
+    let forged = Measured { other_jobs: vec!["team-a/forged".into()], ..Measured::default() };
+    assert_eq!(judge(&alone, &forged, None), Ok(()));
 }
 
 #[test]

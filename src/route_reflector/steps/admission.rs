@@ -90,7 +90,6 @@ impl Step {
         }
         if self.takes_away()
             && let Some((reflector, missing)) = change.fragile(Rule::Bird)
-            && missing.pairs > 0
         {
             return Err(Refused::Fragile {
                 reflector: reflector.to_string(),

@@ -213,3 +213,39 @@ fn a_sample_of_exactly_the_oldest_age_counts() {
         assert!(TRANSMIT.evidence(Some(reading.reading()), Ok(None)).is_ok(), "{age}");
     }
 }
+
+#[test]
+fn of_two_directions_that_are_equally_busy_the_first_names_the_device() {
+    let busiest = Rules { direction: Some(Direction::Busiest), ..TRANSMIT };
+    let mut both = sent(70.0, 1.0, 1.0);
+    both.put(Measure::ReceivePercent, Value::One(70.0, Some("eth1".into())));
+    both.put(Measure::ReceiveBytes, Value::One(2.0, None));
+    let evidence = busiest.evidence(Some(both.reading()), Ok(None)).unwrap();
+    assert_eq!((evidence.value, evidence.device.as_deref()), (70.0, Some("eth0")));
+}
+
+#[test]
+fn a_node_has_data_if_there_is_a_rate_of_each_direction_that_counts() {
+    let own = Rules { unit: Unit::Own, direction: None, ..TRANSMIT };
+    let busiest = Rules { direction: Some(Direction::Busiest), ..TRANSMIT };
+    for (rules, measures, has) in [
+        (TRANSMIT, &[Measure::Age, Measure::TransmitPercent] as &[_], false),
+        (TRANSMIT, &[Measure::ReceiveBytes], false),
+        (TRANSMIT, &[Measure::TransmitBytes], true),
+        (busiest, &[Measure::TransmitBytes], false),
+        (busiest, &[Measure::TransmitBytes, Measure::ReceiveBytes], true),
+        (own, &[Measure::TransmitBytes, Measure::OwnAge], false),
+        (own, &[Measure::Own], true),
+    ] {
+        let values: Vec<_> = measures.iter().map(|measure| (*measure, 1.0)).collect();
+        assert_eq!(rules.has_data(reading(&values).reading()), has, "{measures:?}");
+    }
+}
+
+#[test]
+fn the_labels_of_metrics_are_the_documented_ones() {
+    let evaluations = [Evaluation::Ok, Evaluation::LowCoverage, Evaluation::Failed];
+    assert_eq!(evaluations.map(Evaluation::as_str), ["ok", "low_coverage", "failed"]);
+    let units = [Unit::Percent, Unit::BitsPerSecond, Unit::Own];
+    assert_eq!(units.map(Unit::as_str), ["percent", "bits_per_second", ""]);
+}

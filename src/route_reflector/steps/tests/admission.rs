@@ -1,5 +1,6 @@
 //! Steps that are admitted, and steps that are refused.
 use super::*;
+use crate::route_reflector::election::slot_selector;
 
 /// Slots for further nodes, each with a cluster id of its own.
 fn further(world: &World, number: usize) -> Vec<Slot> {
@@ -77,4 +78,52 @@ fn a_target_that_one_failure_would_cut_apart_is_refused() {
     assert_eq!(goal.slots.len(), 3);
     let refused = sound(&world.bgp(), &goal).unwrap_err();
     assert!(matches!(refused, Refused::Fragile { .. }), "{refused}");
+}
+
+/// Only BGPPeers that remove a session can take redundancy away.
+#[test]
+fn peers_that_leave_one_reflector_to_all_clients_are_refused_unless_they_only_add_sessions() {
+    let world = World::converged(SIMPLE);
+    let before = world.bgp().fabric;
+    let first = world.bgp().reflectors().find_map(|(_, labels)| labels.slot).unwrap();
+    let mut write = world.goal(SIMPLE, Some(false)).0.peers;
+    write.retain(|peer| peer.node_selector.starts_with('!'));
+    assert_eq!(write.len(), 1);
+    write[0].peer_selector = slot_selector(&[first].into());
+    let admitted = |widens| {
+        let step = Step::Peers { write: write.clone(), delete: vec![], widens };
+        step.admit(&before, &step.after(&before, KEY, ""))
+    };
+    assert!(matches!(admitted(false), Err(Refused::Fragile { .. })), "{:?}", admitted(false));
+    assert_eq!(admitted(true), Ok(()));
+}
+
+/// Other steps give no route another path.
+#[test]
+fn only_a_step_that_writes_peers_or_promotes_can_have_too_many_paths() {
+    let mut world = World::mesh(12, 1);
+    world.converge(EACH_ITS_ID, Some(false)).unwrap();
+    let slots = further(&world, 2);
+    let promote = |why| Step::Promote { why, slots: slots.clone() };
+    world.take(&promote(Why::Promote));
+    let too_many = world.bgp().fabric;
+    let without = |place: usize| {
+        let mut peers = too_many.peers().to_vec();
+        peers.remove(place);
+        Fabric::new(too_many.nodes().to_vec(), peers, false)
+    };
+    let mut fewer = (0..too_many.peers().len()).map(without);
+    let before = fewer.find(|fabric| fabric.paths(Rule::Bird).bearable()).unwrap();
+    let write = world.goal(EACH_ITS_ID, Some(false)).0.peers;
+    let peers = |write| Step::Peers { write, delete: vec![], widens: true };
+    for (step, refused) in [
+        (promote(Why::Promote), true),
+        (promote(Why::Adopt), false),
+        (peers(write), true),
+        (peers(vec![]), false),
+    ] {
+        let admitted = step.admit(&before, &too_many);
+        let paths = matches!(admitted, Err(Refused::Paths { .. }));
+        assert_eq!((paths, admitted.is_err()), (refused, refused), "{step}: {admitted:?}");
+    }
 }

@@ -77,3 +77,8 @@ fn every_word_is_there_once() {
     assert_eq!(words.len(), SkipReason::ALL.len());
     assert!(words.iter().all(|word| word.chars().all(char::is_alphanumeric)));
 }
+
+#[test]
+fn a_reason_is_shown_by_its_name() {
+    assert_eq!(SkipReason::HostNetwork.to_string(), "HostNetwork");
+}

@@ -107,3 +107,16 @@ fn a_guaranteed_agent_has_no_limit_of_zero() {
     assert_eq!(agent(&injected)["resources"]["limits"]["cpu"], "50m");
     assert_eq!(read(&injected).qos(), Qos::Guaranteed);
 }
+
+/// What the limits of a namespace are compared with.
+#[test]
+fn the_resources_of_a_pods_agent_are_those_that_it_is_given() {
+    let mut pod = plain();
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1m"}});
+    let resources = super::super::resources(&read(&pod), &recipe());
+    assert!(!resources.requests.is_empty());
+    assert_eq!(
+        serde_json::to_value(resources).unwrap(),
+        agent(&inject(&pod, &recipe()))["resources"]
+    );
+}

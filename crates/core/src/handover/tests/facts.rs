@@ -38,3 +38,14 @@ fn the_reason_why_a_barrier_waits_is_that_of_the_barrier() {
     let reported: Vec<_> = waiting.iter().map(|w| (w.streams, w.epoch, w.why)).collect();
     assert_eq!(reported, [(0, 5, Why::Template)]);
 }
+
+/// A worker that is not ready gains nothing from the stream it already has.
+#[test]
+fn the_balance_does_not_wait_for_a_worker_that_keeps_its_stream() {
+    let rules = Rules { await_targets: true, ..RULES };
+    let published = file(5, &["w-0@5: a b", "w-1@0:", "w-2@5: c"], &[]);
+    let at = workers([("w-0", pod(5)), ("w-1", pod(5)), ("w-2", pod(5).unready())]);
+    let step = step(&published, &target("a>w-0 b>w-1 c>w-2"), &at, 0, &rules);
+    let revoked: Vec<_> = step.revoked.iter().map(|(stream, ..)| &**stream).collect();
+    assert_eq!(revoked, ["b"]);
+}

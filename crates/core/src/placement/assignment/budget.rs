@@ -45,9 +45,9 @@ enum Why {
 fn in_order(plan: &Plan, mut moves: Vec<usize>) -> Vec<usize> {
     let input = plan.input;
     let holdings = input.holdings();
-    let mut ranks = vec![0; plan.seats.len()];
+    let mut ranks = vec![None; plan.seats.len()];
     for (rank, &unit) in plan.repairs.iter().enumerate() {
-        ranks[unit] = rank + 1;
+        ranks[unit] = Some(rank);
     }
     moves.sort_by_cached_key(|&unit| {
         let (host, standing) = input.owner(unit).unwrap_or((0, Standing::Full));

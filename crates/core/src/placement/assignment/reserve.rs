@@ -149,13 +149,11 @@ impl Dedication {
             return bound.filter(free).ok_or(Reason::NoDedicatedWorker);
         }
         let cost = |host: usize| self.cost(input, unit, host);
-        let best = || {
-            (0..input.hosts.len()).filter(|&host| full(host)).filter(free).min_by(|&a, &b| {
-                let score = || input.score(unit, b).cmp(&input.score(unit, a));
-                cost(a).cmp(&cost(b)).then_with(score)
-            })
-        };
-        let best = if self.spare > 0 { best() } else { None };
+        let free_hosts = (0..input.hosts.len()).filter(|&host| full(host)).filter(free);
+        let best = free_hosts.min_by(|&a, &b| {
+            let score = || input.score(unit, b).cmp(&input.score(unit, a));
+            cost(a).cmp(&cost(b)).then_with(score)
+        });
         // It stays where it is, if that worker is leaving and there is no other.
         let stay = || input.units[unit].previous.filter(|&host| !full(host)).filter(free);
         best.or_else(stay).ok_or(Reason::NoDedicatedWorker)

@@ -167,3 +167,12 @@ fn the_heaviest_weights_there_are() {
 fn of_two_that_are_equally_good_the_lighter_one_moves() {
     assert_eq!(case("a:7@v b:5@v", "v w").shown(), "a@v b@w");
 }
+
+/// It neither raises the difference that is allowed nor ends the balance of the other workers.
+#[test]
+fn a_heavy_item_that_is_bound_to_its_worker_keeps_no_other_from_moving() {
+    let items = "p:100>a@a a1:10@a b1:10@b b2:10@b b3:10@b b4:10@b b5:10@b";
+    let case = case(items, "a b c");
+    let loads = case.loads();
+    assert_eq!(loads, [100, 30, 30], "{}", case.shown());
+}
