@@ -299,7 +299,6 @@ impl Candidate {
         }
         let unheld = Lease {
             spec: Some(LeaseSpec {
-                holder_identity: Some(String::new()),
                 lease_duration_seconds: Some(self.config.seconds()),
                 ..LeaseSpec::default()
             }),
