@@ -64,7 +64,7 @@ pub(super) fn fail(conditions: &mut Vec<Verdict>, failure: Verdict) -> bool {
     let same = |known: &Verdict| {
         (known.type_, known.status, known.reason) == (failure.type_, failure.status, failure.reason)
     };
-    // What a person must fix is always told.
+    // What a person must fix is always reported.
     if failure.status.is_none() && conditions.iter().any(same) {
         return false;
     }

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_worker_that_is_not_there_is_told_with_its_address() {
+    async fn a_worker_that_is_not_there_is_reported_with_its_address() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = WorkerClient::new().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -60,7 +60,7 @@ pub struct Memory {
     pub looked: Option<u64>,
     /// By UID: pods that were there before this process, and of which it is not known what they
     /// read.
-    pub untold: BTreeSet<Arc<str>>,
+    pub unreported: BTreeSet<Arc<str>>,
     /// Under a barrier, or while a worker that answers nothing is waited for: the pods that the API
     /// server listed last, and the version that was published then.
     pub listed: Option<(u64, BTreeSet<Arc<str>>)>,
@@ -279,22 +279,22 @@ impl Memory {
         let before = self.looked.replace(epoch);
         let first = before.is_none();
         for pod in &view.pods {
-            let untold = first
+            let unreported = first
                 && published.is_some_and(|published| {
                     published.barrier.is_some()
                         || published.releasing.keys().any(|(_, worker)| *worker == pod.name)
                         || published.outdated.get(&pod.name) == Some(&pod.uid)
                 });
-            let new = !self.born.contains_key(&pod.uid) && !untold;
+            let new = !self.born.contains_key(&pod.uid) && !unreported;
             let waits = !pod.started && self.born.get(&pod.uid) == Some(&0);
             if pod.node.is_none() || waits {
                 self.born.insert(Arc::clone(&pod.uid), epoch);
-            } else if new && (first || !self.untold.contains(&pod.uid)) {
+            } else if new && (first || !self.unreported.contains(&pod.uid)) {
                 // It may have been created before the last file.
                 let least = before.map_or(epoch, |before| before.min(epoch));
                 self.born.insert(Arc::clone(&pod.uid), least);
-            } else if untold {
-                self.untold.insert(Arc::clone(&pod.uid));
+            } else if unreported {
+                self.unreported.insert(Arc::clone(&pod.uid));
             }
         }
     }

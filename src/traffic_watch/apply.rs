@@ -289,7 +289,7 @@ impl TrafficWatchReconciler {
             let node = pod.node.as_deref().unwrap_or_default();
             let answer = api.evict(&pod.name, &params).await;
             attempt.answered(&answer);
-            let (result, told) = match answer {
+            let (result, notice) = match answer {
                 Ok(_) => {
                     let note =
                         format!("evicted pod {} from node {node}, which stays unfit", pod.name);
@@ -310,7 +310,7 @@ impl TrafficWatchReconciler {
             };
             let refused = (result != "evicted").then(clock::timestamp);
             self.memories.change(key, |entry| entry.evicted(result, refused));
-            notices.extend(told.map(|(warning, reason, note)| Notice {
+            notices.extend(notice.map(|(warning, reason, note)| Notice {
                 warning,
                 reason,
                 note,

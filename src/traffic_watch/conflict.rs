@@ -120,7 +120,7 @@ mod tests {
 
     /// Original 1.4 #15: two of one name in different namespaces fought over the node label.
     #[test]
-    fn the_older_wins_and_the_other_is_told_whose_it_is() {
+    fn the_older_wins_and_the_other_names_it() {
         let old = watch("b", "w", "2026-01-01T00:00:00Z", serde_json::json!({}));
         let new = watch("a", "w", "2026-01-02T00:00:00Z", serde_json::json!({}));
         let tie = watch("a", "x", "2026-01-01T00:00:00Z", serde_json::json!({"label": "w"}));

@@ -22,7 +22,7 @@ fn echo(answer: impl Fn(&[[u8; 64]]) -> Vec<[u8; 64]> + Send + 'static) -> u16 {
 }
 
 #[test]
-fn duplicates_reordering_and_loss_are_told_apart() {
+fn duplicates_reordering_and_loss_are_distinguished() {
     let agent = Agent::start();
     let twice = echo(|requests| vec![requests[requests.len() - 1]; 2]);
     let lost = echo(|_| Vec::new());

@@ -90,7 +90,7 @@ fn panels_fill_the_grid_without_overlap() {
 }
 
 #[test]
-fn everything_that_is_told_of_a_kind_is_shown() {
+fn every_metric_of_a_kind_is_shown() {
     let shown: BTreeSet<_> =
         panel_expressions().iter().flat_map(|(_, text)| metric_names(text)).collect();
     let family =

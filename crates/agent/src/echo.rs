@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_are_told_apart() {
+    fn replies_are_distinguished() {
         let mut replies = Replies::new(7);
         for _ in 0..100 {
             replies.send();

@@ -133,7 +133,7 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
         error = tasks.ended() => return Err(error),
     }
     // There is no state to save: running probes are dropped.
-    tracing::info!("told to stop");
+    tracing::info!("stopping");
     Ok(())
 }
 

@@ -58,7 +58,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         }
     }
     // The application stops by itself: there is nothing to write, and nothing to revert.
-    tracing::info!("told to stop");
+    tracing::info!("stopping");
     Ok(())
 }
 

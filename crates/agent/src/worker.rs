@@ -106,7 +106,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
             () = sleep_until(until.unwrap_or_else(Instant::now)), if ending => break,
         };
         if let Some(end) = end {
-            tracing::info!(streams = streams.left(), "told to stop");
+            tracing::info!(streams = streams.left(), "stopping");
             outcome = outcome.and(end);
             until.get_or_insert_with(|| Instant::now() + config.stop_timeout + GRACE);
             streams.close();

@@ -74,8 +74,8 @@ fn what_needs_attention_and_the_reason_that_sums_it_up() {
         (&["Ready True Serving", "Covered False NotInjected m"], "NotInjected", 1),
         (&[], "-", 1),
     ] {
-        let (_, told, found) = conditions::summary(&object(conditions));
-        assert_eq!((told.as_str(), found.len()), (reason, problems), "{conditions:?} {found:?}");
+        let (_, summary, found) = conditions::summary(&object(conditions));
+        assert_eq!((summary.as_str(), found.len()), (reason, problems), "{conditions:?} {found:?}");
     }
     let old = Object { generation: Some(3), ..object(&["Ready True Judged"]) };
     let (_, _, found) = conditions::summary(&old);

@@ -67,7 +67,7 @@ fn each_pod_without_an_agent_has_a_reason() {
 
 /// The author of a `NetworkProber` may select the namespaces of others, and learns nothing of them.
 #[test]
-fn s10_nothing_is_told_of_namespaces_that_do_not_consent() {
+fn s10_nothing_is_revealed_of_namespaces_that_do_not_consent() {
     let everywhere = json!({"namespaceSelector": {}});
     for namespace in ["silent", "kube-system"] {
         for by in [None, Some("team/np")] {
@@ -79,9 +79,12 @@ fn s10_nothing_is_told_of_namespaces_that_do_not_consent() {
             assert_eq!(view.members, Members::default(), "{namespace}");
             let prober = prober("np", "2026-01-01T00:00:00Z", &everywhere);
             let decided = plan(&prober, &observed(view)).unwrap();
-            let told = format!("{:?} {:?}", decided.status, decided.conditions);
-            assert!(!told.contains(namespace) && decided.notices.is_empty(), "{told}");
-            assert!(told.contains("probes.bigmikes.io/allow"), "how a namespace consents: {told}");
+            let shown = format!("{:?} {:?}", decided.status, decided.conditions);
+            assert!(!shown.contains(namespace) && decided.notices.is_empty(), "{shown}");
+            assert!(
+                shown.contains("probes.bigmikes.io/allow"),
+                "how a namespace consents: {shown}"
+            );
         }
     }
     // Authors learn everything about their own pods.

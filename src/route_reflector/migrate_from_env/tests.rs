@@ -257,11 +257,11 @@ fn the_etcd_datastore() {
 
 /// A number that differs from the original's is reported.
 #[test]
-fn differences_are_told() {
+fn differences_are_reported() {
     let more = "# The original kept it in 32 bits";
-    for (ratio, told_so) in [("0.05", true), ("0.001", true), ("0.005", false), ("0.01", false)] {
+    for (ratio, has_one) in [("0.05", true), ("0.001", true), ("0.005", false), ("0.01", false)] {
         let text = reported(&[("RATIO", ratio)]).unwrap();
-        assert_eq!(text.contains(more), told_so, "{ratio}");
+        assert_eq!(text.contains(more), has_one, "{ratio}");
     }
     let hand_over = |variables: &[(&str, &str)]| {
         reported(variables).unwrap().lines().nth(3).unwrap_or_default().to_owned()

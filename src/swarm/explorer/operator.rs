@@ -225,7 +225,7 @@ fn remembered(memory: &Memory) -> u64 {
         let answer = report.answer.as_ref();
         answer.map(|answer| (answer.version, &answer.jobs)).hash(hasher);
     }
-    (&memory.born, memory.looked, &memory.untold, &memory.stuck).hash(hasher);
+    (&memory.born, memory.looked, &memory.unreported, &memory.stuck).hash(hasher);
     if let Some(published) = &memory.published {
         (published.epoch, &published.releasing, published.barrier).hash(hasher);
         published.outdated.hash(hasher);

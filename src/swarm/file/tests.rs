@@ -66,7 +66,7 @@ releasing:
 
 /// Shape of the original's sample with its own mistake: one job on both workers.
 #[test]
-fn the_originals_file_is_read_and_its_duplicate_told() {
+fn the_originals_file_is_read_and_its_duplicate_reported() {
     let text = "\
 workloads:
     swarm-worker-0:

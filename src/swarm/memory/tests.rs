@@ -34,7 +34,7 @@ fn see(memory: &mut Memory, pod: PodFacts, published: &Published) -> Option<Epoc
 
 /// The operator was killed between a file and the eviction for it.
 #[test]
-fn a_pod_that_is_to_let_go_of_something_may_not_have_been_told_after_a_restart() {
+fn a_pod_that_must_release_something_may_not_have_read_it_after_a_restart() {
     let mut memory = Memory::default();
     assert_eq!(see(&mut memory, pod("old", true), &published(7, true)), None);
     assert_eq!(see(&mut memory, pod("old", true), &published(7, true)), None, "nor later");

@@ -68,7 +68,7 @@ impl Decision<'_> {
         let live: BTreeSet<_> = self.view.pods.iter().map(|pod| &pod.uid).collect();
         memory.reports.retain(|uid, _| live.contains(uid));
         memory.born.retain(|uid, _| live.contains(uid));
-        memory.untold.retain(|uid| live.contains(uid));
+        memory.unreported.retain(|uid| live.contains(uid));
         memory.refused.retain(|worker, _| workers.contains_key(worker));
         memory.refreshed.retain(|worker, _| workers.contains_key(worker));
         let absent = self.workers.all.iter();

@@ -337,7 +337,7 @@ fn w13_a_worker_that_has_been_without_a_pod_on_a_node_for_too_long_gets_nothing_
         (Some(rejected), long, Standing::Keeps, true),
         (None, long, Standing::Keeps, true),
     ] {
-        let told = format!("{second:?}, {ago:?}");
+        let described = format!("{second:?}, {ago:?}");
         let now = Instant::now();
         let absent = [("w-1".into(), now.checked_sub(ago).unwrap())].into();
         let memory = Memory { absent, ..Memory::default() };
@@ -347,7 +347,11 @@ fn w13_a_worker_that_has_been_without_a_pod_on_a_node_for_too_long_gets_nothing_
         let known = Known { now, memory: &memory, confirmed: &confirmed, named: &named };
         let workers = Workers::of(&settings("StatefulSet", false), &view, "m", &none, &known);
         assert_eq!(workers.all[0].standing, Standing::Full);
-        assert_eq!((workers.all[1].standing, workers.all[1].is_lost), (standing, lost), "{told}");
+        assert_eq!(
+            (workers.all[1].standing, workers.all[1].is_lost),
+            (standing, lost),
+            "{described}"
+        );
     }
 }
 

@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn who_wakes_when_told_misses_nothing(authority in 30_u64..2000, leaf in 5_u64..3000) {
+    fn who_wakes_at_the_given_time_misses_nothing(authority in 30_u64..2000, leaf in 5_u64..3000) {
         let lifetimes = lifetimes(authority, leaf);
         let (mut now, mut state) = (START, at(None, START, lifetimes));
         for _ in 0..40 {

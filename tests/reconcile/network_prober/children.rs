@@ -68,7 +68,7 @@ async fn uninstall_monitoring(bench: &Bench) {
 }
 
 #[test]
-fn prometheus_is_told_by_objects_that_are_owned() {
+fn prometheus_is_configured_by_objects_that_are_owned() {
     run(async |bench| {
         install_monitoring(&bench, true).await;
         let _operator = bench.ready_operator().await;

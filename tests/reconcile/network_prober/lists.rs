@@ -192,7 +192,7 @@ fn every_replica_answers_agents_and_the_api_server() {
 
 /// The list follows the zones, and names the zones of both ends.
 #[test]
-fn node_and_zone_of_both_ends_are_told() {
+fn node_and_zone_of_both_ends_are_listed() {
     run(async |bench| {
         let operator = bench.ready_operator().await;
         bench.node("node-1").await;

@@ -182,8 +182,8 @@ fn what_the_nodes_do_not_allow_is_reported_with_the_field_and_nothing_is_written
         let more = json!({"count": {"min": 4, "max": 4}, "clusterID": {"pool": "224.0.0.1"}});
         stage.change("main", more).await;
         refused("spec.clusterID.pool: 224.0.0.1/32 has 1 address that can be cluster ids").await;
-        let since_told = stage.until_event("main", "PlanRefused").await;
-        assert!(!since_told.is_empty());
+        let events = stage.until_event("main", "PlanRefused").await;
+        assert!(!events.is_empty());
         let invalid = json!({"transition": {"prometheus": "elsewhere"}});
         stage.change("main", invalid).await;
         let text = stage.condition("main", "Ready", "False", "InvalidSpec").await;

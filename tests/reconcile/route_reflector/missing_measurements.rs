@@ -96,7 +96,7 @@ fn bug_06_a_reflector_that_is_deleted_or_stays_away_gets_a_successor() {
 
 /// This one is slow: the time has a minimum of a minute.
 #[test]
-fn r13_a_dead_reflectors_slot_is_filled_though_nothing_is_measured_and_the_time_out_is_told() {
+fn r13_a_dead_reflectors_slot_is_filled_though_nothing_is_measured_and_the_time_out_is_reported() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(5).await;

@@ -127,7 +127,7 @@ fn bug_08_the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
 }
 
 #[test]
-fn bug_08_a_disruption_budget_is_obeyed_and_told_and_the_rest_goes_on_when_it_allows() {
+fn bug_08_a_disruption_budget_is_respected_and_reported_and_the_rest_goes_on_when_it_allows() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_while_a_report_is_under_way_is_told_from_there() {
+    fn what_ends_while_a_report_is_under_way_is_reported_from_there() {
         let mut ledger = Ledger::default();
         ledger.begin("a".into(), 1, 10);
         let batch = ledger.report(20).unwrap();

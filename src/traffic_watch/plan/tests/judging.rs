@@ -277,7 +277,7 @@ fn the_status_of_ten_thousand_nodes_with_the_longest_names_stays_small() {
 }
 
 #[test]
-fn a_node_that_loses_its_evidence_is_told_once_and_by_name() {
+fn a_node_that_loses_its_evidence_is_reported_once_and_by_name() {
     let mut w = World::new(&["a", "b", "c"], json!({}));
     let all = |a| [a, Percent(1.0), Percent(1.0)];
     assert_eq!(w.judge(&all(Percent(1.0))).notices, <[&str; 0]>::default());
@@ -288,7 +288,7 @@ fn a_node_that_loses_its_evidence_is_told_once_and_by_name() {
 }
 
 #[test]
-fn a_mass_flip_is_told_in_a_few_events() {
+fn a_mass_flip_is_reported_in_a_few_events() {
     let names: Vec<_> = (0..100).map(|i| format!("n{i:03}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let mut w = World::new(&names, json!({}));

@@ -260,7 +260,7 @@ fn a_taint_follows_the_label() {
 }
 
 #[test]
-fn a_window_of_too_few_scrapes_is_told_once_it_has_lasted() {
+fn a_window_of_too_few_scrapes_is_reported_once_it_has_lasted() {
     let mut w = World::new(&["a", "b"], json!({"window": "20s"}));
     let mut reported = 0;
     for _ in 0..20 {
@@ -283,7 +283,7 @@ fn a_window_of_too_few_scrapes_is_told_once_it_has_lasted() {
 }
 
 #[test]
-fn the_first_error_of_a_spec_is_told_by_its_path() {
+fn the_first_error_of_a_spec_is_reported_with_its_path() {
     for (spec, path) in [
         (json!({"maxBandwidthPercent": "abc"}), "spec.maxBandwidthPercent"),
         (json!({"maxBandwidthPercent": "NaN"}), "spec.maxBandwidthPercent"),

@@ -28,7 +28,7 @@ fn evidence_that_stays_away_leads_to_the_action_and_not_before() {
         assert_eq!(w.node("a").unfit, label == Some("true"), "unfit follows the label");
         let reported = step.notices.contains(&"NodeUnknownExpired");
         assert_eq!(reported, action != "Hold", "{action}: {:?}", step.notices);
-        assert_eq!(w.judge(&gone).notices, <[&str; 0]>::default(), "{action}: told once");
+        assert_eq!(w.judge(&gone).notices, <[&str; 0]>::default(), "{action}: reported once");
         // Evidence that comes back is judged as always.
         w.judge(&[Percent(1.0); 3]);
         w.judge(&[Percent(1.0); 3]);

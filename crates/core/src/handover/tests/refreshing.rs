@@ -3,11 +3,11 @@ use super::*;
 
 fn refreshed(published: &Published, at: &BTreeMap<Name, Worker>, rules: &Rules) -> String {
     let refresh = refresh::refresh(published, at, rules);
-    let told = refresh.iter().map(|refresh| match refresh {
+    let described = refresh.iter().map(|refresh| match refresh {
         Refresh::Evict { worker, .. } => worker.to_string(),
         Refresh::Nudge { worker, epoch, .. } => format!("{worker}@{epoch}"),
     });
-    told.collect::<Vec<_>>().join(" ")
+    described.collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -28,9 +28,9 @@ fn only_a_pod_that_runs_an_older_list_is_restarted() {
         (pod(4).unwanted(), false),
         (absent(), false),
     ] {
-        let told = format!("{worker:?}");
+        let described = format!("{worker:?}");
         let at = workers([("w-0", worker)]);
-        assert_eq!(!refreshed(&published, &at, &RULES).is_empty(), restarted, "{told}");
+        assert_eq!(!refreshed(&published, &at, &RULES).is_empty(), restarted, "{described}");
     }
 }
 
@@ -58,7 +58,7 @@ fn first_those_that_others_wait_for_then_by_number_as_many_as_may_be_down() {
 }
 
 #[test]
-fn a_pod_that_is_down_and_has_told_nothing_is_restarted_within_the_budget_only() {
+fn a_pod_that_is_down_and_has_reported_nothing_is_restarted_within_the_budget_only() {
     let published = file(9, &["w-0@9: a", "w-1@9: b"], &[]);
     let down = || pod(0).silent().unready();
     assert_eq!(refreshed(&published, &workers([("w-0", down()), ("w-1", pod(9))]), &RULES), "w-0");
@@ -112,9 +112,9 @@ fn a_worker_that_rests_is_left_alone_unless_it_is_silent_and_its_list_is_newer()
         (pod(0).silent(), turn(true, Some(5)), false),
         (pod(0).silent(), turn(true, Some(6)), false),
     ] {
-        let told = format!("{worker:?} {turn:?}");
+        let described = format!("{worker:?} {turn:?}");
         let turns = Turns::from([(n("w-0"), turn)]);
         let refresh = refresh_in_turn(&published, &workers([("w-0", worker)]), &RULES, &turns);
-        assert_eq!(!refresh.is_empty(), evicted, "{told}");
+        assert_eq!(!refresh.is_empty(), evicted, "{described}");
     }
 }

@@ -83,7 +83,7 @@ fn w17_a_silent_worker_has_let_go_with_its_next_pod() {
 }
 
 #[test]
-fn who_is_waited_for_is_told_once_per_worker_in_natural_order() {
+fn who_is_waited_for_is_reported_once_per_worker_in_natural_order() {
     let published = file(6, &[], &["a<w-10@4", "b<w-10@5", "c<w-2@6", "d<w-3@6"]);
     let at = workers([("w-10", pod(3).unwanted()), ("w-2", absent().unconfirmed(1).unwanted())]);
     let waiting = step(&published, &target("a>-"), &at, 0, &RULES).waiting;
@@ -289,7 +289,7 @@ fn a_report_from_a_lost_history_begins_a_barrier_and_is_no_acknowledgement_of_it
 }
 
 #[test]
-fn what_a_pod_has_told_is_a_proof_though_it_is_stopped() {
+fn the_report_of_a_pod_is_a_proof_though_it_is_stopped() {
     let published = file(10, &["w-1@2: b"], &[]);
     let at = workers([("w-0", pod(50).stopped()), ("w-1", pod(10))]);
     let barred = next(&published, "b>w-1 c>w-1", &at, &RULES);

@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn who_is_told_twice_counts_once(
+    fn who_is_listed_twice_counts_once(
         members in some_members(), k in some_neighbors(), again in any::<prop::sample::Index>(),
     ) {
         prop_assume!(!members.is_empty());

@@ -49,7 +49,7 @@ fn a_pod_that_is_being_deleted_may_run_on() {
 }
 
 #[test]
-fn a_pod_that_has_told_nothing_may_run_anything() {
+fn a_pod_that_has_reported_nothing_may_run_anything() {
     let plot = Plot { crashes: 1, ..TWO };
     goes_wrong("I8", plot, DELETE, From::Settled, |file, to, workers, highest, rules| {
         let workers = with_pods(workers, |pod| pod.stopped |= pod.loaded.is_none());

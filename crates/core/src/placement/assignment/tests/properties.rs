@@ -20,7 +20,7 @@ proptest! {
     }
 
     #[test]
-    fn i2_an_item_told_twice_has_one_owner(case in some_repetitive_case()) {
+    fn i2_an_item_listed_twice_has_one_owner(case in some_repetitive_case()) {
         let reported = case.run();
         let mut owners = BTreeMap::new();
         for (thing, owner) in case.items.iter().zip(reported.owners) {
@@ -164,7 +164,7 @@ proptest! {
 }
 
 #[test]
-fn owners_that_are_told_wrongly_are_nobody() {
+fn owners_that_do_not_exist_are_nobody() {
     let items = ["a", "b", "c"].map(|id| Item { id, weight: 0, pin: None, dedicated: false });
     let workers = [Worker { id: "w", standing: Standing::Full }];
     for previous in [&[][..], &[Some(0)], &[Some(7), None, Some(1), Some(0), Some(99)]] {

@@ -76,7 +76,7 @@ fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
         let answer = report.answer.as_ref().map(|answer| (answer.version, &answer.jobs));
         (uid, report.loaded, report.failures.min(3), answer).hash(hasher);
     }
-    (&memory.born, memory.looked, &memory.untold, &memory.stuck).hash(hasher);
+    (&memory.born, memory.looked, &memory.unreported, &memory.stuck).hash(hasher);
     (&memory.heirs, &memory.listed).hash(hasher);
     format!("{:?}", memory.published).hash(hasher);
     memory.free.keys().for_each(|stream| stream.hash(hasher));
