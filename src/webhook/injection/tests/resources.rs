@@ -108,7 +108,7 @@ fn a_guaranteed_agent_has_no_limit_of_zero() {
     assert_eq!(read(&injected).qos(), Qos::Guaranteed);
 }
 
-/// What the limits of a namespace are compared with.
+/// The limits of a namespace are compared with these.
 #[test]
 fn the_resources_of_a_pods_agent_are_those_that_it_is_given() {
     let mut pod = plain();
