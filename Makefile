@@ -113,7 +113,7 @@ bench-peer: image ## Measure the operator and a Go operator side by side, at 5,0
 
 .PHONY: explore
 explore: ## Search a million states of each small world of Swarms (the tests: 6,000).
-	EXPLORE=1000000 $(OPTIMIZED) --lib swarm::explorer::plots -- --nocapture
+	EXPLORE=1000000 $(OPTIMIZED) --lib -- --nocapture swarm::explorer::plots swarm::history::parts::explorer::w20
 
 .PHONY: prove-reflectors
 prove-reflectors: protoc ## Play every fault of every layout of route reflectors, judged by the lab's model (the tests: a sample).
@@ -137,7 +137,7 @@ mutants: protoc ## Break one expression after the other, and name those that no 
 
 .PHONY: simulate
 simulate: protoc ## Play 10,000 seeds of the simulation, with an API server and a Prometheus in memory (the tests: 16); SEEDS=100, SEED=7 for one of them.
-	SIMULATED_SEEDS=$(or $(SEEDS),10000) $(OPTIMIZED) --lib simulation::tests::every -- --nocapture
+	SIMULATED_SEEDS=$(or $(SEEDS),10000) cargo test --profile campaign --lib simulation::tests::every -- --nocapture
 
 .PHONY: bench-rotation
 bench-rotation: image ## Rotate the webhook's certificates each minute under load, for ten minutes; PASS or FAIL.

@@ -14,7 +14,7 @@ use super::{
     world::Tally,
 };
 
-/// The number of seeds without `SIMULATED_SEEDS`: each takes 1.6 seconds of a processor, and 1.1
+/// The number of seeds without `SIMULATED_SEEDS`: each takes 1.6 seconds of a processor, and 0.2
 /// with `make simulate`, which optimizes.
 const SEEDS: u64 = 16;
 

@@ -53,18 +53,23 @@ use search::{Found, search};
 use world::World;
 
 /// The number of states that a search visits, unless `EXPLORE` in the environment sets another one:
-/// all tests together take half a minute, unoptimized, on two slow cores.
+/// all tests together take a minute, unoptimized, on two slow cores.
 const MOST: usize = 6_000;
 
-fn explore(plot: &Plot) -> Found {
+/// Returns the maximum number of states that a search visits.
+pub(super) fn most() -> usize {
     let most = std::env::var("EXPLORE").ok().and_then(|number| number.parse().ok());
+    most.unwrap_or(MOST)
+}
+
+fn explore(plot: &Plot) -> Found {
     let began = std::time::Instant::now();
     let explorer = Explorer::new(plot);
     let mut settled = World::beginning(plot);
     for _ in 0..search::ROUNDS {
         explorer.fair_round(&mut settled);
     }
-    let (found, complained) = search(&explorer, settled, most.unwrap_or(MOST));
+    let (found, complained) = search(&explorer, settled, most());
     println!(
         "{} states{}, {} moves, {} passes, {} wait, {:?}",
         found.states,

@@ -19,11 +19,11 @@ mod cluster;
 mod operator;
 mod world;
 
-use crate::swarm::explorer::breadth_first::{self, Explored, Violation};
+use crate::swarm::explorer::{
+    breadth_first::{self, Explored, Violation},
+    most,
+};
 use world::{Move, Plot, Weak, World};
-
-/// Maximum number of states that a search visits: it takes some seconds.
-const MOST: usize = 12_000;
 
 /// The fair rounds after which everything has settled.
 const ROUNDS: usize = 40;
@@ -36,7 +36,7 @@ fn explore(plot: &Plot) -> Found {
     for _ in 0..ROUNDS {
         fair_round(plot, &mut settled);
     }
-    breadth_first::search(&mut Search { plot, calm: HashSet::new() }, settled, MOST)
+    breadth_first::search(&mut Search { plot, calm: HashSet::new() }, settled, most())
 }
 
 struct Search<'a> {
@@ -80,9 +80,10 @@ fn fair_round(plot: &Plot, world: &mut World) {
     }
     moves.extend([Move::Look, Move::Finish(None)]);
     for happens in moves {
-        let mut next = world.clone();
-        if next.happen(plot, happens).is_some() {
-            *world = next;
+        // Only a look may fail when it has changed something.
+        let before = matches!(happens, Move::Look).then(|| world.clone());
+        if let (None, Some(before)) = (world.happen(plot, happens), before) {
+            *world = before;
         }
     }
 }
