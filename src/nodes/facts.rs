@@ -27,6 +27,9 @@ pub struct NodeFacts {
     pub open: bool,
     /// Distinguishes it from another node with the same name, before or after it.
     pub incarnation: Incarnation,
+    /// The revision of the store ([`NodeStore::revision`](super::NodeStore::revision)) at which it
+    /// was first in it: what was measured before is not about it.
+    pub since: u64,
     /// Its labels, by key.
     pub labels: Texts,
     /// Taints in the node's spec.
@@ -112,6 +115,7 @@ impl NodeFacts {
             schedulable: true,
             open: true,
             incarnation: Incarnation::default(),
+            since: 0,
             labels: Arc::default(),
             taints: Arc::default(),
             unfit: false,

@@ -64,6 +64,8 @@ pub(super) struct Stored {
     /// Its extended resources: most nodes have none.
     pub offers: Box<[(Arc<str>, Offer)]>,
     pub version: u64,
+    /// The revision of the store at which this incarnation was first in it.
+    pub since: u64,
     /// True until the watch shows this version: an answer to a write of ours brought it.
     ours: bool,
 }
@@ -88,6 +90,7 @@ impl Stored {
             kubelet,
             offers: _,
             version: _,
+            since: _,
             ours: _,
         } = self;
         *labels == other.labels
@@ -272,6 +275,7 @@ impl State {
             offers: node.offers().map(|(name, offer)| (self.text(name), offer)).collect(),
             capacity: capacity.map(|value| self.text(value)),
             version: version(&node.metadata),
+            since: self.changes.wrapping_add(1),
             ours: false,
         };
         Some((name, stored))
@@ -299,14 +303,17 @@ impl State {
             Event::InitDone => {
                 let listed = self.listing.take().unwrap_or_default();
                 let mut listed: BTreeMap<_, _> = listed.into_iter().collect();
+                for node in listed.values_mut() {
+                    node.since = self.changes.wrapping_add(1);
+                }
                 // The list replaces what was known, regardless of versions: those of a restored
                 // etcd are older. Only a write of ours may be newer than the list.
                 for (name, old) in std::mem::take(&mut self.nodes) {
-                    if let Some(new) = listed.get_mut(&name)
-                        && old.ours
-                        && old.version > new.version
-                    {
+                    let Some(new) = listed.get_mut(&name) else { continue };
+                    if old.ours && old.version > new.version {
                         *new = old;
+                    } else if old.incarnation == new.incarnation {
+                        new.since = old.since;
                     }
                 }
                 self.census = Census::default();
@@ -319,8 +326,11 @@ impl State {
                 true
             }
             Event::Apply(node) => {
-                let Some((name, stored)) = self.store(&node) else { return false };
+                let Some((name, mut stored)) = self.store(&node) else { return false };
                 let old = self.nodes.get(&name);
+                if let Some(old) = old.filter(|old| old.incarnation == stored.incarnation) {
+                    stored.since = old.since;
+                }
                 if old.is_some_and(|old| old.version > stored.version) {
                     return false;
                 }

@@ -73,6 +73,18 @@ fn every_seed_keeps_the_rules() {
     judge(number("FIRST_SEED").unwrap_or(1), count, Duration::MAX);
 }
 
+/// Seeds in which the operator was wrong once.
+///
+/// - 586, 3275: a node was replaced, and an answer that was asked for before judged its successor.
+#[test]
+fn seeds_that_found_faults_keep_the_rules() {
+    crate::prometheus::simulated::provider();
+    for seed in [586, 3275] {
+        let played = play(seed, Weakened::Nothing, IDLE / 10);
+        assert!(played.violations.is_empty(), "{}", played.report());
+    }
+}
+
 /// Seeds that nobody has played, for `SIMULATED_SECONDS`: they begin with the present time.
 #[test]
 fn new_seeds_keep_the_rules() {

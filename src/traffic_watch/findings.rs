@@ -5,6 +5,7 @@ use super::{
     observed::Observed,
     settings::Settings,
 };
+use crate::nodes::NodeFacts;
 
 /// The evidence of one measure about one node.
 pub(super) type EvidenceResult = Result<Evidence, NoEvidence>;
@@ -60,7 +61,8 @@ impl Gathered {
 /// Gathers the evidence of one measure about each node, and the result of the measurement.
 ///
 /// A node is covered if it has a credible sample: a node with an unknown link speed is covered,
-/// because the measurement cannot fix that.
+/// because the measurement cannot fix that. An answer is shared by all passes of an interval, so it
+/// may be about a node that was replaced since then: of its successor it says nothing.
 pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gathered {
     let now = seen.now.as_duration().as_secs_f64();
     let reading = seen.readings.as_ref().and_then(|readings| readings.get(place));
@@ -71,11 +73,12 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
     };
     let rules = settings.criteria[place].rules;
     let mut of_node = reading.in_turn();
-    let mut findings: Vec<EvidenceResult> = seen
-        .nodes
-        .iter()
-        .map(|facts| rules.evidence(of_node(&facts.name), settings.capacity(facts)))
-        .collect();
+    let was_there = |facts: &NodeFacts| reading.revision.is_none_or(|then| facts.since <= then);
+    let evidence = |facts: &NodeFacts| {
+        let numbers = of_node(&facts.name).filter(|_| was_there(facts));
+        rules.evidence(numbers, settings.capacity(facts))
+    };
+    let mut findings: Vec<EvidenceResult> = seen.nodes.iter().map(evidence).collect();
     let asked = reading.asked.unwrap_or(now);
     let warned = !reading.warnings.is_empty();
     let covered = findings.iter().filter(|finding| is_covered(finding)).count();

@@ -178,11 +178,12 @@ impl TrafficWatchReconciler {
                 sorter.take(&request.question, names, &series)
             };
             let asked = Some(clock::timestamp().as_duration().as_secs_f64());
+            let revision = Some(nodes.revision());
             let warnings = client.query_vector(&promql, permit, take).await;
             let (identity, sorter) = sorting.unwrap_or_else(|| begin(&nodes));
             let reading = warnings.map(|warnings| {
                 let mut reading = sorter.end(&identity, warnings);
-                reading.asked = asked;
+                (reading.asked, reading.revision) = (asked, revision);
                 if with_totals {
                     totals.keep(&request, began, &reading);
                 } else {

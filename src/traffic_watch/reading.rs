@@ -44,6 +44,9 @@ pub struct Measurement {
     /// The time at which the request was sent, in Unix seconds, if known: ages of samples count
     /// from it, however long the answer took.
     pub asked: Option<f64>,
+    /// The revision of the node store at that time, if known: a node that came later is not the one
+    /// that was measured, even under its name.
+    pub revision: Option<u64>,
     /// Numbers of hosts, of which only the whole answer shows whether they are nodes.
     undecided: Vec<(Subject, Option<f64>, Option<Arc<str>>)>,
 }

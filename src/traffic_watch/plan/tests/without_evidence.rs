@@ -70,3 +70,22 @@ fn the_clock_of_unknown_stands_still_while_the_measurement_is_in_trouble() {
     w.judge(&gone);
     assert_eq!(w.label("a"), Some("false"));
 }
+
+/// An answer is shared for an interval. A node that takes the name of another in that time is not
+/// the one that was measured.
+#[test]
+fn absence_is_never_a_verdict_nor_is_the_traffic_of_a_predecessor() {
+    let mut w = World::new(&["a", "b"], json!({"consecutive": {"unfit": 1, "fit": 1}}));
+    let mut judge = |since, revision| {
+        w.next();
+        let mut reading = w.reading(&[Percent(99.0), Percent(1.0)]);
+        reading.revision = revision;
+        let mut observed = w.observed(vec![Ok(reading)]);
+        Arc::get_mut(&mut observed.nodes).unwrap()[0].since = since;
+        w.carry_out(&observed).states
+    };
+    assert_eq!(judge(8, Some(7)), [Unknown, Fit]);
+    assert_eq!(judge(8, Some(8)), [Unfit, Fit]);
+    // A history from elsewhere knows no revisions.
+    assert_eq!(judge(9, None), [Unfit, Fit]);
+}
