@@ -16,17 +16,21 @@ pub(super) async fn cleanup(
 ) -> Result<Vec<Notice>, Error> {
     let all = others.state();
     let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
-    // An object that lost its claim never wrote; if another object waits for the key, the labels
-    // stay, so that no node is without a label in between.
     let memory = reconciler.memories.read(&key(watch), |entry| Arc::clone(&entry.memory));
-    let keys = conflict::keys(watch, &memory.keys).into_iter();
-    let keys = keys.filter(|key| !conflict::has_heir(watch, key, all()));
-    let removals: Vec<_> = keys
-        .flat_map(|key| {
-            let carriers = reconciler.nodes.carriers(&key);
-            carriers.into_iter().map(move |carrier| NodeWrite::removal(carrier, key.clone()))
-        })
-        .collect();
+    let mut removals = vec![];
+    for label in conflict::keys(watch, &memory.keys) {
+        // An object that lost its claim never wrote; if another object waits for the key, the
+        // labels stay, so that no node is without a label in between. That object may leave the key
+        // before its first judgment, and removes them then.
+        if let Some(heir) = conflict::heir(watch, &label, all()) {
+            reconciler.memories.change(&key(heir), |entry| {
+                Arc::make_mut(&mut entry.memory).keys.insert(label);
+            });
+            continue;
+        }
+        let carriers = reconciler.nodes.carriers(&label).into_iter();
+        removals.extend(carriers.map(|carrier| NodeWrite::removal(carrier, label.clone())));
+    }
     let count = removals.len();
     let results = reconciler.write_nodes(removals, None).await;
     results.into_iter().try_for_each(|(_, result)| result)?;

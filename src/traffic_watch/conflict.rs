@@ -31,20 +31,21 @@ pub fn claim<'a>(
         .map_or(Claim::Ours, |holder| Claim::HeldBy(name(holder)))
 }
 
-/// Reports whether another live object claims `key`: its labels must not be removed with those of
-/// `watch`.
+/// Returns the live object that gets `key` if `watch` gives it up: its labels must not be removed
+/// with those of `watch`.
 #[must_use]
-pub fn has_heir<'a>(
+pub fn heir<'a>(
     watch: &TrafficWatch,
     key: &str,
     others: impl IntoIterator<Item = &'a TrafficWatch>,
-) -> bool {
-    others.into_iter().any(|other| {
+) -> Option<&'a TrafficWatch> {
+    let heirs = others.into_iter().filter(|other| {
         name(other) != name(watch)
             && other.metadata.deletion_timestamp.is_none()
             && claims(other)
             && other.label_key() == key
-    })
+    });
+    heirs.min_by_key(|heir| rank(heir))
 }
 
 /// Returns the older object, by namespace/name, that offers the same extended resource.
@@ -160,7 +161,7 @@ mod tests {
         let new = watch("b", "w", "2026-01-02T00:00:00Z", serde_json::json!({}));
         assert_eq!(claim(&new, [&old]), Claim::Ours);
         assert_eq!(claim(&old, [&new]), Claim::Ours);
-        assert!(!has_heir(&new, &new.label_key(), [&old, &new]));
-        assert!(has_heir(&old, &new.label_key(), [&old, &new]));
+        assert_eq!(heir(&new, &new.label_key(), [&old, &new]), None);
+        assert_eq!(heir(&old, &new.label_key(), [&old, &new]), Some(&new));
     }
 }

@@ -93,7 +93,7 @@ pub(super) async fn observe(
         now: clock::timestamp(),
         tick,
         stray: reconciler
-            .strays(watch, &memory, &selection, |key| conflict::has_heir(watch, key, all())),
+            .strays(watch, &memory, &selection, |key| conflict::heir(watch, key, all()).is_some()),
         nodes: selection.nodes,
         readings,
         memory,
