@@ -69,9 +69,6 @@ impl Ceiling {
         let mut under_way = self.under_way();
         // The API server answers for a node that is not known.
         let Some((unfit, open)) = self.0.nodes.standing(node) else { return place(None) };
-        if unfit {
-            return place(None);
-        }
         if let Some((writes, _)) = under_way.get_mut(node) {
             *writes += 1;
             return place(Some(Arc::clone(node)));
@@ -82,7 +79,9 @@ impl Ceiling {
             (!open || *other) && self.0.nodes.standing(node).is_some_and(|(unfit, _)| !unfit)
         });
         let left = if open { headroom.open } else { headroom.all };
-        if pending.count() >= left {
+        // A node with the mark of another object is none more. Its place is held as well: the other
+        // object may remove its mark before this one is there.
+        if !unfit && pending.count() >= left {
             return None;
         }
         under_way.insert(Arc::clone(node), (1, open));
@@ -225,5 +224,21 @@ mod tests {
         assert!(ceiling.admit(&a).is_some(), "another mark of the same node");
         assert!(ceiling.admit(&b).is_some());
         assert!(ceiling.under_way().is_empty());
+    }
+
+    /// A second mark of a node takes no further place, as long as the first one is there.
+    #[test]
+    fn s01_the_place_of_a_node_is_held_if_the_other_object_removes_its_mark_meanwhile() {
+        let store = cluster();
+        let ceiling = Ceiling::new(store.clone(), DEFAULT);
+        for name in ["a", "b"] {
+            store.apply(node(name, "one.traffic.example.com/unfit", false));
+        }
+        let [a, c] = ["a", "c"].map(Arc::<str>::from);
+        let second = ceiling.admit(&a).unwrap();
+        store.apply(node("a", "other", false));
+        assert!(ceiling.admit(&c).is_none(), "a is about to be marked again");
+        drop(second);
+        assert!(ceiling.admit(&c).is_some());
     }
 }
