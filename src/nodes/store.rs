@@ -73,8 +73,8 @@ impl NodeStore {
         self.0.changed.subscribe()
     }
 
-    /// Returns the number of changes so far: a node is of the revision that brought it, and of every
-    /// later one.
+    /// Returns the number of changes so far: a node is of the revision that brought it, and of
+    /// every later one.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.read().changes()
