@@ -30,7 +30,8 @@ impl NodeStore {
     /// lease is checked again.
     ///
     /// A node that was replaced since the write was decided is not patched. `decided` is the
-    /// incarnation that the decision is about; without one, it is about the node of now.
+    /// incarnation that the decision is about; without one, it is about the node of now. `still`
+    /// reports, before another attempt, whether the decision holds: if not, nothing more is tried.
     ///
     /// # Errors
     /// The errors of the API server; a conflict, if the node was replaced.
@@ -40,6 +41,7 @@ impl NodeStore {
         name: &str,
         decided: Option<Incarnation>,
         metadata: &Value,
+        still: impl Fn() -> bool,
     ) -> kube::Result<()> {
         let known = self.known(name);
         let mut version = known.map(|(_, version)| version);
@@ -53,6 +55,9 @@ impl NodeStore {
                     version = self.newer(name, version).await;
                     if self.known(name).map(|(incarnation, _)| incarnation) != before {
                         return Err(kube::Error::Api(status));
+                    }
+                    if !still() {
+                        return Ok(());
                     }
                 }
                 result => return result,
@@ -184,7 +189,7 @@ mod tests {
         let (server, store) = world(7, 7);
         let labels = json!({"labels": {"k": "true"}});
         for _ in 0..2 {
-            store.patch(&server.client(), "a", None, &labels).await.unwrap();
+            store.patch(&server.client(), "a", None, &labels, || true).await.unwrap();
         }
         assert_eq!(server.overs(), [Some("7".into()), Some("8".into())]);
     }
@@ -197,7 +202,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(300)).await;
             see(&store, 9);
         };
-        let (result, ()) = tokio::join!(store.patch(&client, "a", None, &labels), event);
+        let (result, ()) = tokio::join!(store.patch(&client, "a", None, &labels, || true), event);
         result.unwrap();
         assert_eq!(server.overs(), [Some("7".into()), Some("9".into())]);
     }
@@ -213,8 +218,16 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(300)).await;
             store.apply(Event::Apply(serde_json::from_value(successor).unwrap()));
         };
-        let (result, ()) = tokio::join!(store.patch(&client, "a", None, &labels), event);
+        let (result, ()) = tokio::join!(store.patch(&client, "a", None, &labels, || true), event);
         assert!(matches!(result, Err(kube::Error::Api(status)) if status.is_conflict()));
+        assert_eq!(server.overs(), [Some("7".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_patch_whose_decision_does_not_hold_any_more_is_not_tried_again() {
+        let (server, store) = world(9, 7);
+        let labels = json!({"labels": {"k": "true"}});
+        store.patch(&server.client(), "a", None, &labels, || false).await.unwrap();
         assert_eq!(server.overs(), [Some("7".into())]);
     }
 
@@ -225,7 +238,7 @@ mod tests {
         let (decided, _) = store.known("a").unwrap();
         let (client, labels) = (server.client(), json!({"labels": {"k": "true"}}));
         let refused = async || {
-            let result = store.patch(&client, "a", Some(decided), &labels).await;
+            let result = store.patch(&client, "a", Some(decided), &labels, || true).await;
             matches!(result, Err(kube::Error::Api(status)) if status.is_conflict())
         };
         assert!(!refused().await && !store.is_replaced("a", decided));
@@ -246,7 +259,7 @@ mod tests {
         let (server, store) = world(9, 7);
         let began = tokio::time::Instant::now();
         let labels = json!({"labels": {"k": "true"}});
-        store.patch(&server.client(), "a", None, &labels).await.unwrap();
+        store.patch(&server.client(), "a", None, &labels, || true).await.unwrap();
         assert_eq!(server.overs(), [Some("7".into()), None]);
         assert_eq!(began.elapsed().as_secs(), 1);
     }

@@ -180,7 +180,7 @@ impl RouteReflectorReconciler {
     }
 
     async fn patch(&self, node: &str, metadata: &Value) -> Result<(), Error> {
-        match self.nodes.patch(&self.client, node, None, metadata).await {
+        match self.nodes.patch(&self.client, node, None, metadata, || true).await {
             // The node was deleted in the meantime, with everything on it.
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             result => result.map_err(Error::kube("patch node")),

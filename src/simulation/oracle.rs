@@ -13,7 +13,9 @@ use serde_json::Value;
 
 use super::{
     faults::FaultWindow,
-    scene::{NodeScene, Past, Scene, WatchScene, at_least, at_most, labels, marks, without_marks},
+    scene::{
+        NodeScene, Past, Range, Scene, WatchScene, at_least, at_most, labels, marks, without_marks,
+    },
     store::Store,
     write::Write,
 };
@@ -35,21 +37,12 @@ pub struct Ask {
     pub is_certain: bool,
 }
 
-/// The thresholds that an object had, the lowest and the highest.
-#[derive(Clone, Copy, Debug)]
-struct Range {
-    max: (f64, f64),
-    recover: (f64, f64),
-    unfit_after: usize,
-    fit_after: usize,
-}
-
 #[derive(Default)]
 pub struct Oracle {
     present: Scene,
     past: Vec<Past>,
     asks: Vec<Ask>,
-    /// The thresholds of each label key.
+    /// The thresholds of each label key, and of each object by its UID.
     ranges: BTreeMap<String, Range>,
     /// The time since which each node exists, by UID.
     born: BTreeMap<String, Duration>,
@@ -68,17 +61,12 @@ impl Oracle {
             return;
         }
         for watch in scene.watches.values() {
-            let Range { max, recover, unfit_after, fit_after } =
-                self.ranges.entry(watch.key.clone()).or_insert(Range {
-                    max: (watch.max, watch.max),
-                    recover: (watch.recover, watch.recover),
-                    unfit_after: watch.unfit_after,
-                    fit_after: watch.fit_after,
-                });
-            *max = (max.0.min(watch.max), max.1.max(watch.max));
-            *recover = (recover.0.min(watch.recover), recover.1.max(watch.recover));
-            *unfit_after = (*unfit_after).min(watch.unfit_after);
-            *fit_after = (*fit_after).min(watch.fit_after);
+            let now = Range::of(watch);
+            // An object takes its verdicts along to another key.
+            for name in [&watch.key, &watch.uid] {
+                let range = self.ranges.entry(name.clone()).or_insert(now);
+                *range = range.with(now);
+            }
         }
         for node in scene.nodes.values() {
             self.born.entry(node.uid.clone()).or_insert(now);
@@ -152,7 +140,11 @@ impl Oracle {
             let mark = (uid, key.clone());
             if let Some(value) = new.get(key) {
                 self.own.insert(mark, value.clone());
-            } else if self.own.remove(&mark).is_some_and(|value| value == "true") {
+                continue;
+            }
+            self.own.remove(&mark);
+            // Whoever made it: without evidence it stays, and goes along to another key.
+            if old.get(key).is_some_and(|value| value == "true") {
                 self.removed.insert(mark, write.at);
             }
         }
@@ -233,10 +225,10 @@ impl Oracle {
         (scene, watch, node): (&Scene, &WatchScene, &NodeScene),
         from: Duration,
     ) -> Option<String> {
-        if change.from.is_none() && self.is_carried(change, watch, from) {
+        if self.is_carried(change, watch, from) {
             return None;
         }
-        let range = self.ranges[change.key];
+        let range = self.ranges[change.key].with(self.ranges[&watch.uid]);
         let values = self.values(change);
         let above = values.iter().filter(|value| **value > range.max.0).count();
         if above < range.unfit_after {
@@ -256,12 +248,15 @@ impl Oracle {
         if !node.open {
             // It may have been the first of its plan: only nodes of its kind count.
             let closed = scene.nodes.iter().filter(|(name, node)| !node.open && marked(name));
-            let (count, most) = (closed.count(), at_most(&watch.max_unfit, selected.len()));
+            let (held, closed): (Vec<_>, Vec<_>) =
+                closed.partition(|(name, _)| self.may_be_blind(change, name, &selected, from));
+            let (count, most) =
+                (closed.len(), at_most(&watch.max_unfit, selected.len() - held.len()));
             return (count > most).then(|| format!("{count} closed ones marked, at most {most}"));
         }
         let nodes: Vec<_> = selected.iter().filter(|name| scene.nodes[**name].open).collect();
         let all = nodes.iter().filter(|name| marked(name)).count();
-        let blind = |name: &str| name != change.node && self.may_be_blind(name, &selected, from);
+        let blind = |name: &str| self.may_be_blind(change, name, &selected, from);
         let held = nodes.iter().filter(|name| marked(name) && blind(name)).count();
         let most = at_most(&watch.max_unfit, nodes.len() - held);
         if all - held > most {
@@ -330,8 +325,17 @@ impl Oracle {
         new.map(|(value, _)| *value).collect()
     }
 
-    /// Reports whether a node may have been without evidence when a write was decided.
-    fn may_be_blind(&self, node: &str, selected: &[&str], from: Duration) -> bool {
+    /// Reports whether another node may have been without evidence when a write was decided.
+    fn may_be_blind(
+        &self,
+        change: &Change<'_>,
+        node: &str,
+        selected: &[&str],
+        from: Duration,
+    ) -> bool {
+        if node == change.node {
+            return false;
+        }
         let mut asks = self.asks.iter().filter(|ask| ask.at >= from);
         asks.any(|ask| {
             let Some(values) = &ask.values else { return true };

@@ -122,6 +122,38 @@ impl Scene {
     }
 }
 
+/// The thresholds that an object had, the lowest and the highest.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    pub max: (f64, f64),
+    pub recover: (f64, f64),
+    pub unfit_after: usize,
+    pub fit_after: usize,
+}
+
+impl Range {
+    /// The range of the present thresholds.
+    pub fn of(watch: &WatchScene) -> Self {
+        Self {
+            max: (watch.max, watch.max),
+            recover: (watch.recover, watch.recover),
+            unfit_after: watch.unfit_after,
+            fit_after: watch.fit_after,
+        }
+    }
+
+    /// Returns the range that has both.
+    pub fn with(self, other: Self) -> Self {
+        let both = |a: (f64, f64), b: (f64, f64)| (a.0.min(b.0), a.1.max(b.1));
+        Self {
+            max: both(self.max, other.max),
+            recover: both(self.recover, other.recover),
+            unfit_after: self.unfit_after.min(other.unfit_after),
+            fit_after: self.fit_after.min(other.fit_after),
+        }
+    }
+}
+
 /// Returns the share as a ceiling: rounded down, but one node at least of a percentage.
 pub fn at_most(share: &Value, nodes: usize) -> usize {
     match share.as_str() {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::{
     LABEL_CONCURRENCY, TrafficWatchReconciler,
+    ceiling::Place,
     children::{self, Applied, Child, Outcome},
     deployments::DeploymentFacts,
     evictions::PodFacts,
@@ -138,9 +139,10 @@ impl TrafficWatchReconciler {
                     // Another object took the last place since: the next plan sees it.
                     return (write.node, Ok(()));
                 }
+                let still = || place.as_ref().is_none_or(Place::is_free);
                 let result = match write.taint {
-                    Edit::Keep => self.write_label(&write).await,
-                    _ => node_writes::with_taint(&self.client, &self.nodes, &write).await,
+                    Edit::Keep => self.write_label(&write, still).await,
+                    _ => node_writes::with_taint(&self.client, &self.nodes, &write, still).await,
                 };
                 drop(place);
                 let result = match result {
@@ -153,10 +155,10 @@ impl TrafficWatchReconciler {
         results.buffer_unordered(LABEL_CONCURRENCY).collect().await
     }
 
-    async fn write_label(&self, write: &NodeWrite) -> kube::Result<()> {
+    async fn write_label(&self, write: &NodeWrite, still: impl Fn() -> bool) -> kube::Result<()> {
         let labels = json!({"labels": node_writes::labels(write)});
         let decided = Some(write.incarnation);
-        match self.nodes.patch(&self.client, &write.node, decided, &labels).await {
+        match self.nodes.patch(&self.client, &write.node, decided, &labels, still).await {
             // It was replaced in the meantime: the next judgment is of its successor.
             Err(kube::Error::Api(status)) if status.is_conflict() => Ok(()),
             result => result,

@@ -30,10 +30,11 @@ pub struct Ceiling(Arc<Inner>);
 struct Inner {
     nodes: NodeStore,
     max: Share,
-    /// Nodes that are being marked now, each by how many writes, and whether it takes ordinary
-    /// pods.
-    under_way: Mutex<BTreeMap<Arc<str>, (usize, bool)>>,
+    under_way: Mutex<UnderWay>,
 }
+
+/// Nodes that are being marked now, each by how many writes, and whether it takes ordinary pods.
+type UnderWay = BTreeMap<Arc<str>, (usize, bool)>;
 
 /// A mark that may be written; its place is held until this is dropped.
 pub struct Place<'a> {
@@ -73,22 +74,28 @@ impl Ceiling {
             *writes += 1;
             return place(Some(Arc::clone(node)));
         }
-        let headroom = self.headroom();
-        // The headroom already counts marks that are written and known.
-        let pending = under_way.iter().filter(|(node, (_, other))| {
-            (!open || *other) && self.0.nodes.standing(node).is_some_and(|(unfit, _)| !unfit)
-        });
-        let left = if open { headroom.open } else { headroom.all };
         // A node with the mark of another object is none more. Its place is held as well: the other
         // object may remove its mark before this one is there.
-        if !unfit && pending.count() >= left {
+        if !unfit && !self.has_place(&under_way, node, open) {
             return None;
         }
         under_way.insert(Arc::clone(node), (1, open));
         place(Some(Arc::clone(node)))
     }
 
-    fn under_way(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, (usize, bool)>> {
+    /// Reports whether one more node may be marked, besides those that are being marked now.
+    fn has_place(&self, under_way: &UnderWay, node: &Arc<str>, open: bool) -> bool {
+        let headroom = self.headroom();
+        // The headroom already counts marks that are written and known.
+        let pending = under_way.iter().filter(|(other, (_, takes_pods))| {
+            *other != node
+                && (!open || *takes_pods)
+                && self.0.nodes.standing(other).is_some_and(|(unfit, _)| !unfit)
+        });
+        pending.count() < if open { headroom.open } else { headroom.all }
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, UnderWay> {
         self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,6 +109,20 @@ impl Ceiling {
 impl fmt::Debug for Ceiling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Ceiling").field(&self.0.max).finish()
+    }
+}
+
+impl Place<'_> {
+    /// Reports whether its mark is still none too many, before it is tried again: the node may have
+    /// lost another mark, with which it was counted.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        let Some(node) = &self.node else { return true };
+        let under_way = self.ceiling.under_way();
+        match self.ceiling.0.nodes.standing(node) {
+            Some((false, open)) => self.ceiling.has_place(&under_way, node, open),
+            _ => true,
+        }
     }
 }
 
@@ -238,6 +259,11 @@ mod tests {
         let second = ceiling.admit(&a).unwrap();
         store.apply(node("a", "other", false));
         assert!(ceiling.admit(&c).is_none(), "a is about to be marked again");
+        assert!(second.is_free());
+        // Another client takes the place.
+        store.apply(node("d", "one.traffic.example.com/unfit", false));
+        assert!(!second.is_free());
+        store.apply(node("d", "other", false));
         drop(second);
         assert!(ceiling.admit(&c).is_some());
     }

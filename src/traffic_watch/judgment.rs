@@ -197,6 +197,7 @@ impl<'a> Judgment<'a> {
                 judged: self.judged(i),
                 marked: self.carried(i),
                 severity: self.severity(i),
+                recovering: self.is_recovering(i),
                 takes_pods: self.takes_pods[i],
                 blind: is_unknown(node) && !self.expired[i],
                 open: facts.open,
@@ -259,6 +260,15 @@ impl<'a> Judgment<'a> {
             .max_by(f64::total_cmp);
         // Nodes that are unfit only for lack of evidence come after all measured ones.
         measured.or_else(|| self.expired[node].then_some(0.0))
+    }
+
+    /// Reports whether a node is where it recovers, in all unfit measures with evidence.
+    fn is_recovering(&self, node: usize) -> bool {
+        let mut unfit = self.unfit_by(node).filter_map(|(place, criterion)| {
+            let evidence = self.gathered[place].findings[node].as_ref().ok()?;
+            Some(criterion.is_unfit(evidence.value, Some(true)))
+        });
+        unfit.next() == Some(false) && unfit.all(|unfit| !unfit)
     }
 
     /// Returns the measures that judge a node unfit, with their indexes.

@@ -117,6 +117,9 @@ pub struct Candidate<'a> {
     pub marked: Option<bool>,
     /// The factor by which it exceeds its thresholds (1 is at a threshold), if currently known.
     pub severity: Option<f64>,
+    /// True if it is where it recovers now, in every measure that judges it unfit: only the number
+    /// of judgments is missing.
+    pub recovering: bool,
     /// True if it can take the pods in question.
     pub takes_pods: bool,
     /// True if there is currently no evidence about it. Its mark stays, and takes no place.
@@ -191,7 +194,8 @@ impl Scope {
 ///   go, the least severe first and those without evidence last, while fewer nodes than the floor
 ///   are unmarked; all go when none is allowed.
 /// - A mark without evidence takes no place. A label that could not be removed takes one.
-/// - Free places go to the worst, ties to the smaller name; only to nodes with evidence now.
+/// - Free places go to the worst, ties to the smaller name; only to nodes with evidence now, and
+///   not to those that are about to recover: their verdict may be as old as the last restart.
 /// - A node that is judged unfit and finds no place is marked fit (and shown as suppressed).
 #[must_use]
 pub fn mark(nodes: &[Candidate<'_>], limits: &Limits, mut headroom: Headroom) -> MarkDecision {
@@ -206,7 +210,7 @@ pub fn mark(nodes: &[Candidate<'_>], limits: &Limits, mut headroom: Headroom) ->
     let mut waiting: Vec<(usize, f64)> = nodes
         .iter()
         .enumerate()
-        .filter(|(i, n)| n.judged == Some(true) && marks[*i] != Some(true))
+        .filter(|(i, n)| n.judged == Some(true) && marks[*i] != Some(true) && !n.recovering)
         .filter_map(|(i, n)| Some((i, n.severity?)))
         .collect();
     waiting.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(nodes[*a].name.cmp(nodes[*b].name)));

@@ -14,11 +14,13 @@ use crate::{
 const TRIES: usize = 5;
 
 /// Writes label and taint in one request. The list of taints is replaced as a whole, so the write
-/// is refused, and tried again, if any client changed the node since it was read.
+/// is refused, and tried again, if any client changed the node since it was read, and if the
+/// decision holds `still`.
 pub(super) async fn with_taint(
     client: &Client,
     store: &NodeStore,
     write: &NodeWrite,
+    still: impl Fn() -> bool,
 ) -> kube::Result<()> {
     let nodes = Api::<NodeObject>::all(client.clone());
     let mut tries = 0;
@@ -40,7 +42,11 @@ pub(super) async fn with_taint(
                 store.wrote_node(&written);
                 return Ok(());
             }
-            Err(kube::Error::Api(s)) if s.is_conflict() && tries < TRIES => {}
+            Err(kube::Error::Api(s)) if s.is_conflict() && tries < TRIES => {
+                if !still() {
+                    return Ok(());
+                }
+            }
             Err(error) => return Err(error),
         }
     }
@@ -105,7 +111,7 @@ mod tests {
             [("judged", vec![Method::GET, Method::PATCH]), ("successor", vec![Method::GET])]
         {
             let (client, methods) = server(uid);
-            with_taint(&client, &NodeStore::default(), &decided).await.unwrap();
+            with_taint(&client, &NodeStore::default(), &decided, || true).await.unwrap();
             assert_eq!(*methods.lock().unwrap(), requests, "{uid}");
         }
     }

@@ -15,6 +15,7 @@ fn candidate(name: &str, marked: Option<bool>, severity: f64) -> Candidate<'_> {
         judged: Some(true),
         marked,
         severity: Some(severity),
+        recovering: false,
         takes_pods: true,
         blind: false,
         open: true,
@@ -49,6 +50,18 @@ fn how_many(limits: Limits, nodes: usize) -> usize {
     let count = result.marks.iter().filter(|mark| **mark == Some(true)).count();
     assert_eq!(result.limit.min(nodes.len()), count);
     count
+}
+
+/// Its verdict is an old one, and a mark would go after the next judgments.
+#[test]
+fn a_node_that_is_about_to_recover_gets_no_new_mark_and_keeps_the_one_it_has() {
+    let recovers = |marked| Candidate { recovering: true, ..candidate("a", marked, 0.8) };
+    let others = [candidate("b", Some(false), 0.7), calm("c"), calm("d")];
+    let with = |first| [&[first][..], &others].concat();
+    let one = limits(Share::Nodes(1), Share::Nodes(1));
+    assert_eq!(marked(&with(recovers(Some(false))), &one), ["b"]);
+    assert_eq!(marked(&with(recovers(None)), &one), ["b"]);
+    assert_eq!(marked(&with(recovers(Some(true))), &one), ["a"]);
 }
 
 /// Otherwise more nodes have the label than may, for as long as the write fails.
@@ -226,6 +239,7 @@ fn any_candidate() -> impl Strategy<Value = Candidate<'static>> {
     let option = || proptest::option::of(any::<bool>());
     (option(), option(), proptest::option::of(0.0..200.0f64), flag(), flag()).prop_map(
         |(judged, marked, severity, takes_pods, blind)| Candidate {
+            recovering: severity.is_some_and(|severity| severity < 1.0),
             judged,
             marked,
             severity: severity.filter(|_| !blind),

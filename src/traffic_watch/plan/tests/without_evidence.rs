@@ -89,3 +89,18 @@ fn absence_is_never_a_verdict_nor_is_the_traffic_of_a_predecessor() {
     // A history from elsewhere knows no revisions.
     assert_eq!(judge(9, None), [Unfit, Fit]);
 }
+
+/// A verdict of a status is as old as the last pass: minutes, if another object had the key.
+#[test]
+fn a_node_that_is_low_again_gets_no_mark_by_an_old_verdict() {
+    let spec = json!({"consecutive": {"unfit": 1, "fit": 3}, "maxUnfit": 1});
+    let mut w = World::new(&["a", "b", "c"], spec);
+    let step = w.judge(&[Percent(99.0), Percent(98.0), Percent(1.0)]);
+    assert_eq!(step.states, [Unfit, Suppressed, Fit]);
+    w.watch.spec.max_unfit = serde_json::from_value(json!("100%")).unwrap();
+    w.restart();
+    // It recovers at 54.
+    assert_eq!(w.judge(&[Percent(99.0), Percent(54.0), Percent(1.0)]).writes, []);
+    let step = w.judge(&[Percent(99.0), Percent(55.0), Percent(1.0)]);
+    assert_eq!(step.writes, [("b".into(), Some(true))]);
+}
