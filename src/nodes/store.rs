@@ -92,7 +92,8 @@ impl NodeStore {
     }
 
     /// Returns the known incarnation of a node and its last known version.
-    pub(super) fn known(&self, name: &str) -> Option<(Incarnation, u64)> {
+    #[must_use]
+    pub fn known(&self, name: &str) -> Option<(Incarnation, u64)> {
         self.read().nodes().get(name).map(|node| (node.incarnation, node.version))
     }
 

@@ -144,6 +144,12 @@ impl TrafficWatchReconciler {
                     Edit::Keep => self.write_label(&write, still).await,
                     _ => node_writes::with_taint(&self.client, &self.nodes, &write, still).await,
                 };
+                let is_lost = |e: &kube::Error| !matches!(e, kube::Error::Api(s) if s.code < 500);
+                if let Some(place) = &place
+                    && result.as_ref().is_err_and(is_lost)
+                {
+                    place.lose();
+                }
                 drop(place);
                 let result = match result {
                     // The node was deleted in the meantime, with everything on it.

@@ -33,8 +33,14 @@ struct Inner {
     under_way: Mutex<UnderWay>,
 }
 
-/// Nodes that are being marked now, each by how many writes, and whether it takes ordinary pods.
-type UnderWay = BTreeMap<Arc<str>, (usize, bool)>;
+/// Marks that the store does not show yet; of each node also whether it takes ordinary pods.
+#[derive(Default)]
+struct UnderWay {
+    /// Nodes that are being marked now, each by how many writes.
+    writes: BTreeMap<Arc<str>, (usize, bool)>,
+    /// Nodes whose write has no answer, each with its last known version.
+    lost: BTreeMap<Arc<str>, (u64, bool)>,
+}
 
 /// A mark that may be written; its place is held until this is dropped.
 pub struct Place<'a> {
@@ -70,28 +76,33 @@ impl Ceiling {
         let mut under_way = self.under_way();
         // The API server answers for a node that is not known.
         let Some((unfit, open)) = self.0.nodes.standing(node) else { return place(None) };
-        if let Some((writes, _)) = under_way.get_mut(node) {
+        if let Some((writes, _)) = under_way.writes.get_mut(node) {
             *writes += 1;
             return place(Some(Arc::clone(node)));
         }
         // A node with the mark of another object is none more. Its place is held as well: the other
         // object may remove its mark before this one is there.
-        if !unfit && !self.has_place(&under_way, node, open) {
+        if !unfit && !self.has_place(&mut under_way, node, open) {
             return None;
         }
-        under_way.insert(Arc::clone(node), (1, open));
+        under_way.writes.insert(Arc::clone(node), (1, open));
         place(Some(Arc::clone(node)))
     }
 
     /// Reports whether one more node may be marked, besides those that are being marked now.
-    fn has_place(&self, under_way: &UnderWay, node: &Arc<str>, open: bool) -> bool {
-        let headroom = self.headroom();
+    fn has_place(&self, under_way: &mut UnderWay, node: &Arc<str>, open: bool) -> bool {
+        let (nodes, UnderWay { writes, lost }) = (&self.0.nodes, under_way);
+        lost.retain(|node, (version, _)| nodes.known(node).is_some_and(|(_, now)| now == *version));
+        let writes = writes.iter().map(|(node, (_, open))| (node, *open));
+        let lost = lost.iter().map(|(node, (_, open))| (node, *open));
+        let pending: BTreeMap<_, _> = writes.chain(lost).collect();
         // The headroom already counts marks that are written and known.
-        let pending = under_way.iter().filter(|(other, (_, takes_pods))| {
-            *other != node
-                && (!open || *takes_pods)
-                && self.0.nodes.standing(other).is_some_and(|(unfit, _)| !unfit)
+        let pending = pending.iter().filter(|(other, takes_pods)| {
+            **other != node
+                && (!open || **takes_pods)
+                && nodes.standing(other).is_some_and(|(unfit, _)| !unfit)
         });
+        let headroom = self.headroom();
         pending.count() < if open { headroom.open } else { headroom.all }
     }
 
@@ -118,10 +129,21 @@ impl Place<'_> {
     #[must_use]
     pub fn is_free(&self) -> bool {
         let Some(node) = &self.node else { return true };
-        let under_way = self.ceiling.under_way();
+        let mut under_way = self.ceiling.under_way();
         match self.ceiling.0.nodes.standing(node) {
-            Some((false, open)) => self.ceiling.has_place(&under_way, node, open),
+            Some((false, open)) => self.ceiling.has_place(&mut under_way, node, open),
             _ => true,
+        }
+    }
+
+    /// Holds the place of a write without an answer until the watch shows another version of the
+    /// node: it may have been carried out.
+    pub fn lose(&self) {
+        let Some(node) = &self.node else { return };
+        let mut under_way = self.ceiling.under_way();
+        let nodes = &self.ceiling.0.nodes;
+        if let (Some((_, open)), Some((_, version))) = (nodes.standing(node), nodes.known(node)) {
+            under_way.lost.insert(Arc::clone(node), (version, open));
         }
     }
 }
@@ -130,10 +152,10 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let Some(node) = &self.node else { return };
         let mut under_way = self.ceiling.under_way();
-        if let Some((writes, _)) = under_way.get_mut(node) {
+        if let Some((writes, _)) = under_way.writes.get_mut(node) {
             *writes -= 1;
             if *writes == 0 {
-                under_way.remove(node);
+                under_way.writes.remove(node);
             }
         }
     }
@@ -244,7 +266,7 @@ mod tests {
         drop((first, again, third));
         assert!(ceiling.admit(&a).is_some(), "another mark of the same node");
         assert!(ceiling.admit(&b).is_some());
-        assert!(ceiling.under_way().is_empty());
+        assert!(ceiling.under_way().writes.is_empty());
     }
 
     /// A second mark of a node takes no further place, as long as the first one is there.
@@ -266,5 +288,18 @@ mod tests {
         store.apply(node("d", "other", false));
         drop(second);
         assert!(ceiling.admit(&c).is_some());
+    }
+
+    #[test]
+    fn s01_a_mark_without_an_answer_counts_until_its_node_is_seen_again() {
+        let store = cluster();
+        let ceiling = Ceiling::new(store.clone(), Share::Nodes(1));
+        let [a, b] = ["a", "b"].map(Arc::<str>::from);
+        ceiling.admit(&a).unwrap().lose();
+        assert!(ceiling.admit(&b).is_none(), "a may be marked");
+        assert!(ceiling.admit(&a).is_some(), "the same write again");
+        let seen = json!({"metadata": {"name": "a", "resourceVersion": "2"}});
+        store.apply(Event::Apply(serde_json::from_value(seen).unwrap()));
+        assert!(ceiling.admit(&b).is_some());
     }
 }
