@@ -143,7 +143,7 @@ impl Oracle {
                 continue;
             }
             self.own.remove(&mark);
-            // Whoever made it: without evidence it stays, and goes along to another key.
+            // Also one of another client: without evidence it stays, and goes along to another key.
             if old.get(key).is_some_and(|value| value == "true") {
                 self.removed.insert(mark, write.at);
             }
