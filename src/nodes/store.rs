@@ -254,6 +254,14 @@ impl NodeStore {
         nodes.map(|(name, _)| Arc::clone(name)).collect()
     }
 
+    /// Reports whether a node has this value of the label `key`.
+    #[must_use]
+    pub fn has(&self, name: &str, key: &str, value: &str) -> bool {
+        let state = self.read();
+        let carried = state.nodes().get(name).and_then(|node| node.label(key));
+        carried.is_some_and(|carried| **carried == *value)
+    }
+
     /// Returns the index of the names and addresses of nodes.
     #[must_use]
     pub fn identity(&self) -> Arc<Identity> {

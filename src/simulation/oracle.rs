@@ -48,6 +48,8 @@ pub struct Oracle {
     born: BTreeMap<String, Duration>,
     /// The last value that the operator wrote, by UID and key.
     own: BTreeMap<(String, String), String>,
+    /// The labels that another client changed since.
+    foreign: BTreeSet<(String, String)>,
     /// The time at which it last removed a mark, by UID and key.
     removed: BTreeMap<(String, String), Duration>,
     pub violations: Vec<(Duration, String)>,
@@ -81,8 +83,15 @@ impl Oracle {
 
     /// Reports whether the operator wrote a label: others make labels of their own.
     pub fn owns(&self, node: &str, key: &str) -> bool {
-        let node = &self.present.nodes[node];
-        self.own.contains_key(&(node.uid.clone(), key.to_owned()))
+        let mark = (self.present.nodes[node].uid.clone(), key.to_owned());
+        self.own.contains_key(&mark) && !self.foreign.contains(&mark)
+    }
+
+    /// Notes that another client changes a label.
+    pub fn edited(&mut self, node: &str, key: &str) {
+        if let Some(node) = self.present.nodes.get(node) {
+            self.foreign.insert((node.uid.clone(), key.to_owned()));
+        }
     }
 
     pub fn violate(&mut self, at: Duration, text: impl Into<String>) {
@@ -96,7 +105,7 @@ impl Oracle {
             "nodes" => return self.judge_node(write, store, from),
             "trafficwatches" => {
                 self.look(store, write.at);
-                judge_watch(write)
+                write.changes_spec().then(|| "changes the spec of an object".to_owned())
             }
             "deployments" => self.judge_deployment(write, from),
             "leases" => None,
@@ -138,6 +147,7 @@ impl Oracle {
                 self.violate(write.at, text);
             }
             let mark = (uid, key.clone());
+            self.foreign.remove(&mark);
             if let Some(value) = new.get(key) {
                 self.own.insert(mark, value.clone());
                 continue;
@@ -154,11 +164,12 @@ impl Oracle {
     /// Returns the reason why a change of a label is wrong.
     fn wrong(&self, change: &Change<'_>, store: &Store, from: Duration) -> Option<String> {
         let Some(to) = change.to else {
+            let is_left = |watch: &WatchScene| {
+                self.scenes(from).any(|scene| scene.selected(watch).all(|node| node != change.node))
+            };
             let may = self.scenes(from).any(|scene| {
                 let holder = scene.holder(change.key);
-                holder.is_none_or(|watch| {
-                    watch.leaving || scene.selected(watch).all(|node| node != change.node)
-                })
+                holder.is_none_or(|watch| watch.leaving || is_left(watch))
             });
             return (!may).then(|| "removes the label of a judged node".to_owned());
         };
@@ -293,7 +304,7 @@ impl Oracle {
             let few = values.len() < range.fit_after.min(range.unfit_after);
             return few.then(|| format!("{} samples", values.len()));
         }
-        // The limits release marks as well.
+        // The limits release marks as well, and those without evidence last.
         let labels = labels(store);
         let others = scene.selected(watch).filter(|name| scene.nodes[*name].open);
         let others: Vec<_> = others.collect();
@@ -303,10 +314,14 @@ impl Oracle {
         });
         let released = at_most(&watch.max_unfit, 100) == 0
             || unmarked.count() <= at_least(&watch.min_fit, others.len());
-        if released && !values.is_empty() {
+        if released {
             return None;
         }
-        let below = values.iter().filter(|value| **value <= range.recover.1).count();
+        // Another client's mark is no verdict: without one, a node is fit at the threshold.
+        let mark = (change.uid.to_owned(), change.key.to_owned());
+        let is_ours = self.own.get(&mark).is_some_and(|own| own == "true");
+        let low = if is_ours { range.recover.1 } else { range.max.1 };
+        let below = values.iter().filter(|value| **value <= low).count();
         if below < range.fit_after {
             return Some(format!("{below} samples are low"));
         }
@@ -376,18 +391,4 @@ fn since(now: Duration, windows: &[FaultWindow]) -> Duration {
         }
     }
     from
-}
-
-/// Judges a write to a `TrafficWatch`: its status, and the finalizer.
-fn judge_watch(write: &Write) -> Option<String> {
-    let (before, after) = (write.before.as_ref()?, write.after.as_ref()?);
-    let rest = |object: &Value| {
-        let mut object = object.clone();
-        object["status"].take();
-        for field in ["resourceVersion", "finalizers"] {
-            object["metadata"][field].take();
-        }
-        object
-    };
-    (rest(before) != rest(after)).then(|| "changes the spec of an object".to_owned())
 }

@@ -50,26 +50,30 @@ impl Played {
 
 /// Plays one seed on a clock of its own; at the end, nothing happens for `idle`.
 pub fn play(seed: u64, weakened: Weakened, idle: Duration) -> Played {
+    play_script(&Script::of(seed), seed, weakened, idle)
+}
+
+/// Plays a script, in which the seed decides only what the script leaves open.
+pub fn play_script(script: &Script, seed: u64, weakened: Weakened, idle: Duration) -> Played {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-    let played = runtime.block_on(run(seed, weakened, idle));
+    let played = runtime.block_on(run(script, seed, weakened, idle));
     crate::prometheus::simulated::end();
     crate::clock::simulated::end();
     played
 }
 
-async fn run(seed: u64, weakened: Weakened, idle: Duration) -> Played {
-    let script = Script::of(seed);
+async fn run(script: &Script, seed: u64, weakened: Weakened, idle: Duration) -> Played {
     let world = World::new(seed, weakened);
     let prometheus = world.clone();
     crate::prometheus::simulated::serve(move |promql| prometheus.answer(promql));
     let mut dice = Dice::of(&[seed, number(b"nodes")]);
-    world.change("the beginning", |state, now| {
+    world.change(&format!("the beginning: {:?}", script.specs), |state, now| {
         for node in &script.nodes {
             add_node(state, node, now, &mut dice);
         }
         for (name, _) in &script.specs {
-            create(state, &script, name, now);
+            create(state, script, name, now);
         }
     });
     let mut replicas: Vec<_> =
@@ -82,10 +86,10 @@ async fn run(seed: u64, weakened: Weakened, idle: Duration) -> Played {
             continue;
         }
         world.change(&format!("{step:?}"), |state, now| {
-            happen(state, &script, step, now, &mut dice);
+            happen(state, script, step, now, &mut dice);
         });
     }
-    heal(&world, &script);
+    heal(&world, script);
     tokio::time::sleep(SETTLE).await;
     let now = world.now();
     model::settled(&mut world.state(), now);
@@ -159,6 +163,7 @@ fn happen(state: &mut State, script: &Script, step: &Step, now: Duration, dice: 
         Step::DeleteWatch(name) => drop(state.store.delete(&watch_key(name), now, time)),
         Step::Label(node, prefix, value) => {
             let key = format!("{prefix}.traffic.example.com/unfit");
+            state.oracle.edited(node, &key);
             let patch = json!({"metadata": {"labels": {key: value}}});
             merge(state, &node_key(node), false, &patch, now);
         }

@@ -59,6 +59,10 @@ impl World {
             let way = faults::way(&call, &faults, &mut dice);
             if way.end != End::Answered {
                 state.tally.faults += 1;
+                if call.writes() && call.key.plural != "leases" {
+                    let line = format!("  {who} {:?}: {}", way.end, call.line());
+                    state.log.push((self.now(), line));
+                }
             }
             way
         };

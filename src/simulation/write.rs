@@ -17,3 +17,18 @@ pub struct Write {
     pub before: Option<Value>,
     pub after: Option<Value>,
 }
+
+impl Write {
+    /// Reports whether it changes more of an object than its status and its finalizers.
+    pub fn changes_spec(&self) -> bool {
+        let rest = |object: &Value| {
+            let mut object = object.clone();
+            object["status"].take();
+            for field in ["resourceVersion", "finalizers"] {
+                object["metadata"][field].take();
+            }
+            object
+        };
+        self.before.as_ref().zip(self.after.as_ref()).is_some_and(|(a, b)| rest(a) != rest(b))
+    }
+}

@@ -1,5 +1,5 @@
 //! Writes the plan: nodes, the Deployment, evictions. Decides nothing.
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -108,15 +108,16 @@ impl TrafficWatchReconciler {
         writes: Vec<NodeWrite>,
         end: Option<Instant>,
     ) -> Vec<(Arc<str>, Result<(), Error>)> {
-        let mut taken: BTreeSet<_> =
-            writes.iter().filter(|w| w.frees).map(|w| Arc::clone(&w.node)).collect();
+        let freed: Vec<_> = writes
+            .iter()
+            .filter(|w| w.frees)
+            .map(|w| (Arc::clone(&w.node), w.key.clone()))
+            .collect();
         let (marks, others): (Vec<_>, Vec<_>) =
             writes.into_iter().partition(|write| write.label == Edit::Set(true));
         let mut results = self.write_all(others, end).await;
-        for (node, _) in results.iter().filter(|(_, result)| result.is_ok()) {
-            taken.remove(node);
-        }
-        if taken.is_empty() {
+        // A write that succeeds may leave a node as it is, because it has changed meanwhile.
+        if !freed.iter().any(|(node, key)| self.nodes.has(node, key, "true")) {
             results.extend(self.write_all(marks, end).await);
         }
         results
@@ -152,7 +153,8 @@ impl TrafficWatchReconciler {
                 }
                 drop(place);
                 let result = match result {
-                    // The node was deleted in the meantime, with everything on it.
+                    // The node was deleted in the meantime, with everything on it; a successor is
+                    // judged by itself.
                     Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
                     result => result.map_err(Error::kube("patch node")),
                 };
@@ -163,12 +165,7 @@ impl TrafficWatchReconciler {
 
     async fn write_label(&self, write: &NodeWrite, still: impl Fn() -> bool) -> kube::Result<()> {
         let labels = json!({"labels": node_writes::labels(write)});
-        let decided = Some(write.incarnation);
-        match self.nodes.patch(&self.client, &write.node, decided, &labels, still).await {
-            // It was replaced in the meantime: the next judgment is of its successor.
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(()),
-            result => result,
-        }
+        self.nodes.patch(&self.client, &write.node, Some(write.incarnation), &labels, still).await
     }
 
     /// Writes what nodes offer, each tried even if the previous one failed.

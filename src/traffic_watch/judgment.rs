@@ -220,14 +220,16 @@ impl<'a> Judgment<'a> {
     }
 
     /// The mark that a node has. A mark that is not written takes its turn among the others if it
-    /// is one of Observe, or when no node may be marked any more.
+    /// is one of Observe, when no node may be marked any more, or when the write that was to free
+    /// its place has failed.
     fn carried(&self, node: usize) -> Option<bool> {
         let (marked, facts) = (self.nodes[node].marked, &self.seen.nodes[node]);
         let written = facts.label.as_deref() == Some("true");
         let Headroom { open, all, .. } = self.seen.headroom;
         let none_left = !facts.unfit && if facts.open { open == 0 } else { all == 0 };
         let enforce = self.watch.spec.mode == Mode::Enforce;
-        let dropped = enforce && !written && (none_left || self.seen.memory.observes);
+        let failed = !self.seen.memory.failed.is_empty();
+        let dropped = enforce && !written && (none_left || failed || self.seen.memory.observes);
         if marked == Some(true) && dropped { Some(false) } else { marked }
     }
 

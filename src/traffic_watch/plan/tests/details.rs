@@ -149,6 +149,28 @@ fn t10_a_mark_whose_removal_failed_takes_its_place_until_the_label_is_gone() {
     assert_eq!(w.judge(&recovered).states, [Fit, Unfit]);
 }
 
+/// Found by the simulation (seed 7793): the mark that was to take its place was written by the next
+/// pass, above the limit.
+#[test]
+fn t10_a_mark_whose_removal_failed_keeps_its_place_from_the_mark_that_was_decided_for_it() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    for says in [[99.0, 98.0], [99.0, 98.0], [1.0, 98.0]] {
+        w.judge(&says.map(Percent));
+    }
+    let recovered = [Percent(1.0), Percent(98.0)];
+    assert_eq!(w.judge(&recovered).writes, [("a".into(), Some(false)), ("b".into(), Some(true))]);
+    w.labels.insert("a".into(), Some("true".into()));
+    w.labels.insert("b".into(), Some("false".into()));
+    let why = Error::Pending("Timeout", "patch node: no answer".into()).verdict();
+    let later = Timestamp::from_second(w.second + 5).unwrap();
+    Arc::make_mut(&mut w.memory.failed).take(&"a".into(), Some(why), later);
+    let step = w.judge(&recovered);
+    assert_eq!((step.states.as_slice(), step.writes), ([Fit, Suppressed].as_slice(), vec![]));
+    w.judge(&recovered);
+    assert_eq!(w.label("a"), Some("false"));
+    assert_eq!(w.judge(&recovered).states, [Fit, Unfit]);
+}
+
 /// The number of those with evidence is what counts, at any size.
 #[test]
 fn t06_the_clock_runs_for_three_silent_nodes_of_ten() {
