@@ -20,12 +20,9 @@ pub(super) async fn cleanup(
     let mut removals = vec![];
     for label in conflict::keys(watch, &memory.keys) {
         // An object that lost its claim never wrote; if another object waits for the key, the
-        // labels stay, so that no node is without a label in between. That object may leave the key
-        // before its first judgment, and removes them then.
+        // labels stay, so that no node is without a label in between.
         if let Some(heir) = conflict::heir(watch, &label, all()) {
-            reconciler.memories.change(&key(heir), |entry| {
-                Arc::make_mut(&mut entry.memory).keys.insert(label);
-            });
+            reconciler.leave_to(heir, &label);
             continue;
         }
         let carriers = reconciler.nodes.carriers(&label).into_iter();
@@ -45,4 +42,16 @@ pub(super) async fn cleanup(
     let results = reconciler.write_offers(writes, None).await;
     results.into_iter().try_for_each(|(_, result)| result)?;
     Ok(labels.into_iter().chain(resource).collect())
+}
+
+impl TrafficWatchReconciler {
+    /// Leaves the labels of a key to the object that gets it. That one may take another key before
+    /// its first judgment, and has to know then that it must remove them.
+    pub(super) fn leave_to(&self, heir: &TrafficWatch, label: &str) {
+        self.memories.change(&key(heir), |entry| {
+            if !entry.memory.keys.contains(label) {
+                Arc::make_mut(&mut entry.memory).keys.insert(label.to_owned());
+            }
+        });
+    }
 }

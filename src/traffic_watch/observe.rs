@@ -93,7 +93,7 @@ pub(super) async fn observe(
         now: clock::timestamp(),
         tick,
         stray: reconciler
-            .strays(watch, &memory, &selection, |key| conflict::heir(watch, key, all()).is_some()),
+            .strays(watch, &memory, &selection, |key| conflict::heir(watch, key, all())),
         nodes: selection.nodes,
         readings,
         memory,
@@ -203,13 +203,13 @@ impl TrafficWatchReconciler {
     }
 
     /// Labels and taints to remove: of nodes that left the selection, and of a key that was
-    /// renamed.
-    fn strays(
+    /// renamed. Those of a key that another object waits for are left to it.
+    fn strays<'a>(
         &self,
         watch: &TrafficWatch,
         memory: &Memory,
         selection: &Selection,
-        has_heir: impl Fn(&str) -> bool,
+        heir: impl Fn(&str) -> Option<&'a TrafficWatch>,
     ) -> Vec<Stray> {
         // A selection that is empty is more likely a mistake than a wish: freeze.
         if selection.nodes.is_empty() {
@@ -217,7 +217,10 @@ impl TrafficWatchReconciler {
         }
         let current = watch.label_key();
         let keys = conflict::keys(watch, &memory.keys).into_iter();
-        let keys = keys.filter(|key| *key == current || !has_heir(key));
+        let keys = keys.filter(|key| {
+            let heir = heir(key).filter(|_| *key != current);
+            heir.inspect(|heir| self.leave_to(heir, key)).is_none()
+        });
         keys.flat_map(|key| {
             let carriers =
                 if key == current { selection.strays.to_vec() } else { self.nodes.carriers(&key) };
