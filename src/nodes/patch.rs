@@ -1,7 +1,7 @@
 //! Writes to the metadata of nodes, each over the state on which it was decided.
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client, Resource,
     api::Patch,
@@ -26,15 +26,15 @@ impl NodeStore {
     ///
     /// The patch is over the last known version: one that is late, from a process that led before,
     /// is refused if the node has changed since. If a newer version does not arrive, because its
-    /// event was lost, the node is read.
+    /// event was lost, the node is read. The last attempt is over any version of the same node, so
+    /// that others who write to it all the time cannot prevent ours.
     ///
     /// A node that was replaced since the write was decided is not patched. `decided` is the
     /// incarnation that the decision is about; without one, it is about the node of now. `still`
     /// reports, before another attempt, whether the decision holds: if not, nothing more is tried.
     ///
     /// # Errors
-    /// The errors of the API server: a conflict, if the node changed each time. A node that was
-    /// replaced is not found.
+    /// The errors of the API server. A node that was replaced is not found.
     pub async fn patch(
         &self,
         client: &Client,
@@ -49,23 +49,25 @@ impl NodeStore {
         if decided.is_some() && before != decided {
             return Err(replaced(name));
         }
-        let mut tries = 1;
-        loop {
-            match self.patch_at(client, name, metadata, version).await {
-                Err(kube::Error::Api(s)) if s.is_conflict() && tries < TRIES => {
-                    let (incarnation, newer) = self.newer(client, name, version).await?;
-                    if incarnation != before {
-                        return Err(replaced(name));
-                    }
-                    if !still() {
-                        return Ok(());
-                    }
-                    version = newer;
-                }
+        for _ in 1..TRIES {
+            match self.patch_over(client, name, metadata, &Over::version(version)).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
                 result => return result,
             }
-            tries += 1;
+            let (incarnation, newer) = self.newer(client, name, version).await?;
+            if incarnation != before {
+                return Err(replaced(name));
+            }
+            if !still() {
+                return Ok(());
+            }
+            version = newer;
         }
+        let node = read(client, name).await?;
+        if Some(Incarnation::of(&node)) != before {
+            return Err(replaced(name));
+        }
+        self.patch_over(client, name, metadata, &Over::uid(&node)).await
     }
 
     /// Reports whether a node is gone, or another one has its name now.
@@ -74,17 +76,16 @@ impl NodeStore {
         self.known(name).is_none_or(|(incarnation, _)| incarnation != decided)
     }
 
-    async fn patch_at(
+    async fn patch_over(
         &self,
         client: &Client,
         name: &str,
         metadata: &Value,
-        version: Option<u64>,
+        over: &Over,
     ) -> kube::Result<()> {
         let mut metadata = metadata.clone();
-        // A version that is not a number counts as zero, and cannot be named.
-        if let Some(version) = version.filter(|version| *version > 0) {
-            metadata["resourceVersion"] = json!(version.to_string());
+        if let Some((field, value)) = over.0.clone() {
+            metadata[field] = value.into();
         }
         let patch = Patch::Merge(json!({"metadata": metadata}));
         let request = Request::new(Node::url_path(&(), None));
@@ -110,9 +111,30 @@ impl NodeStore {
                 return Ok(now.unzip());
             }
         }
-        let node = Api::<Node>::all(client.clone()).get_metadata(name).await?.metadata;
+        let node = read(client, name).await?;
         Ok((Some(Incarnation::of(&node)), Some(version(&node))))
     }
+}
+
+/// The field that a node must have for a patch of it to be carried out, and its value.
+struct Over(Option<(&'static str, String)>);
+
+impl Over {
+    /// Over one version of it.
+    fn version(version: Option<u64>) -> Self {
+        // A version that is not a number counts as zero, and cannot be named.
+        let version = version.filter(|version| *version > 0);
+        Self(version.map(|version| ("resourceVersion", version.to_string())))
+    }
+
+    /// Over any version of the same node: the API server refuses to change a UID.
+    fn uid(node: &ObjectMeta) -> Self {
+        Self(node.uid.clone().map(|uid| ("uid", uid)))
+    }
+}
+
+async fn read(client: &Client, name: &str) -> kube::Result<ObjectMeta> {
+    Ok(Api::<Node>::all(client.clone()).get_metadata(name).await?.metadata)
 }
 
 /// The error of a write that was decided about a node which another one has replaced.
@@ -131,9 +153,18 @@ mod tests {
 
     use super::*;
 
-    /// The version of the only node, and those over which it was patched.
     #[derive(Clone, Default)]
-    struct Server(Arc<Mutex<(u64, Vec<Option<String>>)>>);
+    struct Server(Arc<Mutex<State>>);
+
+    #[derive(Default)]
+    struct State {
+        /// The version of the only node.
+        version: u64,
+        /// True if another client writes to it before each patch.
+        busy: bool,
+        /// The versions, or the UID, over which it was patched.
+        overs: Vec<Option<String>>,
+    }
 
     impl Server {
         fn client(&self) -> Client {
@@ -148,18 +179,20 @@ mod tests {
         async fn answer(&self, request: Request<kube::client::Body>) -> Response<Body> {
             assert_eq!(request.uri().path(), "/api/v1/nodes/a");
             if request.method() == http::Method::GET {
-                let mut there = node(self.0.lock().unwrap().0, &json!({}));
+                let mut there = node(self.0.lock().unwrap().version, &json!({}));
                 there["kind"] = "PartialObjectMetadata".into();
                 return Response::new(Body::from(there.to_string()));
             }
             let body = to_bytes(Body::new(request.into_body()), usize::MAX).await.unwrap();
             let patch: Value = serde_json::from_slice(&body).unwrap();
-            let over = patch["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+            let over = |field| patch["metadata"][field].as_str().map(str::to_owned);
+            let (over, uid) = (over("resourceVersion"), over("uid"));
             let mut state = self.0.lock().unwrap();
-            state.1.push(over.clone());
-            let (code, object) = if over.is_none_or(|over| over == state.0.to_string()) {
-                state.0 += 1;
-                (StatusCode::OK, node(state.0, &patch["metadata"]["labels"]))
+            state.version += u64::from(state.busy);
+            state.overs.push(over.clone().or(uid));
+            let (code, object) = if over.is_none_or(|over| over == state.version.to_string()) {
+                state.version += 1;
+                (StatusCode::OK, node(state.version, &patch["metadata"]["labels"]))
             } else {
                 let status = json!({
                     "kind": "Status", "status": "Failure", "message": "changed",
@@ -173,14 +206,17 @@ mod tests {
         }
 
         fn overs(&self) -> Vec<Option<String>> {
-            self.0.lock().unwrap().1.clone()
+            self.0.lock().unwrap().overs.clone()
         }
     }
 
     fn node(version: u64, labels: &Value) -> Value {
         json!({
             "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": "a", "resourceVersion": version.to_string(), "labels": labels},
+            "metadata": {
+                "name": "a", "uid": "one", "resourceVersion": version.to_string(),
+                "labels": labels,
+            },
         })
     }
 
@@ -192,7 +228,7 @@ mod tests {
     /// The server has one version of the node, and the store another one.
     fn world(there: u64, known: u64) -> (Server, NodeStore) {
         let (server, store) = (Server::default(), NodeStore::default());
-        server.0.lock().unwrap().0 = there;
+        server.0.lock().unwrap().version = there;
         see(&store, known);
         (server, store)
     }
@@ -289,5 +325,16 @@ mod tests {
         store.patch(&server.client(), "a", None, &labels, || true).await.unwrap();
         assert_eq!(server.overs(), [Some("7".into()), Some("9".into())]);
         assert_eq!(began.elapsed().as_secs(), 1);
+    }
+
+    /// Otherwise a client that edits a node all the time would prevent each write of ours.
+    #[tokio::test(start_paused = true)]
+    async fn a_patch_that_others_precede_each_time_is_made_at_last_to_the_same_node_only() {
+        let (server, store) = world(7, 7);
+        server.0.lock().unwrap().busy = true;
+        let labels = json!({"labels": {"k": "true"}});
+        store.patch(&server.client(), "a", None, &labels, || true).await.unwrap();
+        let overs = ["7", "8", "9", "10", "one"];
+        assert_eq!(server.overs(), overs.map(|over| Some(over.into())));
     }
 }

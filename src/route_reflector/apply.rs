@@ -181,7 +181,8 @@ impl RouteReflectorReconciler {
 
     async fn patch(&self, node: &str, metadata: &Value) -> Result<(), Error> {
         match self.nodes.patch(&self.client, node, None, metadata, || true).await {
-            // The node was deleted in the meantime, with everything on it.
+            // The node was deleted in the meantime, with everything on it. If another one has its
+            // name, the next pass plans what that one gets.
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             result => result.map_err(Error::kube("patch node")),
         }

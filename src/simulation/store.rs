@@ -133,6 +133,10 @@ impl Store {
         if over.is_some_and(|over| old["metadata"]["resourceVersion"] != over) {
             return Err(refused(409, "Conflict", "the object has been modified"));
         }
+        let uid = patch.pointer("/metadata/uid").and_then(Value::as_str);
+        if edit == Edit::Merge && uid.is_some_and(|uid| old["metadata"]["uid"] != uid) {
+            return Err(refused(422, "Invalid", "metadata.uid: field is immutable"));
+        }
         match edit {
             Edit::Replace => new = patch.clone(),
             Edit::Apply if status => new["status"] = patch["status"].clone(),

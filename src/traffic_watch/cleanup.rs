@@ -1,10 +1,15 @@
 //! Removes the labels and taints of an object that is deleted, and the resource that nodes offer.
 use std::sync::Arc;
 
-use super::{Others, TrafficWatchReconciler, conflict, plan::NodeWrite, reservation};
+use super::{
+    Others, TrafficWatchReconciler, conflict,
+    memory::{Entry, Memory},
+    plan::NodeWrite,
+    reservation,
+};
 use crate::{
     api::TrafficWatch,
-    controller::{Error, Notice, key},
+    controller::{Error, Key, Notice, key},
 };
 
 /// Removes its marks from all nodes, except those whose key another object waits for, and then the
@@ -16,7 +21,7 @@ pub(super) async fn cleanup(
 ) -> Result<Vec<Notice>, Error> {
     let all = others.state();
     let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
-    let memory = reconciler.memories.read(&key(watch), |entry| Arc::clone(&entry.memory));
+    let memory = reconciler.remembered(&key(watch));
     let mut removals = vec![];
     for label in conflict::keys(watch, &memory.keys) {
         // An object that lost its claim never wrote; if another object waits for the key, the
@@ -45,13 +50,18 @@ pub(super) async fn cleanup(
 }
 
 impl TrafficWatchReconciler {
+    /// Returns the memory of an object at the beginning of a pass. No other pass over it changes it
+    /// meanwhile.
+    pub(super) fn remembered(&self, key: &Key) -> Arc<Memory> {
+        if self.memories.read(key, |entry| !entry.inherited.is_empty()) {
+            self.memories.change(key, Entry::inherit);
+        }
+        self.memories.read(key, |entry| Arc::clone(&entry.memory))
+    }
+
     /// Leaves the labels of a key to the object that gets it. That one may take another key before
     /// its first judgment, and has to know then that it must remove them.
     pub(super) fn leave_to(&self, heir: &TrafficWatch, label: &str) {
-        self.memories.change(&key(heir), |entry| {
-            if !entry.memory.keys.contains(label) {
-                Arc::make_mut(&mut entry.memory).keys.insert(label.to_owned());
-            }
-        });
+        self.memories.change(&key(heir), |entry| entry.inherited.insert(label.to_owned()));
     }
 }

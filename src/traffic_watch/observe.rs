@@ -49,8 +49,7 @@ pub(super) async fn observe(
     let began = clock::instant();
     let any = reconciler.nodes.any(&settings.selector);
     let tick = reconciler.schedule.tick(began, settings.interval);
-    // No other pass over this object changes it meanwhile.
-    let memory = reconciler.memories.read(&key, |entry| Arc::clone(&entry.memory));
+    let memory = reconciler.remembered(&key);
     let leave = decides
         && watch.spec.mode == Mode::Enforce
         && memory.tick != Some(tick)

@@ -1,6 +1,6 @@
 //! The memory of a `TrafficWatch`, with what metrics and the status page show.
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -53,6 +53,9 @@ pub struct Entry {
     /// Nodes whose offer could not be written. Not in the memory of judgments, which a pause drops:
     /// a paused object still takes its resource away.
     pub(super) failed_offers: Arc<FailedWrites>,
+    /// Keys whose labels another object has left to this one. They are no part of the memory that a
+    /// pass replaces: they may come while it runs, and the next one takes them.
+    pub(super) inherited: BTreeSet<String>,
 }
 
 /// The counters of an object since this process started to lead. Shared with a scrape that is under
@@ -86,6 +89,11 @@ pub struct Decided {
 }
 
 impl Entry {
+    /// Takes the keys that others have left to this object among its own.
+    pub(super) fn inherit(&mut self) {
+        Arc::make_mut(&mut self.memory).keys.append(&mut self.inherited);
+    }
+
     /// Remembers what one pass decided.
     pub(super) fn decided(&mut self, decided: Decided) {
         self.memory = Arc::new(decided.memory);

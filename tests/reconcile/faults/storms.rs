@@ -193,13 +193,18 @@ fn r03_labels_of_strangers_change_all_the_time_and_only_our_key_is_written() {
             to_nodes.len()
         );
         assert!(edits.iter().sum::<u64>() > 300, "no storm: {edits:?}");
-        // One that is refused because the node has changed is made once more without a condition.
+        // One that is refused each time because the node has changed is made to any version of it.
         assert!(to_nodes.iter().all(|w| w.name == "node-2"), "{to_nodes:?}");
         assert!(to_nodes.len() <= 5, "{to_nodes:?}");
         for (node, edits) in ["node-1", "node-2", "node-3"].into_iter().zip(&edits) {
             let theirs = stage.bench.label(node, "storm.example.com/edit").await;
             assert_eq!(theirs, Some((edits - 1).to_string()), "the stranger's last word on {node}");
         }
+        // That one names the node's UID, by which the API server refuses it for a successor.
+        let labels = json!({"metadata": {"uid": "another", "labels": {KEY: "true"}}});
+        let (nodes, patch) = (stage.bench.nodes(), Patch::Merge(labels));
+        let refused = nodes.patch_metadata("node-1", &PatchParams::default(), &patch).await;
+        assert!(matches!(refused, Err(kube::Error::Api(s)) if s.code == 422), "another UID");
         // A judgment a second, and as many passes for what the nodes became meanwhile.
         let most = 2.0 * FOREIGN.as_secs_f64();
         assert!(passes <= most, "{passes} passes in {FOREIGN:?}");
