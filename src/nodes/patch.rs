@@ -27,7 +27,8 @@ impl NodeStore {
     /// The patch is over the last known version: one that is late, from a process that led before,
     /// is refused if the node has changed since. If a newer version does not arrive, because its
     /// event was lost, the node is read. The last attempt is over any version of the same node, so
-    /// that others who write to it all the time cannot prevent ours.
+    /// that others who write to it all the time cannot prevent ours: it is a new request, before
+    /// which the lease is checked again.
     ///
     /// A node that was replaced since the write was decided is not patched. `decided` is the
     /// incarnation that the decision is about; without one, it is about the node of now. `still`
