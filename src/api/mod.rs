@@ -3,7 +3,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::Condition,
 };
-use kube::{Api, Client, CustomResourceExt, Resource};
+use kube::{Api, Client, CustomResourceExt, Resource, core::ApiResource};
 use serde::{Serialize, de::DeserializeOwned};
 
 mod duration;
@@ -58,8 +58,10 @@ pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";
 
 /// One kind, with everything that the installation needs to know about it.
 pub struct KindInfo {
-    /// The definition of the kind.
+    /// The definition of the kind; it is generated, schema included, by each call.
     pub crd: fn() -> CustomResourceDefinition,
+    /// The names of the kind, which cost nothing.
+    pub resource: fn() -> ApiResource,
     /// Cluster-wide permissions of the controller, in addition to watching the kind and writing its
     /// status.
     pub permissions: &'static [Permission],
@@ -77,7 +79,7 @@ impl KindInfo {
     /// The kind's name: `TrafficWatch`.
     #[must_use]
     pub fn name(&self) -> String {
-        (self.crd)().spec.names.kind
+        (self.resource)().kind
     }
 }
 
@@ -117,6 +119,7 @@ pub struct NamedPermission {
 pub const KINDS: &[KindInfo] = &[
     KindInfo {
         crd: TrafficWatch::crd,
+        resource: TrafficWatch::api_resource,
         permissions: traffic_watch::PERMISSIONS,
         named: &[],
         own_namespace: &[],
@@ -125,6 +128,7 @@ pub const KINDS: &[KindInfo] = &[
     },
     KindInfo {
         crd: NetworkProber::crd,
+        resource: NetworkProber::api_resource,
         permissions: network_prober::PERMISSIONS,
         named: network_prober::NAMED,
         own_namespace: network_prober::OWN_NAMESPACE,
@@ -133,6 +137,7 @@ pub const KINDS: &[KindInfo] = &[
     },
     KindInfo {
         crd: Swarm::crd,
+        resource: Swarm::api_resource,
         permissions: swarm::PERMISSIONS,
         named: &[],
         own_namespace: &[],
@@ -141,6 +146,7 @@ pub const KINDS: &[KindInfo] = &[
     },
     KindInfo {
         crd: RouteReflectorSet::crd,
+        resource: RouteReflectorSet::api_resource,
         permissions: route_reflector_set::PERMISSIONS,
         named: &[],
         own_namespace: &[],

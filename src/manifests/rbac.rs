@@ -1,6 +1,7 @@
 //! The operator's roles: one for the rights that every kind needs, and one for each kind, so that
 //! an installation that runs some kinds grants nothing for the others. The webhook has a separate
 //! account and role.
+use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use super::{NAME, NAMESPACE, WEBHOOK};
@@ -112,9 +113,8 @@ fn service_account(account: Account) -> Value {
 /// Returns the rights that one kind uses, without any `*`.
 #[must_use]
 pub fn roles(kind: &KindInfo) -> Roles {
-    let crd = (kind.crd)();
-    let (group, plural) = (crd.spec.group, crd.spec.names.plural);
-    let singular = crd.spec.names.singular.unwrap_or_else(|| crd.spec.names.kind.to_lowercase());
+    let ApiResource { group, plural, kind: name, .. } = (kind.resource)();
+    let singular = name.to_lowercase();
     let name = format!("{NAME}-{singular}");
     let verbs: &[&str] =
         if kind.finalizer { &["list", "watch", "patch"] } else { &["list", "watch"] };

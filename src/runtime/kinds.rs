@@ -7,8 +7,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Client, CustomResourceExt, Resource};
+use kube::{Client, CustomResourceExt, Resource, core::ApiResource};
 
 use crate::api::KINDS;
 
@@ -94,24 +93,18 @@ impl Definition {
     /// Checks once whether the CRD of a kind is served; logs it if not. Retries until the API
     /// server answers. `None` when the kind is not configured.
     pub async fn find<K: CustomResourceExt>(client: &Client, kinds: &Kinds) -> Option<Self> {
-        Self::find_crd(client, kinds, K::crd()).await
+        Self::look_for(client, kinds, K::api_resource()).await
     }
 
-    async fn find_crd(
-        client: &Client,
-        kinds: &Kinds,
-        crd: CustomResourceDefinition,
-    ) -> Option<Self> {
-        let spec = crd.spec;
-        if !kinds.has(&spec.names.kind) {
+    async fn look_for(client: &Client, kinds: &Kinds, resource: ApiResource) -> Option<Self> {
+        if !kinds.has(&resource.kind) {
             return None;
         }
-        let version = spec.versions.first().map(|version| version.name.as_str());
         let mut found = Self {
             client: client.clone(),
-            name: spec.names.kind,
-            plural: spec.names.plural,
-            group_version: format!("{}/{}", spec.group, version.unwrap_or_default()),
+            name: resource.kind,
+            plural: resource.plural,
+            group_version: resource.api_version,
             served: false,
         };
         found.served = found.look().await;
@@ -170,7 +163,7 @@ pub struct Definitions(BTreeMap<String, Definition>);
 impl Definitions {
     /// Looks for each of them once.
     pub async fn find(client: &Client, kinds: &Kinds) -> Self {
-        let all = KINDS.iter().map(|kind| Definition::find_crd(client, kinds, (kind.crd)()));
+        let all = KINDS.iter().map(|kind| Definition::look_for(client, kinds, (kind.resource)()));
         let found = join_all(all).await.into_iter().flatten();
         Self(found.map(|definition| (definition.name.clone(), definition)).collect())
     }
