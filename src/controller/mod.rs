@@ -345,6 +345,7 @@ async fn pass_or_complain<R: Reconciler>(
 }
 
 async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Action, Error> {
+    let began = clock::instant();
     let observed = ctx.reconciler.observe(object, &ctx.objects).await?;
     let plan = R::plan(object, &observed)?;
     // Writes take time, during which observations of thousands of nodes need not stay in memory.
@@ -368,7 +369,7 @@ async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Actio
         announce(object, ctx, error);
     }
     report(object, ctx, plan.status, &conditions).await?;
-    let next = ctx.schedule.until_next(clock::instant(), plan.period);
+    let next = ctx.schedule.until_due(began, clock::instant(), plan.period);
     // A failed write delays no judgment: retries of writes have their own delays.
     if let Some(Error::Stages { again, .. }) = &mut error {
         *again = next;

@@ -37,6 +37,18 @@ impl Schedule {
         period.saturating_sub(self.elapsed_in_tick(now, period))
     }
 
+    /// Returns the time from `now` until the pass that follows one that began at `began`: until the
+    /// next tick, or none if another tick has begun since. A pass that outlasts its tick would
+    /// otherwise miss every second one.
+    #[must_use]
+    pub fn until_due(&self, began: Instant, now: Instant, period: Duration) -> Duration {
+        if self.tick(began, period) == self.tick(now, period) {
+            self.until_next(now, period)
+        } else {
+            Duration::ZERO
+        }
+    }
+
     fn elapsed_in_tick(&self, now: Instant, period: Duration) -> Duration {
         let elapsed = now.saturating_duration_since(self.epoch).as_nanos();
         let into = elapsed % period.as_nanos().max(1);
@@ -59,5 +71,17 @@ mod tests {
         assert_eq!(schedule.until_next(at(20_000), period), period);
         // A multiple of the period has common ticks with it.
         assert_eq!(schedule.tick_start(at(31_000), Duration::from_secs(30)), at(30_000));
+    }
+
+    #[test]
+    fn a_pass_that_outlasts_its_tick_misses_none() {
+        let schedule = Schedule::default();
+        let at = |ms| schedule.epoch + Duration::from_millis(ms);
+        let due = |began, now| schedule.until_due(at(began), at(now), Duration::from_secs(10));
+        assert_eq!(due(20_050, 20_400), Duration::from_millis(9_600));
+        assert_eq!(due(20_050, 29_999), Duration::from_millis(1));
+        for now in [30_000, 30_050, 39_900, 45_000] {
+            assert_eq!(due(20_050, now), Duration::ZERO, "{now}");
+        }
     }
 }

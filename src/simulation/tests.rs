@@ -11,6 +11,7 @@ use std::{
 use serde_json::json;
 
 use super::{
+    faults::{Fault, FaultWindow},
     play::{Played, play, play_script},
     script::{Script, Step},
     weakened::Weakened,
@@ -23,6 +24,8 @@ const SEEDS: u64 = 16;
 
 /// The longest idle time at the end; most seeds have a tenth of it.
 const IDLE: Duration = Duration::from_hours(1);
+
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
@@ -124,6 +127,34 @@ fn labels_left_to_an_object_that_leaves_them_as_well_are_removed() {
         let played = play_script(&script, 1, Weakened::Nothing, IDLE / 10);
         assert!(played.violations.is_empty(), "after {pause} ms:\n{}", played.report());
     }
+}
+
+/// Writes to thousands of nodes take longer than an interval. The pass that ends with the interval is
+/// followed by the next one at once, which judges again and goes on.
+#[test]
+fn slow_writes_to_many_nodes_go_on_without_a_pause() {
+    crate::prometheus::simulated::provider();
+    let nodes: Vec<_> = (0..100).map(|place| format!("node-{place}")).collect();
+    let slow = FaultWindow { from: Duration::ZERO, until: 2 * MINUTE, fault: Fault::Slow(2_000) };
+    let script = Script {
+        last: vec![20.0; nodes.len()],
+        nodes,
+        replicas: 1,
+        specs: [
+            ("web", json!({"maxBandwidthPercent": "60", "mode": "Enforce"})),
+            ("batch", json!({"maxBandwidthPercent": "60", "mode": "Observe"})),
+        ],
+        steps: vec![(Duration::ZERO, Step::Fault(slow)), (2 * MINUTE, Step::LoadOfAll(20.0))],
+    };
+    let played = play_script(&script, 1, Weakened::Nothing, IDLE / 10);
+    assert!(played.violations.is_empty(), "{}", played.report());
+    let labels = played.writes.iter().filter(|w| w.contains(" nodes ") && w.contains("web."));
+    let times = labels.map(|write| write.split(' ').next().unwrap().parse::<u64>().unwrap());
+    let times: Vec<_> = times.collect();
+    assert_eq!(times.len(), 100);
+    assert!(times[99] - times[0] > 20_000, "written within a pass or two: {times:?}");
+    // An answer, a list and a status, each of which is slow as well; an interval is 10 s.
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] < 6_000), "{times:?}");
 }
 
 /// Seeds that nobody has played, for `SIMULATED_SECONDS`: they begin with the present time.
