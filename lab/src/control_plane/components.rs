@@ -58,7 +58,12 @@ impl Layout {
     }
 
     fn command(&self, program: PathBuf, arguments: Vec<String>) -> CommandLine {
-        CommandLine::new(program, arguments).inside(self.network.as_deref())
+        // Less processor time, for more memory: a run is short, and shares two processors with
+        // what it tests. Above the limit, garbage is collected as often as needed.
+        CommandLine::new(program, arguments)
+            .inside(self.network.as_deref())
+            .env("GOGC", "300")
+            .env("GOMEMLIMIT", "2GiB")
     }
 
     /// etcd: one member, no fsync, since nothing here outlives the machine.
