@@ -31,7 +31,7 @@ metadata: {name: default}
 spec: {asNumber: 64512, nodeToNodeMeshEnabled: true}
 ";
 /// The sessions of a mesh are up after two seconds, on a busy machine later.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Nodes with real BGP, configured by what is in a real API server.
 #[derive(Debug)]

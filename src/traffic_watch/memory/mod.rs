@@ -182,3 +182,29 @@ impl Entry {
         self.history.push_back(transition);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decided(memory: Memory) -> Decided {
+        let (facts, transitions, evaluation) = (Facts::default(), vec![], None);
+        Decided { memory, facts, transitions, evaluation }
+    }
+
+    #[test]
+    fn a_key_that_is_left_during_a_pass_is_taken_by_the_next_one() {
+        let mut entry = Entry::default();
+        let planned = Memory { keys: BTreeSet::from(["own".to_owned()]), ..Memory::default() };
+        entry.inherited.insert("left".to_owned());
+        entry.decided(decided(planned));
+        assert!(!entry.memory.keys.contains("left"));
+        entry.inherit();
+        assert!(entry.inherited.is_empty());
+        assert_eq!(entry.memory.keys, BTreeSet::from(["left".to_owned(), "own".to_owned()]));
+        // What a pass plans from then on has it.
+        let next = (*entry.memory).clone();
+        entry.decided(decided(next));
+        assert!(entry.memory.keys.contains("left"));
+    }
+}
