@@ -129,8 +129,8 @@ fn labels_left_to_an_object_that_leaves_them_as_well_are_removed() {
     }
 }
 
-/// Writes to thousands of nodes take longer than an interval. The pass that ends with the interval is
-/// followed by the next one at once, which judges again and goes on.
+/// Writes to thousands of nodes take longer than an interval. The pass that ends with the interval
+/// is followed by the next one at once, which judges again and goes on.
 #[test]
 fn slow_writes_to_many_nodes_go_on_without_a_pause() {
     crate::prometheus::simulated::provider();
