@@ -113,8 +113,8 @@ fn service_account(account: Account) -> Value {
 /// Returns the rights that one kind uses, without any `*`.
 #[must_use]
 pub fn roles(kind: &KindInfo) -> Roles {
-    let ApiResource { group, plural, kind: name, .. } = (kind.resource)();
-    let singular = name.to_lowercase();
+    let ApiResource { group, plural, kind: word, .. } = (kind.resource)();
+    let singular = word.to_lowercase();
     let name = format!("{NAME}-{singular}");
     let verbs: &[&str] =
         if kind.finalizer { &["list", "watch", "patch"] } else { &["list", "watch"] };
