@@ -152,7 +152,7 @@ fn slow_writes_to_many_nodes_go_on_without_a_pause() {
     let times = labels.map(|write| write.split(' ').next().unwrap().parse::<u64>().unwrap());
     let times: Vec<_> = times.collect();
     assert_eq!(times.len(), 150);
-    // Three passes: after the first one, the status changes, which would begin the next one as well.
+    // Three passes: the first one changes the status, whose event begins the second one as well.
     assert!(times[149] - times[0] > 30_000, "written within two passes: {times:?}");
     // An answer, a list and a status, each of which is slow as well; most of an interval is more.
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] < 6_000), "{times:?}");
