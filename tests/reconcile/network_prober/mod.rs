@@ -175,8 +175,12 @@ impl Bench {
         self.set_pod_status(namespace, name, running(ip)).await;
     }
 
-    /// Puts a pod on a node, as the scheduler does.
+    /// Puts a pod on a node, as the scheduler does. The node exists: the garbage collector deletes
+    /// pods of absent nodes after 40 s.
     pub async fn bind(&self, namespace: &str, name: &str, node: &str) {
+        if self.nodes().get_opt(node).await.expect("read a node").is_none() {
+            self.node(node).await;
+        }
         let bind = json!({
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
