@@ -2,12 +2,13 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
 use lab::fault::{Fault, Rule, Wire};
 use serde_json::json;
 
 use super::{Stage, edit, start};
 use crate::{
-    bench::run,
+    bench::{eventually, run},
     prometheus::Sample,
     traffic_watch::judging::{KEY, three_nodes},
 };
@@ -52,10 +53,17 @@ fn a16_marks_are_not_written_when_their_judgment_is_over() {
         for name in &nodes {
             bench.prometheus.set(name, Sample::percent("99"));
         }
-        bench.until("web", &[("/summary/unfit", json!(50))]).await;
+        // The nodes recover while the first marks are written.
+        let marked = ListParams::default().labels(&format!("{KEY}=true"));
+        let any = async || {
+            let nodes = bench.nodes().list(&marked).await.ok()?;
+            nodes.items.first().map(drop)
+        };
+        eventually("a mark", any).await;
         for name in &nodes {
             bench.prometheus.set(name, Sample::percent("1"));
         }
+        bench.until("web", &[("/summary/unfit", json!(50))]).await;
         bench.until("web", &[("/summary/unfit", json!(0)), ("/summary/fit", json!(100))]).await;
         for name in &nodes {
             bench.until_label(name, KEY, Some("false")).await;
