@@ -81,8 +81,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// The finalizer of objects that [`Self::needs_cleanup`].
     const FINALIZER: &'static str;
 
-    /// Reports whether changes outside the owner tree must be undone before the object is removed;
-    /// by default, everything is in the owner tree.
+    /// Reports whether changes outside the owner tree must be undone: by default, there are none.
     fn needs_cleanup(&self, _: &Self::Kind) -> bool {
         false
     }
@@ -113,6 +112,10 @@ pub trait Reconciler: Send + Sync + 'static {
         _: &Store<DeserializeGuard<Self::Kind>>,
     ) -> impl Future<Output = Result<Vec<Notice>, Error>> + Send {
         std::future::ready(Ok(vec![]))
+    }
+    /// Returns the status after a pass that failed, conditions apart: by default it stays.
+    fn status_after(&self, _: &Error, object: &Self::Kind) -> <Self::Kind as Kind>::Status {
+        object.status().cloned().unwrap_or_default()
     }
     /// The memories of all objects. The driver drops the memory of an object that is gone, or whose
     /// spec cannot be served.

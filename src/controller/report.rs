@@ -18,7 +18,7 @@ pub(super) fn publish<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, notices
 /// Reports a failed pass to its owner: the condition and an event, both best effort.
 pub(super) async fn complain<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, error: &Error) {
     announce(object, ctx, error);
-    let status = object.status().cloned().unwrap_or_default();
+    let status = ctx.reconciler.status_after(error, object);
     if let Err(error) = report(object, ctx, status, &[error.verdict()]).await {
         tracing::debug!(error = error.to_text(), "condition not written");
     }

@@ -102,30 +102,56 @@ fn seeds_that_found_faults_keep_the_rules() {
     }
 }
 
+/// Three nodes, one of them unfit, and two objects with the same key: the first by its name,
+/// `batch`, has it.
+fn one_key(mut steps: Vec<(Duration, Step)>) -> Script {
+    let spec = json!({"maxBandwidthPercent": "60", "mode": "Enforce", "label": "web"});
+    steps.insert(0, (MINUTE, Step::Load("node-0".to_owned(), 95.0)));
+    Script {
+        nodes: ["node-0", "node-1", "node-2"].map(str::to_owned).to_vec(),
+        replicas: 1,
+        specs: [("web", spec.clone()), ("batch", spec)],
+        steps,
+        last: vec![95.0, 20.0, 20.0],
+    }
+}
+
+fn takes(name: &'static str, label: &str) -> Step {
+    Step::Watch(name, json!({"spec": {"label": label}}))
+}
+
 /// An object takes another key while a second one waits for the first key, and that one takes
 /// another as well, perhaps before it has judged any node.
 #[test]
 fn labels_left_to_an_object_that_leaves_them_as_well_are_removed() {
     crate::prometheus::simulated::provider();
     for pause in [1, 5, 20, 100, 500, 2_000, 5_000, 20_000] {
-        let spec =
-            |label: &str| json!({"maxBandwidthPercent": "60", "mode": "Enforce", "label": label});
-        let label = |label: &str| json!({"spec": {"label": label}});
-        let at = |seconds, more| Duration::from_secs(seconds) + Duration::from_millis(more);
-        let script = Script {
-            nodes: ["node-0", "node-1", "node-2"].map(str::to_owned).to_vec(),
-            replicas: 1,
-            // The first by its name has the key.
-            specs: [("web", spec("web")), ("batch", spec("web"))],
-            steps: vec![
-                (at(60, 0), Step::Load("node-0".to_owned(), 95.0)),
-                (at(240, 0), Step::Watch("batch", label("batch"))),
-                (at(240, pause), Step::Watch("web", label("other"))),
-            ],
-            last: vec![95.0, 20.0, 20.0],
-        };
-        let played = play_script(&script, 1, Weakened::Nothing, IDLE / 10);
+        let then = 4 * MINUTE + Duration::from_millis(pause);
+        let steps = vec![(4 * MINUTE, takes("batch", "batch")), (then, takes("web", "other"))];
+        let played = play_script(&one_key(steps), 1, Weakened::Nothing, IDLE / 10);
         assert!(played.violations.is_empty(), "after {pause} ms:\n{}", played.report());
+    }
+}
+
+/// The operator crashes in the seconds in which a key goes from one object to another, which may
+/// leave it as well while the operator is away.
+#[test]
+fn a_crash_while_a_key_changes_hands_leaves_no_label_behind() {
+    crate::prometheus::simulated::provider();
+    for pause in [0, 20, 400, 4_000] {
+        let crash = 4 * MINUTE + Duration::from_millis(pause);
+        for leaves in [takes("batch", "batch"), Step::DeleteWatch("batch")] {
+            for left_as_well in [false, true] {
+                let mut steps = vec![(4 * MINUTE, leaves.clone()), (crash, Step::Kill(0, 1_000))];
+                if left_as_well {
+                    let meanwhile = crash + Duration::from_millis(500);
+                    steps.push((meanwhile, takes("web", "other")));
+                }
+                let played = play_script(&one_key(steps), 1, Weakened::Nothing, IDLE / 10);
+                let report = || format!("{leaves:?}, {pause} ms:\n{}", played.report());
+                assert!(played.violations.is_empty(), "{}", report());
+            }
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::{
     nodes::{Carrier, Incarnation, NodeFacts},
 };
 
-mod keys;
+pub(super) mod keys;
 
 /// The time for which a refused eviction is not tried again, or `spec.eviction.after` if that is
 /// shorter: a budget that refuses may do so for hours, and each try is a request and an event.

@@ -29,3 +29,34 @@ pub(super) fn inherited(watch: &TrafficWatch, seen: &Observed) -> Option<String>
     let is_there = || seen.nodes.iter().any(|facts| facts.label.is_some());
     (published.is_none() && is_heir && is_there()).then(|| watch.label_key())
 }
+
+/// Returns the key to publish of an object that waits for one: the labels become its own together
+/// with the key. If it takes another key then, it removes them, even if the operator was not there
+/// in between. An object with labels of a former key keeps that one.
+pub(in crate::traffic_watch) fn in_conflict(watch: &TrafficWatch) -> Option<String> {
+    let published = watch.status.as_ref().and_then(|status| status.label.clone());
+    published.or_else(|| Some(watch.label_key()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_in_conflict_publishes_the_key_it_waits_for_unless_it_has_another() {
+        for (status, published) in [
+            (json!(null), "a.traffic.example.com/unfit"),
+            (json!({"ready": false}), "a.traffic.example.com/unfit"),
+            (json!({"label": "b.traffic.example.com/unfit"}), "b.traffic.example.com/unfit"),
+        ] {
+            let watch = json!({
+                "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+                "metadata": {"name": "a"}, "spec": {"maxBandwidthPercent": "60"}, "status": status,
+            });
+            let watch = serde_json::from_value(watch).unwrap();
+            assert_eq!(in_conflict(&watch).as_deref(), Some(published));
+        }
+    }
+}
