@@ -253,7 +253,7 @@ impl Bench {
         self.members.push(member.clone());
         // Its agent runs before the pod is ready, and waits.
         agents.add(member);
-        wait("an empty list", async || agents.is_told(&name).then_some(())).await?;
+        wait("an empty list", async || agents.has_list(&name).then_some(())).await?;
         tokio::time::sleep(CALM).await;
         let ready = Instant::now();
         self.starts(i).await?;

@@ -77,7 +77,7 @@ impl Agents {
     }
 
     /// Reports whether this agent has a list.
-    pub fn is_told(&self, name: &str) -> bool {
+    pub fn has_list(&self, name: &str) -> bool {
         lock(&self.board).lists.contains_key(name)
     }
 

@@ -147,7 +147,7 @@ where
             };
             let code = result.as_ref().map_or(0, |response| response.status().as_u16());
             guard.metrics.api_request(call.verb, &call.resource, code);
-            if call.verb == "watch" { result.map(begin_anew) } else { result }
+            if call.verb == "watch" { result.map(begin_again) } else { result }
         })
     }
 }
@@ -194,7 +194,7 @@ where
 
 /// Opens a watch with the event that its version is gone, if the API server refused it for that:
 /// otherwise it would be retried with the same version.
-fn begin_anew(response: Response<BoxBody>) -> Response<BoxBody> {
+fn begin_again(response: Response<BoxBody>) -> Response<BoxBody> {
     if response.status() != StatusCode::GONE {
         return response;
     }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_answer_in_time_says_so() {
+    fn what_does_not_answer_in_time_reports_it() {
         let late: Result<Arc<()>, _> = answered(Err(Late::Answer));
         assert_eq!(late.unwrap_err(), "Prometheus has not responded yet");
     }

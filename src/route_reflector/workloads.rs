@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_would_notice_counts() {
+    fn only_workloads_that_would_notice_count() {
         for (pod, counts) in [
             (r#"{"metadata":{},"spec":{"nodeName":"n"},"status":{"phase":"Running"}}"#, true),
             (r#"{"metadata":{},"spec":{"nodeName":"n"},"status":{"phase":"Succeeded"}}"#, false),

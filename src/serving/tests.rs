@@ -114,7 +114,7 @@ async fn s14_a_source_that_holds_all_its_places_loses_the_oldest_to_its_next_req
 }
 
 #[tokio::test]
-async fn s14_whoever_sends_nothing_or_trickles_is_cut_off() {
+async fn s14_a_client_that_sends_nothing_or_trickles_is_cut_off() {
     let (address, _) = start(LIMITS, hello()).await;
     let started = Instant::now();
     let mut silent = connect(2, address).await;

@@ -112,7 +112,7 @@ impl Evictions {
 
     /// Returns the number of evictions of a worker since its version last rose.
     #[must_use]
-    pub fn in_vain(&self, worker: &str) -> u32 {
+    pub fn without_progress(&self, worker: &str) -> u32 {
         self.attempts.get(worker).map_or(0, |attempts| attempts.count)
     }
 

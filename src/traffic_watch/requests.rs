@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_further_object_does_not_begin_the_watch_anew_and_it_ends_with_the_last() {
+    fn a_further_object_does_not_begin_the_watch_again_and_it_ends_with_the_last() {
         let store = RequestStore::default();
         let mut changes = store.0.needed.subscribe();
         let key = |name: &str| ("ns".to_owned(), name.to_owned());

@@ -142,7 +142,7 @@ fn the_picture_stands_alone() {
 }
 
 #[test]
-fn a_history_that_cannot_be_had_says_why() {
+fn a_history_that_is_unavailable_says_why() {
     let prometheus = hour();
     for (from, to, more, expected) in [
         ("now", "-48h", &[][..], "--from must be before --to"),

@@ -2,7 +2,7 @@
 use crate::{program::run, prometheus::Prometheus};
 
 #[test]
-fn without_a_cluster_it_says_so_and_still_looks_at_prometheus() {
+fn without_a_cluster_it_reports_it_and_still_looks_at_prometheus() {
     let prometheus = Prometheus::start();
     let outcome = run(&["doctor", "--prometheus-url", &prometheus.url]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");

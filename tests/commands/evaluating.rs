@@ -30,7 +30,7 @@ fn json_of(text: &str) -> Value {
 }
 
 #[test]
-fn a_table_says_what_would_be_decided_and_what_was_left_out() {
+fn a_table_has_the_decisions_and_what_was_left_out() {
     let prometheus = three();
     let spec = watch("maxBandwidthPercent: \"60\", consecutive: {unfit: 1, fit: 1}");
     let outcome =

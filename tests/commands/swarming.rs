@@ -149,7 +149,7 @@ fn a_swarm_is_planned_by_reading_only() {
 }
 
 #[test]
-fn where_no_operator_answers_the_plan_says_so() {
+fn where_no_operator_answers_the_plan_reports_it() {
     let outcome = plan(&cluster(), "unheard", &spec(&["a", "b", "c", "d"]), &[]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     expect(&outcome, &["No stream moves", "is from the status", "the operator was not asked"]);

@@ -305,6 +305,24 @@ fn comments_are_in_plain_english() {
     assert_american(commented());
 }
 
+#[test]
+fn names_of_functions_are_in_plain_english() {
+    let texts = code();
+    // Only the names, as words; a period keeps one apart from the next.
+    let words = texts.iter().map(|(file, text)| {
+        let lines = text.lines().map(|line| {
+            let defined = line.split_once("fn ").map(|(_, rest)| rest.split(['(', '<']).next());
+            format!("{}.", defined.flatten().unwrap_or_default().replace('_', " "))
+        });
+        (name(file), lines.collect::<Vec<_>>())
+    });
+    let words: Vec<_> = words.collect();
+    let lines = words
+        .iter()
+        .map(|(file, lines)| (file.clone(), lines.iter().map(String::as_str).collect::<Vec<_>>()));
+    assert_plain(lines, &BANNED);
+}
+
 /// Conditions, events, errors and what commands print are strings in code, in which no identifier
 /// is one of the phrases.
 #[test]

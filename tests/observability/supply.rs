@@ -28,7 +28,7 @@ fn deny(name: &str, refuses: &str, required: bool) -> (bool, String, String) {
 }
 
 #[test]
-fn s16_advisories_are_checked_where_they_can_be_had_and_never_left_out_in_silence() {
+fn s16_advisories_are_checked_where_they_are_available_and_never_left_out_in_silence() {
     let (ok, said, asked) = deny("deny-online", "nothing", false);
     assert!(ok && said.is_empty(), "{said}");
     assert!(asked.lines().any(|line| line.starts_with("check") && line.contains("advisories")));

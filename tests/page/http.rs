@@ -115,7 +115,7 @@ pub async fn a_bad_parameter_is_refused_by_name() -> Result<()> {
     Ok(())
 }
 
-pub async fn a_follower_says_so_and_has_no_watches() -> Result<()> {
+pub async fn a_follower_reports_it_and_has_no_watches() -> Result<()> {
     let source = std::sync::Arc::new(Live::new(
         "pod-b".into(),
         traffic_operator::prometheus::Exporters::default(),

@@ -270,7 +270,7 @@ pub async fn a_follower_says_whom_to_ask(browser: PathBuf) -> Result<()> {
     Ok(())
 }
 
-pub async fn a_leader_without_watches_says_so(browser: PathBuf) -> Result<()> {
+pub async fn a_leader_without_watches_reports_it(browser: PathBuf) -> Result<()> {
     let stage = Stage::set(&browser, vec![view(Vec::new())], None).await?;
     let seen = stage.measure(360, "", &[]).await?;
     ensure!(
@@ -313,7 +313,7 @@ pub async fn a_leader_that_becomes_a_follower_shows_no_old_state(browser: PathBu
     Ok(())
 }
 
-pub async fn without_an_answer_the_last_one_stays_and_the_page_says_so(
+pub async fn without_an_answer_the_last_one_stays_and_the_page_reports_it(
     browser: PathBuf,
 ) -> Result<()> {
     let stage = Stage::set(&browser, vec![night()], Some(1)).await?;

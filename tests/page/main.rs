@@ -56,7 +56,7 @@ requests![
     the_state_is_the_contract_and_is_filtered,
     two_hundred_nodes_unless_more_are_asked_for,
     a_bad_parameter_is_refused_by_name,
-    a_follower_says_so_and_has_no_watches,
+    a_follower_reports_it_and_has_no_watches,
 ];
 
 looks![
@@ -72,10 +72,10 @@ looks![
     a_page_that_nobody_sees_asks_nothing,
     of_many_fit_nodes_a_few_are_shown_and_the_rest_is_offered,
     a_follower_says_whom_to_ask,
-    a_leader_without_watches_says_so,
+    a_leader_without_watches_reports_it,
     the_page_follows_the_state,
     a_leader_that_becomes_a_follower_shows_no_old_state,
-    without_an_answer_the_last_one_stays_and_the_page_says_so,
+    without_an_answer_the_last_one_stays_and_the_page_reports_it,
     pictures_for_the_documentation,
 ];
 

@@ -301,7 +301,7 @@ fn n02_a_long_rollout_fires_nothing() {
 
 /// An agent that names many zones still counts once.
 #[test]
-fn s04_an_agent_that_lies_speaks_for_its_own_node_only() {
+fn s04_an_agent_that_lies_counts_for_its_own_node_only() {
     let mut series = Series::default();
     paths(&["a", "b", "c", "d"], |path| series.probes(path, "", "0+3x80", "0x80"));
     for zone in 0..20 {

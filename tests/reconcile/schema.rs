@@ -39,7 +39,7 @@ fn schema_of(kind: &'static Kind) -> Schema {
 }
 
 #[test]
-fn a_field_that_the_generator_does_not_know_is_a_failure_that_says_so() {
+fn a_field_that_the_generator_does_not_know_is_a_failure_that_reports_it() {
     let error = |change: fn(&mut Value)| {
         let mut schema = TRAFFIC_WATCH.installed();
         change(&mut schema);

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_rests_says_so_and_may_do_what_cannot_wait() {
+    fn one_that_rests_reports_it_and_may_do_what_cannot_wait() {
         let (mut budget, start) = (Budget::default(), Instant::now());
         let one = holder("n/one");
         let mut now = start;

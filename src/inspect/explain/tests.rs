@@ -122,7 +122,7 @@ fn what_a_node_offers_is_shown_with_its_sum() {
 
 /// A line for each state: a different view of the leader, and the text that must follow.
 #[test]
-fn every_state_says_what_would_change_it() {
+fn every_state_says_which_change_would_end_it() {
     let value = |value: Value| {
         let mut full = json!({"measure": "bandwidth", "device": "eth0", "streak": 0, "needed": 2});
         full.as_object_mut().unwrap().extend(value.as_object().unwrap().clone());

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_meant_is_named_or_asked_for() {
+    fn the_swarm_that_is_meant_is_named_or_asked_for() {
         let all = [swarm("n", "s"), swarm("m", "t")];
         let (everywhere, named) =
             (Scope::default(), Scope { swarm: Some("x"), ..Scope::default() });

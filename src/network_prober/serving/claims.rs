@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn s03_no_text_is_taken_for_a_token_and_none_breaks_us(text in ".{0,400}", dots in 0usize..4) {
+        fn s03_no_text_counts_as_a_token_and_none_breaks_us(text in ".{0,400}", dots in 0usize..4) {
             prop_assert!(pod(&text, 1000).is_err());
             let _ = pod(&format!("{text}{}", ".e30".repeat(dots)), 1000);
         }

@@ -139,7 +139,7 @@ fn s15_entries_fit_into_one_object_and_one_that_is_too_large_takes_no_room() {
 }
 
 #[test]
-fn s15_without_the_object_of_webhooks_everything_else_goes_on_and_the_status_says_so() {
+fn s15_without_the_object_of_webhooks_everything_else_goes_on_and_the_status_reports_it() {
     let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
     let mut missing = observed(view(&json!({}), &[]));
     missing.configuration = false;
@@ -159,7 +159,7 @@ fn s15_without_the_object_of_webhooks_everything_else_goes_on_and_the_status_say
 /// Its pods are not known: nothing of it changes, but it says why, and no pod gets an agent without
 /// a list.
 #[test]
-fn s02_one_over_budget_says_so_and_injects_nothing() {
+fn s02_one_over_budget_reports_it_and_injects_nothing() {
     let setup = setup(Some("operator"));
     let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
     let over = Over::Pods(Payer::Namespace("team".into()));

@@ -29,7 +29,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn quotes_what_would_end_the_literal() {
+    fn quotes_characters_that_would_end_the_literal() {
         assert_eq!(string(r#"eth0"} or vector(1) #\"#), r#""eth0\"} or vector(1) #\\""#);
         assert_eq!(duration(std::time::Duration::from_mins(2)), "120000ms");
     }

@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn what_was_read_holds_only_while_somebody_watches_and_nothing_changed() {
+fn what_was_read_holds_only_while_someone_watches_and_nothing_changed() {
     let cache = ReadCache::default();
     let snapshot = Arc::new(Snapshot::default());
     cache.keep(cache.generation(), &snapshot);

@@ -249,7 +249,7 @@ fn r03_sessions_of_other_sets_than_those_that_are_judged_are_not_known() {
 }
 
 #[test]
-fn a_number_of_an_authors_is_compared_with_how_many_there_are_to_be() {
+fn a_number_of_an_authors_is_compared_with_how_many_are_desired() {
     let wanted = wanted(&["a", "b", "c"], &["a"]);
     let of = |number| judge(&wanted, &numbers(&[(r#""instance":"a""#, number)]), None);
     assert_eq!(of("2"), Ok(()));
@@ -257,7 +257,7 @@ fn a_number_of_an_authors_is_compared_with_how_many_there_are_to_be() {
 }
 
 #[test]
-fn samples_of_before_the_step_say_nothing_of_it() {
+fn samples_from_before_the_step_say_nothing_of_it() {
     let wanted = wanted(&["a", "b", "c"], &["a"]);
     let network = healthy(&["a", "b", "c"], &["a"]);
     // Asked at second 1000.

@@ -109,7 +109,7 @@ mod repair;
 mod reports;
 
 #[test]
-fn a_converged_set_has_nothing_to_do_and_says_so() {
+fn a_converged_set_has_nothing_to_do_and_reports_it() {
     let (set, stage) = converged(&json!({}));
     let plan = plan(&set, &observed(&set, &stage)).unwrap();
     assert_eq!(word(&plan.desired), None);

@@ -341,7 +341,7 @@ fn labels_that_are_removed_by_hand_in_mid_transition_are_written_again() {
 }
 
 #[test]
-fn what_would_cut_somebody_off_is_refused_and_named() {
+fn a_step_that_would_cut_someone_off_is_refused_and_named() {
     // One reflector is no redundancy: no change starts towards a single one.
     let mut world = World::mesh(6, 1);
     let spec = "{topology: Simple, count: {min: 1, max: 1}}";

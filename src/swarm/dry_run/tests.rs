@@ -284,7 +284,7 @@ async fn whatever_hinders_it_is_said() {
 }
 
 #[tokio::test]
-async fn who_observes_or_pauses_sees_what_would_be_done() {
+async fn an_object_that_observes_or_pauses_shows_the_next_writes() {
     for (field, expected) in [
         (json!({"mode": "Observe"}), "spec.mode is Enforce: with Observe, none"),
         (json!({"paused": true}), "spec.paused is false"),

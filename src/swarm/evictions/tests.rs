@@ -47,12 +47,12 @@ fn w08_the_pause_doubles_from_5_s_to_5_min_while_the_version_does_not_rise() {
         learn(&mut evictions, Some(3), 9);
     }
     assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
-    assert_eq!(evictions.in_vain("w-0"), 9);
+    assert_eq!(evictions.without_progress("w-0"), 9);
     // A version that was never published proves nothing.
     learn(&mut evictions, Some(1_000), 9);
-    assert_eq!(evictions.in_vain("w-0"), 9);
+    assert_eq!(evictions.without_progress("w-0"), 9);
     learn(&mut evictions, Some(4), 9);
-    assert_eq!(evictions.in_vain("w-0"), 0, "progress ends the pauses");
+    assert_eq!(evictions.without_progress("w-0"), 0, "progress ends the pauses");
     evictions.learn(&BTreeMap::new(), 9);
     assert!(evictions.proved.is_empty(), "a worker that is gone is forgotten");
 }
@@ -74,10 +74,10 @@ fn w08_a_worker_that_answers_nothing_is_evicted_for_each_new_list_at_once() {
         assert!(refreshed(&evictions, version));
         evictions.evicted(&name(0), &"uid".into(), version, now);
         assert!(!refreshed(&evictions, version), "the same list again");
-        assert_eq!(evictions.in_vain("w-0"), 1);
+        assert_eq!(evictions.without_progress("w-0"), 1);
     }
     evictions.evicted(&name(0), &"uid".into(), 7, now);
-    assert_eq!(evictions.in_vain("w-0"), 2, "for the same list");
+    assert_eq!(evictions.without_progress("w-0"), 2, "for the same list");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn w04_a_history_that_is_lost_while_a_worker_has_no_scheduled_pod() {
 /// Undoing it started a stream where it had been stopped, while the other worker still ran it. The
 /// edit itself causes both to run it for a moment after the edit.
 #[test]
-fn w11_lists_that_somebody_exchanges_are_taken_back_in_turn() {
+fn w11_lists_that_someone_exchanges_are_taken_back_in_turn() {
     is_sound(&Plot { faults: 1, hazards: &[Hazard::Swaps], ..plot("HotReload") }, 1);
 }
 

@@ -211,7 +211,7 @@ fn aged(made: Epoch, map: Option<&MapFacts>, memory: &Memory, reported: Epoch) -
 
 /// Deleted with its file and its pods, and recreated: nothing is left that knows the last version.
 #[test]
-fn w12_a_swarm_that_is_made_anew_begins_above_the_versions_of_the_old_one() {
+fn w12_a_swarm_that_is_created_again_begins_above_the_versions_of_the_old_one() {
     let none = Memory::default();
     let first = aged(1_790_000_000, None, &none, 0);
     assert_eq!((first.epoch, first.barrier), (1_790_000_001, None));

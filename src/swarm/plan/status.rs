@@ -320,7 +320,7 @@ impl Decision<'_> {
                 pod.name, away[0]
             );
         }
-        match self.memory.evictions.in_vain(name) {
+        match self.memory.evictions.without_progress(name) {
             0 => format!("pod {} reports an older version", pod.name),
             times => format!(
                 "pod {} reports an older version, even after {times} evictions: the next \

@@ -201,7 +201,7 @@ fn w08_w10_a_worker_that_rests_or_whose_eviction_is_refused_keeps_nobody_waiting
     };
     assert_eq!(evicted(&refused), "w-1");
     // Evicted a moment ago, it is back with the version it had.
-    let in_vain = |memory: &mut Memory| {
+    let without_progress = |memory: &mut Memory| {
         let before = handover::Pod {
             uid: "before".into(),
             ready: true,
@@ -215,10 +215,10 @@ fn w08_w10_a_worker_that_rests_or_whose_eviction_is_refused_keeps_nobody_waiting
         memory.evictions.learn(&[("w-0".into(), worker)].into(), 5);
         memory.evictions.evicted(&"w-0".into(), &"before".into(), 5, Instant::now());
     };
-    assert_eq!(evicted(&in_vain), "w-1");
+    assert_eq!(evicted(&without_progress), "w-1");
     assert_eq!(
         evicted(&|memory| {
-            in_vain(memory);
+            without_progress(memory);
             memory.refused.insert("w-1".into(), Instant::now());
         }),
         ""

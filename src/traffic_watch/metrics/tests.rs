@@ -238,7 +238,7 @@ fn t11_a_reader_that_went_away_ends_the_encoding() {
 }
 
 #[test]
-fn a_share_is_never_more_than_there_is_and_leaves_nothing_that_somebody_could_use() {
+fn a_share_is_never_more_than_there_is_and_leaves_nothing_that_someone_could_use() {
     for (sizes, most, expected) in [
         (vec![], 10, usize::MAX),
         (vec![3, 4], 10, usize::MAX),

@@ -86,7 +86,7 @@ fn a_clock_that_was_set_back_makes_what_is_valid_then() {
 }
 
 #[test]
-fn what_somebody_did_to_the_secret_is_seen() {
+fn what_someone_did_to_the_secret_is_seen() {
     let (state, other) =
         (at(None, START, Lifetimes::default()), at(None, START, Lifetimes::default()));
     let (data, foreign) = (state.to_data().unwrap(), other.to_data().unwrap());

@@ -51,7 +51,7 @@ fn s01_a_gitops_account_re_applies_what_an_administrator_made_and_changes_none_o
 }
 
 #[test]
-fn s01_finalizers_and_status_pass_whoever_writes_them() {
+fn s01_finalizers_and_status_pass_from_any_author() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-finalizers").await;
         let clerk = Author::with_rules(&bench, "clerk-finalizers", &[kinds()]).await;

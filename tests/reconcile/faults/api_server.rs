@@ -179,7 +179,7 @@ fn a15_credentials_that_are_refused_for_a_while_end_nothing() {
 }
 
 #[test]
-fn a20_a_definition_that_is_deleted_and_made_anew_is_served_again_without_a_flood() {
+fn a20_a_definition_that_is_deleted_and_created_again_is_served_again_without_a_flood() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         let definitions = Api::<CustomResourceDefinition>::all(stage.bench.client.clone());

@@ -248,7 +248,7 @@ fn a_quiet_cluster_costs_no_write() {
 
 /// A restart must not lose an injection: the authority outlives the process.
 #[test]
-fn the_authority_outlives_the_operator_and_a_spoilt_secret_is_made_anew() {
+fn the_authority_outlives_the_operator_and_a_spoilt_secret_is_created_again() {
     run(async |bench| {
         let secrets: Api<Secret> = Api::namespaced(bench.client.clone(), "traffic-operator-system");
         let operator = bench.ready_operator().await;

@@ -144,7 +144,7 @@ fn bug_05_pods_that_come_and_go_at_once_end_nothing() {
 /// 15: of several that match, one injected the agent and all listed the pod, each with its own
 /// port.
 #[test]
-fn bug_15_of_two_the_older_has_the_pod_and_the_other_says_so() {
+fn bug_15_of_two_the_older_has_the_pod_and_the_other_reports_it() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.prober("zz-older", original()).await;

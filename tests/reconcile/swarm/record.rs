@@ -122,7 +122,7 @@ fn bug_10_a_file_that_is_deleted_comes_back_with_a_higher_version_and_nothing_mo
 }
 
 #[test]
-fn an_edit_of_somebody_else_is_put_back_under_a_version_above_both() {
+fn an_edit_of_someone_else_is_put_back_under_a_version_above_both() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
@@ -177,7 +177,7 @@ fn a_file_that_cannot_be_read_is_put_back() {
 }
 
 #[test]
-fn a_config_map_of_somebody_else_is_not_touched_until_it_is_handed_over() {
+fn a_config_map_of_someone_else_is_not_touched_until_it_is_handed_over() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -249,7 +249,7 @@ fn bug_01_the_file_of_the_original_is_taken_over_and_what_ran_twice_runs_once() 
 
 /// Everything that knows the last version is gone: the file, the status, and every worker.
 #[test]
-fn w12_the_fencing_token_does_not_go_back_when_a_swarm_is_made_anew() {
+fn w12_the_fencing_token_does_not_go_back_when_a_swarm_is_created_again() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -288,7 +288,7 @@ fn w12_the_fencing_token_does_not_go_back_when_a_swarm_is_made_anew() {
 }
 
 #[test]
-fn a_swarm_that_is_deleted_and_made_anew_runs_nothing_twice_and_goes_on_with_the_version() {
+fn a_swarm_that_is_deleted_and_created_again_runs_nothing_twice_and_goes_on_with_the_version() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;

@@ -22,7 +22,7 @@ pub fn hot(jobs: &[String]) -> Value {
 }
 
 #[test]
-fn what_an_unreachable_worker_runs_stays_its_own_until_somebody_says_that_it_is_off() {
+fn what_an_unreachable_worker_runs_stays_its_own_until_someone_says_that_it_is_off() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;

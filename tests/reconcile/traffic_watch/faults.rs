@@ -35,7 +35,7 @@ async fn assert_held(bench: &Bench, since: Timestamp) {
 }
 
 #[test]
-fn every_bad_answer_freezes_the_labels_and_says_so_and_judging_resumes_by_itself() {
+fn every_bad_answer_freezes_the_labels_and_reports_it_and_judging_resumes_by_itself() {
     run(async |bench| {
         let _operator = one_unfit(&bench).await;
         let error = |kind| format!(r#"{{"status":"error","errorType":"{kind}","error":"why"}}"#);

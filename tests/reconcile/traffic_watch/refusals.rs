@@ -83,7 +83,7 @@ impl Bench {
 /// An admission policy refuses the Deployment and is then corrected: the TrafficWatch needs no
 /// edit.
 #[test]
-fn t09_a_deployment_that_was_refused_is_applied_when_somebody_changes_it() {
+fn t09_a_deployment_that_was_refused_is_applied_when_someone_changes_it() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("web", json!({"deployment": deployment()})).await;

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swarm_has_converged_when_it_says_so_of_this_generation() {
+    fn a_swarm_has_converged_when_it_reports_it_of_this_generation() {
         let with = |workers: usize, generation: i64, converged: &str| {
             let converged = json!({"type": "Converged", "status": converged, "message": "3 stop"});
             swarm(&json!({

@@ -150,7 +150,7 @@ fn r03_the_question_names_each_neighbor_once() {
 
 /// The own report of a client that reflectors lack is requested.
 #[test]
-fn r06_a_client_without_sessions_says_so_itself_where_calico_reports() {
+fn r06_a_client_without_sessions_reports_it_itself_where_calico_reports() {
     let nobody = BTreeSet::new();
     let bgp = bgp(&["4"; 5], |_| {});
     let wanted = expected(&bgp, &nobody, false);

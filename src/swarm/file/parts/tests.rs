@@ -47,7 +47,7 @@ fn a_head_is_no_file_and_a_file_no_head() {
 }
 
 #[test]
-fn so_many_parts_are_needed() {
+fn as_few_parts_are_needed_as_hold_everything() {
     let share = |i: usize| Share {
         streams: (0..100).map(|s| format!("stream:{i}-{s}").into()).collect(),
         version: 1,

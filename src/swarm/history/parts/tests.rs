@@ -81,7 +81,7 @@ fn parts_of_the_versions_that_the_head_says_are_the_file() {
 
 /// The operator was killed between the head and a part.
 #[test]
-fn a_part_behind_its_head_is_written_anew_before_anything_rests_on_it() {
+fn a_part_behind_its_head_is_written_again_before_anything_rests_on_it() {
     let mut view = view(&published(7), [6, 2, 3]);
     view.share = Some(head(7, [7, 2, 3]));
     let (history, good) = read(&view, &Memory::default(), 7, true);

@@ -110,7 +110,7 @@ fn the_deployment_is_created_once_judged_and_kept_whatever_comes() {
 }
 
 #[test]
-fn a_failed_request_holds_everything_and_says_so_once() {
+fn a_failed_request_holds_everything_and_reports_it_once() {
     let mut w = World::new(&["a", "b"], json!({}));
     w.judge(&[Percent(99.0), Percent(1.0)]);
     w.judge(&[Percent(99.0), Percent(1.0)]);

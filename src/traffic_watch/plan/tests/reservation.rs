@@ -95,7 +95,7 @@ fn ready(step: &Step) -> &Verdict {
 const SETTLED: usize = 22;
 
 #[test]
-fn nodes_offer_what_is_free_once_the_status_says_so_and_nothing_is_written_twice() {
+fn nodes_offer_what_is_free_once_the_status_reports_it_and_nothing_is_written_twice() {
     let mut world = world(&["a", "b"], &json!({}));
     let first = world.judge(&[Percent(10.0), Percent(25.0)]);
     assert_eq!(first.offers, [], "the name is not in the status yet");

@@ -99,7 +99,7 @@ async fn s03_a_source_holds_its_part_of_the_memory_and_no_more() {
 }
 
 #[tokio::test]
-async fn s03_a_source_has_so_many_requests_under_way_and_no_more() {
+async fn s03_a_source_has_its_number_of_requests_under_way_and_no_more() {
     let (bodies, [source, other]) = (Bodies::default(), sources());
     let _all = stalled(&bodies, source, REQUESTS.1, 0).await;
     let refused = bodies.read(Body::empty(), source).await.err();

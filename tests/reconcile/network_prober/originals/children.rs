@@ -18,7 +18,7 @@ use crate::bench::{eventually, run};
 
 /// 9, 10, 11: failed writes were dropped, and a changed or deleted child stayed that way.
 #[test]
-fn bug_09_10_11_what_somebody_changes_or_deletes_comes_back() {
+fn bug_09_10_11_what_someone_changes_or_deletes_comes_back() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.prober("np", original()).await;
@@ -42,7 +42,7 @@ fn bug_09_10_11_what_somebody_changes_or_deletes_comes_back() {
 
 /// 11: a foreign `ConfigMap` was overwritten, and later deleted.
 #[test]
-fn bug_11_a_config_map_of_somebody_elses_is_neither_written_nor_deleted() {
+fn bug_11_a_config_map_of_someone_elses_is_neither_written_nor_deleted() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         let foreign = json!({"metadata": {"name": "np"}, "data": {"mine": "yes"}});

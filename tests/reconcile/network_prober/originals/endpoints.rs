@@ -111,7 +111,7 @@ fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
 
 /// 13: the list named a new port while every agent still listened on the old one.
 #[test]
-fn bug_13_a_new_port_waits_for_the_pods_and_says_so() {
+fn bug_13_a_new_port_waits_for_the_pods_and_reports_it() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.prober("np", original()).await;

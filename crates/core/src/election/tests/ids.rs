@@ -88,7 +88,7 @@ fn ids_come_from_the_pool() {
 }
 
 #[test]
-fn the_id_of_somebody_elses_reflector_is_not_given_out() {
+fn the_id_of_someone_elses_reflector_is_not_given_out() {
     let mut cluster = ids(Topology::Simple, None, "10.1.0.0/16");
     cluster.previous.slots.push(PreviousSlot {
         id: 0,

@@ -81,7 +81,7 @@ fn each_client_has_one_of_its_zone_and_one_of_another() {
 /// 355 clients lost all three of theirs when the oldest client went; 42.3 % when a reflector went,
 /// 38.7 % when one came.
 #[test]
-fn what_changes_when_somebody_comes_or_goes() {
+fn what_changes_when_someone_comes_or_goes() {
     let mut cluster = multi("a:334 b:333 c:333", 12);
     let before = cluster.settle();
     for name in ["a04", "b100", "c332"] {

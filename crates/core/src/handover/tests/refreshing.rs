@@ -92,7 +92,7 @@ fn under_a_barrier_every_pod_has_to_load_it() {
 }
 
 #[test]
-fn what_is_to_be_refreshed_is_known_with_the_file_that_asks_for_it() {
+fn what_must_be_refreshed_is_known_with_the_file_that_asks_for_it() {
     let at = workers([("w-0", pod(1)), ("w-1", pod(1))]);
     let start = file(1, &["w-0@1: a", "w-1@1:"], &[]);
     let step = step(&start, &target("a>w-1"), &at, 0, &RULES);

@@ -70,7 +70,7 @@ fn what_is_a_letting_go_and_what_is_not() {
 
 /// Its pod ended and the next one started between two observations.
 #[test]
-fn w17_a_silent_worker_has_let_go_with_its_next_pod() {
+fn w17_a_silent_worker_has_released_with_its_next_pod() {
     let file = file(5, &["w-0@5:", "w-1@1:"], &["a<w-0@5"]);
     let granted = |w0: Worker| {
         let at = workers([("w-0", w0), ("w-1", pod(5))]);
@@ -159,7 +159,7 @@ fn what_comes_back_while_it_is_releasing_is_given_back_at_once() {
 }
 
 #[test]
-fn a_stream_that_two_are_releasing_is_free_when_both_have_let_go() {
+fn a_stream_that_two_are_releasing_is_free_when_both_have_released_it() {
     let published = file(5, &["w-0@5:", "w-1@5:", "w-2@0:"], &["a<w-0@4", "a<w-1@5"]);
     let at = |first, second| workers([("w-0", pod(first)), ("w-1", pod(second)), ("w-2", pod(3))]);
     // Neither to a third, nor back to one of them, while the other has it.

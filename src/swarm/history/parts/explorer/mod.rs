@@ -137,7 +137,7 @@ fn w20_an_operator_that_is_killed_or_hangs_between_any_two_writes() {
 }
 
 #[test]
-fn w20_parts_that_somebody_edits_or_deletes() {
+fn w20_parts_that_someone_edits_or_deletes() {
     is_sound(&Plot { faults: 2, ..Plot::default() });
     is_sound(&Plot { faults: 1, crashes: 1, ..Plot::default() });
 }
