@@ -84,11 +84,23 @@ impl AuditEvent {
 ///
 /// If the file cannot be read, or is invalid.
 pub fn read(path: &Path) -> Result<Vec<AuditEvent>> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        result => result.with_context(|| format!("reading the audit log {}", path.display()))?,
-    };
-    parse(&text)
+    parse(&text(path)?, Timestamp::MIN)
+}
+
+/// Reads the events at or after `time`, as [`read`] does.
+///
+/// # Errors
+///
+/// If the file cannot be read, or is invalid.
+pub(crate) fn since(path: &Path, time: Timestamp) -> Result<Vec<AuditEvent>> {
+    parse(&text(path)?, time)
+}
+
+fn text(path: &Path) -> Result<String> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        result => result.with_context(|| format!("reading the audit log {}", path.display())),
+    }
 }
 
 /// Waits until the log holds every request that was answered before this call: it is a moment
@@ -125,15 +137,25 @@ fn after(log: &Path, bytes: u64) -> Result<String> {
     Ok(String::from_utf8_lossy(&rest).into_owned())
 }
 
-fn parse(text: &str) -> Result<Vec<AuditEvent>> {
+/// Parses the complete lines with an event at or after `time`.
+fn parse(text: &str, time: Timestamp) -> Result<Vec<AuditEvent>> {
     let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+    // As the API server writes times, so that earlier ones are smaller as text: the log of a whole
+    // suite takes seconds to parse, and most tests ask for its end.
+    let first = time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
     let mut events = Vec::new();
-    for line in complete.lines() {
+    for line in complete.lines().filter(|line| stamp(line).is_none_or(|stamp| stamp >= &*first)) {
         let record: Record =
             serde_json::from_str(line).with_context(|| format!("audit log line {line:?}"))?;
-        events.extend(record.into_event());
+        events.extend(record.into_event().filter(|event| event.time >= time));
     }
     Ok(events)
+}
+
+/// Returns the time of a line, as it stands there.
+fn stamp(line: &str) -> Option<&str> {
+    let (_, after) = line.rsplit_once(r#""stageTimestamp":""#)?;
+    after.split_once('"').map(|(stamp, _)| stamp)
 }
 
 #[derive(Deserialize)]
@@ -211,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_write_is_read_with_its_group_and_subresource() {
-        let events = parse(&format!("{PATCH}\n")).unwrap();
+        let events = parse(&format!("{PATCH}\n"), Timestamp::MIN).unwrap();
         let [event] = events.as_slice() else { panic!("{events:?}") };
         assert!(event.is_write());
         assert_eq!(event.resource, "trafficwatches.traffic.example.com");
@@ -230,8 +252,8 @@ mod tests {
                 r#"{{"stage":"{stage}","verb":"watch","requestURI":"/api/v1/nodes?watch=true","user":{{"username":"u"}},"objectRef":{{"resource":"nodes","apiVersion":"v1"}},"responseStatus":{{"code":200}},"stageTimestamp":"2026-01-02T03:04:05.000000Z"}}"#
             )
         };
-        let events =
-            parse(&format!("{}\n{}\n", line("ResponseStarted"), line("ResponseComplete"))).unwrap();
+        let lines = format!("{}\n{}\n", line("ResponseStarted"), line("ResponseComplete"));
+        let events = parse(&lines, Timestamp::MIN).unwrap();
         assert_eq!(events.len(), 1);
         assert_eq!(events[0].resource, "nodes");
         assert!(!events[0].is_write());
@@ -240,7 +262,26 @@ mod tests {
     #[test]
     fn a_line_still_being_written_is_left_out() {
         let half = &PATCH[..100];
-        assert_eq!(parse(&format!("{PATCH}\n{half}")).unwrap().len(), 1);
-        assert_eq!(parse(half).unwrap().len(), 0);
+        assert_eq!(parse(&format!("{PATCH}\n{half}"), Timestamp::MIN).unwrap().len(), 1);
+        assert_eq!(parse(half, Timestamp::MIN).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn events_before_a_time_are_left_out_and_one_at_that_time_is_not() {
+        let log = format!("{PATCH}\n");
+        let count = |time: &str| parse(&log, time.parse().unwrap()).unwrap().len();
+        assert_eq!(count("2026-01-02T03:04:05.499999Z"), 1);
+        assert_eq!(count("2026-01-02T03:04:05.5Z"), 1);
+        assert_eq!(count("2026-01-02T03:04:05.500000001Z"), 0);
+        assert_eq!(count("2026-01-02T03:04:06Z"), 0);
+    }
+
+    #[test]
+    fn a_path_that_looks_like_a_time_is_none() {
+        let path = r#"/x?\"stageTimestamp\":\"2027"#;
+        let log = format!("{}\n", PATCH.replace("/apis/traffic.example.com", path));
+        let time = "2026-06-01T00:00:00Z".parse().unwrap();
+        assert_eq!(parse(&log, time).unwrap().len(), 0);
+        assert_eq!(parse(&log, Timestamp::MIN).unwrap().len(), 1);
     }
 }

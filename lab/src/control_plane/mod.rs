@@ -200,7 +200,7 @@ impl ControlPlane {
     ///
     /// If the log cannot be read.
     pub fn audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
-        Ok(self.audit()?.into_iter().filter(|event| event.time >= time).collect())
+        audit::since(&self.layout.audit_log(), time)
     }
 
     /// Returns the requests answered at or after `time`, until now: unlike
