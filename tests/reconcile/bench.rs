@@ -355,12 +355,22 @@ pub async fn eventually_or<T>(
     mut check: impl AsyncFnMut() -> Option<T>,
     otherwise: impl AsyncFn() -> String,
 ) -> T {
+    let mut pauses = pauses();
     let end = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = check().await {
             return found;
         }
         assert!(Instant::now() <= end, "not within {PATIENCE:?}: {what}\n{}", otherwise().await);
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(pauses.next().unwrap_or_default()).await;
     }
+}
+
+/// The pauses between two looks: short for what happens at once, and longer for what takes long.
+/// The tests' own requests take most of the API server's time otherwise.
+pub fn pauses() -> impl Iterator<Item = Duration> {
+    let longest = Duration::from_millis(250);
+    std::iter::successors(Some(Duration::from_millis(50)), move |last| {
+        Some((*last * 3 / 2).min(longest))
+    })
 }

@@ -3,27 +3,33 @@
 //! which was verified against real BIRD and shares no code with the operator's own.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write,
+    fmt::{Debug, Write},
     sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use futures::{FutureExt, Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{DynamicObject, ListParams},
+    runtime::{WatchStreamExt, watcher, watcher::Config},
 };
 use lab::{
     bgp::{Peer, Rule, Sessions, World, missing, sessions, two_ended},
     calico::Group,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::task::AbortHandle;
+use tokio::{task::AbortHandle, time::timeout};
 
 use super::datastore::kind;
 
-/// The interval of reading nodes and peers.
+/// The time between two looks at nodes and peers, if they change all the time.
 const LOOK: Duration = Duration::from_millis(150);
+
+/// The same if they do not change.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// The time that a session takes to be established.
 const ESTABLISHING: Duration = Duration::from_secs(1);
@@ -83,7 +89,8 @@ pub struct Birds {
 impl Birds {
     /// Configured by what is in the Kubernetes API.
     pub fn start(client: Client, group: Group) -> Self {
-        Self::seeing(move || {
+        let events = changes(&client, group);
+        let look = move || {
             let client = client.clone();
             async move {
                 let nodes = nodes(&client).await?;
@@ -94,7 +101,8 @@ impl Birds {
                 };
                 Some(Scene::new(&nodes, objects))
             }
-        })
+        };
+        Self::following(look, events)
     }
 
     /// Configured by the result of `look`; `None` if it failed.
@@ -102,10 +110,21 @@ impl Birds {
     where
         F: Future<Output = Option<Scene>> + Send,
     {
+        Self::following(look, stream::pending())
+    }
+
+    fn following<F>(
+        look: impl Fn() -> F + Send + 'static,
+        mut events: impl Stream<Item = (usize, bool)> + Send + Unpin + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Option<Scene>> + Send,
+    {
         let inner = Arc::new(Mutex::new(Inner::default()));
         let shared = Arc::clone(&inner);
         let look = async move {
             let mut seen = Arc::new(Seen::new(Scene::default()));
+            let mut watched = [false; 3];
             loop {
                 if let Some(scene) = look().await {
                     if scene != seen.scene {
@@ -114,6 +133,12 @@ impl Birds {
                     shared.lock().expect("lock").see(Arc::clone(&seen));
                 }
                 tokio::time::sleep(LOOK).await;
+                let idle = if watched == [true; 3] { IDLE } else { Duration::ZERO };
+                let mut event = timeout(idle, events.next()).await.ok().flatten();
+                while let Some((watch, works)) = event {
+                    watched[watch] = works;
+                    event = events.next().now_or_never().flatten();
+                }
             }
         };
         Self { inner, task: tokio::spawn(look).abort_handle() }
@@ -312,6 +337,27 @@ fn sets(query: &str) -> Vec<(&str, BTreeSet<&str>)> {
         Some((tag, names.split('|').collect()))
     };
     query.split("label_replace(count by ").skip(1).filter_map(set).collect()
+}
+
+/// The events of nodes and of Calico's two kinds: which of the three, and whether its watch works.
+fn changes(
+    client: &Client,
+    group: Group,
+) -> impl Stream<Item = (usize, bool)> + Send + Unpin + use<> {
+    let configurations = kind(client, group, "BGPConfiguration", "bgpconfigurations").0;
+    stream::select_all([
+        watch(0, Api::<Node>::all(client.clone())),
+        watch(1, kind(client, group, "BGPPeer", "bgppeers").0),
+        watch(2, configurations),
+    ])
+}
+
+fn watch<K>(number: usize, api: Api<K>) -> stream::BoxStream<'static, (usize, bool)>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let events = watcher(api, Config::default()).default_backoff();
+    events.map(move |event| (number, event.is_ok())).boxed()
 }
 
 /// The nodes of Kubernetes; `None` if it does not answer.

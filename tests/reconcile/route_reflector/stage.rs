@@ -23,7 +23,7 @@ use super::{
     datastore::{Kind, kind},
 };
 use crate::{
-    bench::{Bench, Operator, eventually_or},
+    bench::{Bench, Operator, eventually_or, pauses},
     network_prober::with,
 };
 
@@ -208,11 +208,12 @@ impl Stage {
     /// Like `eventually`, twice as patient; a failure shows the state of the cluster.
     pub async fn wait<T>(&self, what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
         let end = std::time::Instant::now() + Duration::from_secs(30);
+        let mut pauses = pauses();
         while std::time::Instant::now() < end {
             if let Some(found) = check().await {
                 return found;
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(pauses.next().unwrap_or_default()).await;
         }
         eventually_or(what, check, async || self.state().await).await
     }
