@@ -148,6 +148,10 @@ impl Layout {
             format!("--node-monitor-grace-period={}s", node_grace.as_secs()),
             "--node-monitor-period=1s".to_owned(),
         ]);
+        if !self.nodes {
+            // It writes an annotation to each new node, which only a kubelet reads.
+            arguments.push("--controllers=*,-ttl-controller".to_owned());
+        }
         self.command(program, arguments)
     }
 
