@@ -155,6 +155,25 @@ fn a_crash_while_a_key_changes_hands_leaves_no_label_behind() {
     }
 }
 
+/// The same while the object that waits for the key is paused, from the start almost to the end.
+#[test]
+fn a_crash_while_a_key_goes_to_a_paused_object_leaves_no_label_behind() {
+    crate::prometheus::simulated::provider();
+    for pause in [0, 20, 400] {
+        let crash = 4 * MINUTE + Duration::from_millis(pause);
+        let steps = vec![
+            (4 * MINUTE, Step::DeleteWatch("batch")),
+            (crash, Step::Kill(0, 1_000)),
+            (crash + Duration::from_millis(500), takes("web", "other")),
+            (6 * MINUTE, Step::Watch("web", json!({"spec": {"paused": false}}))),
+        ];
+        let mut script = one_key(steps);
+        script.specs[0].1["paused"] = true.into();
+        let played = play_script(&script, 1, Weakened::Nothing, IDLE / 10);
+        assert!(played.violations.is_empty(), "{pause} ms:\n{}", played.report());
+    }
+}
+
 /// Writes to thousands of nodes take longer than an interval. The pass that ends with the interval
 /// is followed by the next one at once, which judges again and goes on.
 #[test]

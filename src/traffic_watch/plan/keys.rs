@@ -21,13 +21,17 @@ pub(super) fn published(watch: &TrafficWatch, former: &BTreeSet<String>) -> Opti
     former.get(label).cloned()
 }
 
-/// Returns the key of a paused object that has published none, if nodes have it: their labels are
-/// those of an object that had the key before and left them to this one. Nobody else removes them.
+/// Returns the key to publish of a paused object that has published none: the one it waits for, as
+/// [`in_conflict`], or its own if nodes have it. Their labels are those of an object that had the
+/// key before and left them to this one. Nobody else removes them.
 pub(super) fn inherited(watch: &TrafficWatch, seen: &Observed) -> Option<String> {
+    if seen.claim != Claim::Ours {
+        return in_conflict(watch);
+    }
     let published = watch.status.as_ref().and_then(|status| status.label.as_ref());
-    let is_heir = watch.spec.mode == Mode::Enforce && seen.claim == Claim::Ours;
     let is_there = || seen.nodes.iter().any(|facts| facts.label.is_some());
-    (published.is_none() && is_heir && is_there()).then(|| watch.label_key())
+    (published.is_none() && watch.spec.mode == Mode::Enforce && is_there())
+        .then(|| watch.label_key())
 }
 
 /// Returns the key to publish of an object that waits for one: the labels become its own together
