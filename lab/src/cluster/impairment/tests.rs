@@ -1,6 +1,7 @@
 //! A node, a pod on it and a far pod, as three network namespaces. Without root the test is
 //! skipped, with a message.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread::JoinHandle;
@@ -147,6 +148,22 @@ fn echo(network: &str) {
     ready.1.recv().unwrap();
 }
 
+/// Waits until nothing is counted for a second, several times the interval of the reports: the
+/// results for all packets.
+async fn settled(impaired: &Impaired) -> Counts {
+    let last = Cell::new((Counts::default(), Instant::now()));
+    until("counts that stay", Duration::from_secs(30), || async {
+        let now = impaired.counts()?;
+        if now != last.get().0 {
+            last.set((now, Instant::now()));
+        }
+        let rests = last.get().1.elapsed() > Duration::from_secs(1);
+        Ok(if rests { Look::Done(now) } else { Look::NotYet(format!("{now:?}")) })
+    })
+    .await
+    .unwrap()
+}
+
 #[tokio::test]
 async fn packets_of_pods_are_held_and_lost_and_no_others() {
     if require_root().is_err() {
@@ -191,10 +208,11 @@ async fn packets_of_pods_are_held_and_lost_and_no_others() {
     })
     .await
     .unwrap();
-    let (before, same) = (slow.counts().unwrap(), Stage::ping(&stage.node, NODE_ECHO, 20).0);
-    assert_eq!(same, 20, "the node's own packets");
-    let after = slow.lift().await.unwrap();
-    assert_eq!((after.held, after.lost), (before.held, 0), "the node's own packets bypass it");
+    let before = settled(&slow).await;
+    assert_eq!(before.lost, 0, "{before:?}");
+    assert_eq!(Stage::ping(&stage.node, NODE_ECHO, 20).0, 20, "the node's own packets");
+    assert_eq!(settled(&slow).await, before, "the node's own packets bypass it");
+    slow.lift().await.unwrap();
 
     let lossy = stage.impair(0, 0.2).await;
     // As many as a socket's buffer holds by default.
