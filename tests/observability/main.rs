@@ -25,6 +25,7 @@ mod processes;
 mod reading;
 mod roles;
 mod samples;
+mod selections;
 mod shape;
 mod shells;
 mod supply;
