@@ -10,6 +10,7 @@ mod insight;
 mod kubelets;
 mod monitoring;
 mod newcomers;
+mod objects;
 mod pods;
 mod prober;
 mod probing;
