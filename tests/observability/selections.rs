@@ -31,6 +31,8 @@ fn scenarios() -> Vec<String> {
     for line in read(&root().join("tests/cluster/scenarios.rs")).lines().map(str::trim) {
         if let Some(name) = line.strip_suffix(": [") {
             group = Some(name.to_owned());
+        } else if line == "]," {
+            group = None;
         } else if let (Some(group), Some(scenario)) = (&group, line.strip_suffix(',')) {
             all.push(format!("{group}::{scenario}"));
         }
