@@ -36,23 +36,48 @@ pub(in super::super) fn changes(j: &Judgment<'_>) -> Vec<Notice> {
             transition.and_then(|t| entered(j, change.node, t, change.flip == Some(false)));
         [expired, flipped, entered]
     };
-    let mut by_reason: BTreeMap<&str, Vec<Notice>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<&str, FewNotices> = BTreeMap::new();
     for notice in j.changes.iter().flat_map(of).flatten() {
-        by_reason.entry(notice.reason).or_default().push(notice);
+        by_reason.entry(notice.reason).or_default().add(notice);
     }
-    by_reason.into_values().flat_map(shortened).collect()
+    by_reason.into_values().flat_map(FewNotices::into_notices).collect()
 }
 
-/// The events of one reason: of those beyond the first few, one for all.
-pub(in super::super) fn shortened(mut notices: Vec<Notice>) -> Vec<Notice> {
-    let more = notices.len().saturating_sub(EVENTS_OF_A_KIND);
-    if more > 0 {
-        notices.truncate(EVENTS_OF_A_KIND);
-        let Notice { warning, reason, .. } = notices[0];
-        let note = format!("{more} more nodes at the same time: see the metrics");
-        notices.push(Notice { warning, reason, note, node: None });
+/// The events of one reason: the first few, and how many more there are. When half of the nodes
+/// change at once, no more than these are in memory.
+#[derive(Default)]
+pub(in super::super) struct FewNotices {
+    first: Vec<Notice>,
+    more: usize,
+}
+
+impl FewNotices {
+    fn add(&mut self, notice: Notice) {
+        if self.first.len() < EVENTS_OF_A_KIND {
+            self.first.push(notice);
+        } else {
+            self.more += 1;
+        }
     }
-    notices
+
+    /// Returns the first few, and one event for all others.
+    pub(in super::super) fn into_notices(self) -> Vec<Notice> {
+        let Self { first: mut notices, more } = self;
+        if more > 0 {
+            let Notice { warning, reason, .. } = notices[0];
+            let note = format!("{more} more nodes at the same time: see the metrics");
+            notices.push(Notice { warning, reason, note, node: None });
+        }
+        notices
+    }
+}
+
+impl FromIterator<Notice> for FewNotices {
+    fn from_iter<I: IntoIterator<Item = Notice>>(notices: I) -> Self {
+        let mut few = Self::default();
+        notices.into_iter().for_each(|notice| few.add(notice));
+        few
+    }
 }
 
 fn flip(j: &Judgment<'_>, node: usize, unfit: bool) -> Option<Notice> {

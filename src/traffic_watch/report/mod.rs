@@ -7,5 +7,5 @@ mod status;
 pub(super) use conditions::{
     SCRAPES_NEEDED, conditions, lower, problems, refused, scrapes, settled,
 };
-pub(super) use events::{changes, news, shortened, window_too_short};
+pub(super) use events::{FewNotices, changes, news, window_too_short};
 pub(super) use status::{is_due, status};

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use super::{
-    super::{judgment::Judgment, report::shortened},
+    super::{judgment::Judgment, report::FewNotices},
     Figures, Leaving, Memory, Seen,
     leaving::Kept,
 };
@@ -109,7 +109,7 @@ pub(super) fn notices(
         ),
         node: Some(node.to_string()),
     });
-    first.into_iter().chain(shortened(over.collect())).collect()
+    first.into_iter().chain(over.collect::<FewNotices>().into_notices()).collect()
 }
 
 /// The status of an object that offers a resource. Its figures change when its resource does, and
