@@ -7,7 +7,7 @@ use std::{
 use k8s_openapi::api::core::v1::Toleration;
 use kube::core::ObjectMeta;
 
-use super::Readiness;
+use super::{Readiness, Texts};
 use crate::api::UNFIT_SUFFIX;
 
 /// The facts about one node that a judgment needs.
@@ -116,7 +116,7 @@ impl NodeFacts {
             open: true,
             incarnation: Incarnation::default(),
             since: 0,
-            labels: Arc::default(),
+            labels: Texts::default(),
             taints: Arc::default(),
             unfit: false,
         }
@@ -125,7 +125,7 @@ impl NodeFacts {
     /// Returns the value of one of its labels.
     #[must_use]
     pub fn label_of(&self, key: &str) -> Option<&str> {
-        self.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| &**value)
+        self.labels.get(key).map(|value| &**value)
     }
 }
 
@@ -133,9 +133,6 @@ impl NodeFacts {
 pub(super) fn is_untainted(taints: &[Taint]) -> bool {
     taints.iter().all(|taint| !taint.keeps_away() || taint.key.ends_with(UNFIT_SUFFIX))
 }
-
-/// Labels or annotations: keys and values, by key.
-pub type Texts = Arc<[(Arc<str>, Arc<str>)]>;
 
 /// The facts about one node that a choice of route reflectors needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

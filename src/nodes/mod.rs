@@ -7,10 +7,12 @@ mod selection;
 mod sorted_cursor;
 mod state;
 mod store;
+mod texts;
 
-pub use facts::{Carrier, Census, Incarnation, Marked, NodeFacts, Offer, Speaker, Taint, Texts};
+pub use facts::{Carrier, Census, Incarnation, Marked, NodeFacts, Offer, Speaker, Taint};
 pub use resource::{NodeObject, Readiness};
 pub use selection::Selection;
 pub use sorted_cursor::{SortedCursor, is_same};
 pub use store::NodeStore;
+pub use texts::Texts;
 pub use traffic_operator_core::identity::{Identity, Resolution, ShortNames, Trail, host};

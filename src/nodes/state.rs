@@ -35,7 +35,9 @@ pub(super) struct State {
     identity: OnceLock<Arc<Identity>>,
     /// Label keys and values, each stored once: most are the same on every node.
     texts: HashSet<Arc<str>>,
-    /// Number of texts left by the last sweep.
+    /// The keys of labels and annotations, each list stored once: most nodes have the same.
+    keys: HashSet<Arc<[Arc<str>]>>,
+    /// Number of texts and lists left by the last sweep.
     texts_in_use: usize,
     /// The taints of the last node with any: most others with taints have the same.
     taints: Arc<[Taint]>,
@@ -110,7 +112,7 @@ impl Stored {
     }
 
     pub fn label(&self, key: &str) -> Option<&Arc<str>> {
-        self.labels.iter().find(|(k, _)| **k == *key).map(|(_, value)| value)
+        self.labels.get(key)
     }
 }
 
@@ -126,23 +128,22 @@ pub(super) struct Lookup {
 impl Lookup {
     /// Returns the value of a node's label.
     pub fn label<'n>(&self, node: &'n Stored) -> Option<&'n Arc<str>> {
-        self.find(&node.labels, |(key, _)| key).map(|(_, value)| value)
+        node.labels.values().get(self.find(node.labels.keys(), |key| key)?)
     }
 
     /// Returns the effect of a node's taint.
     pub fn taint<'n>(&self, node: &'n Stored) -> Option<&'n Arc<str>> {
-        self.find(&node.taints, |taint| &taint.key).map(|taint| &taint.effect)
+        let place = self.find(&node.taints, |taint| &taint.key)?;
+        node.taints.get(place).map(|taint| &taint.effect)
     }
 
-    fn find<'n, T>(&self, all: &'n [T], key_of: fn(&T) -> &Arc<str>) -> Option<&'n T> {
+    fn find<T>(&self, all: &[T], key_of: fn(&T) -> &Arc<str>) -> Option<usize> {
         let key = self.key.as_ref()?;
-        let is = |one: &&T| Arc::ptr_eq(key_of(one), key);
-        if let Some(found) = all.get(self.place.get()).filter(is) {
-            return Some(found);
+        let is = |one: &T| Arc::ptr_eq(key_of(one), key);
+        if !all.get(self.place.get()).is_some_and(is) {
+            self.place.set(all.iter().position(is)?);
         }
-        let place = all.iter().position(|one| is(&one))?;
-        self.place.set(place);
-        all.get(place)
+        Some(self.place.get())
     }
 }
 
@@ -208,10 +209,10 @@ impl State {
         }
     }
 
-    /// Returns the number of stored texts.
+    /// Returns the number of stored texts, and of lists of keys.
     #[cfg(test)]
-    pub fn texts_kept(&self) -> usize {
-        self.texts.len()
+    pub fn texts_kept(&self) -> (usize, usize) {
+        (self.texts.len(), self.keys.len())
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
@@ -224,18 +225,29 @@ impl State {
     }
 
     pub fn labels(&mut self, metadata: &ObjectMeta) -> Texts {
-        let labels = metadata.labels.iter().flatten();
-        labels.map(|(key, value)| (self.text(key), self.text(value))).collect()
+        self.by_key(metadata.labels.iter().flatten())
+    }
+
+    /// Stores texts by key, which are sorted.
+    fn by_key<'a>(&mut self, sorted: impl Iterator<Item = (&'a String, &'a String)>) -> Texts {
+        let texts = sorted.map(|(key, value)| (self.text(key), self.text(value)));
+        let (keys, values): (Vec<_>, Vec<_>) = texts.unzip();
+        if keys.is_empty() {
+            return Texts::default();
+        }
+        let keys = self.keys.get(&*keys).cloned().unwrap_or_else(|| {
+            let keys: Arc<[_]> = keys.into();
+            self.keys.insert(Arc::clone(&keys));
+            keys
+        });
+        Texts::new(keys, values.into())
     }
 
     pub fn calico(&mut self, metadata: &ObjectMeta) -> Texts {
         let [v4, v6] = BGP_ADDRESS_ANNOTATIONS;
         let keys = [BGP_AS_ANNOTATION, v4, v6, CLUSTER_ID_ANNOTATION];
         let annotations = metadata.annotations.iter().flatten();
-        let annotations = annotations.filter(|(key, _)| keys.contains(&key.as_str()));
-        let texts: Vec<_> =
-            annotations.map(|(key, value)| (self.text(key), self.text(value))).collect();
-        if texts.is_empty() { Arc::default() } else { texts.into() }
+        self.by_key(annotations.filter(|(key, _)| keys.contains(&key.as_str())))
     }
 
     fn taints(&mut self, node: &NodeObject) -> Arc<[Taint]> {
@@ -359,14 +371,15 @@ impl State {
     }
 
     fn forget_unused_texts(&mut self) {
+        self.keys.retain(|keys| Arc::strong_count(keys) > 1);
         self.texts.retain(|text| Arc::strong_count(text) > 1);
-        self.texts_in_use = self.texts.len();
+        self.texts_in_use = self.texts.len() + self.keys.len();
     }
 
     /// Sweeps unused texts each time their number has doubled, so that a sweep costs no more than
     /// the additions: labels with changing values would otherwise fill the store.
     fn forget_some_texts(&mut self) {
-        if self.texts.len() > 2 * self.texts_in_use.max(FEW_TEXTS) {
+        if self.texts.len() + self.keys.len() > 2 * self.texts_in_use.max(FEW_TEXTS) {
             self.forget_unused_texts();
         }
     }
@@ -382,6 +395,6 @@ fn count(census: &mut Census, node: &Stored, step: fn(usize, usize) -> usize) {
 }
 
 /// Reports whether any `TrafficWatch` marks a node with these labels.
-pub(super) fn is_unfit(labels: &[(Arc<str>, Arc<str>)]) -> bool {
+pub(super) fn is_unfit(labels: &Texts) -> bool {
     labels.iter().any(|(key, value)| &**value == "true" && key.ends_with(UNFIT_SUFFIX))
 }

@@ -7,7 +7,7 @@ use tokio::sync::watch as signal;
 
 use super::{
     Carrier, Census, Identity, Incarnation, NodeFacts, NodeObject, Offer, Readiness, Selection,
-    Speaker,
+    Speaker, Texts,
     selection::{Choice, Selections},
     state::{State, Stored},
 };
@@ -150,7 +150,7 @@ impl NodeStore {
                     capacity: node.capacity.clone(),
                     incarnation: node.incarnation,
                     since: node.since,
-                    labels: if labels { Arc::clone(&node.labels) } else { Arc::default() },
+                    labels: if labels { node.labels.clone() } else { Texts::default() },
                     taints: Arc::clone(&node.taints),
                     unfit: node.unfit,
                 });
@@ -186,11 +186,11 @@ impl NodeStore {
             .map(|(name, node)| Speaker {
                 name: Arc::clone(name),
                 created: node.incarnation.created,
-                labels: Arc::clone(&node.labels),
+                labels: node.labels.clone(),
                 taints: Arc::clone(&node.taints),
                 readiness: node.readiness,
                 cordoned: node.cordoned,
-                calico: Arc::clone(&node.calico),
+                calico: node.calico.clone(),
             })
             .collect()
     }

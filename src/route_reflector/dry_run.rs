@@ -38,7 +38,8 @@ pub struct Stage {
 }
 
 fn change(texts: &mut Texts, changes: &[(&str, Option<&str>)]) {
-    let mut all: BTreeMap<Arc<str>, Arc<str>> = texts.iter().cloned().collect();
+    let all = texts.iter().map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
+    let mut all: BTreeMap<_, _> = all.collect();
     for (key, value) in changes {
         match value {
             Some(value) => drop(all.insert((*key).into(), (*value).into())),
@@ -53,7 +54,7 @@ impl Stage {
     pub fn take(&mut self, step: &Step, label: (&str, &str), set: &str) {
         let labeled = |node: &str| {
             let there = self.speakers.iter().find(|speaker| *speaker.name == *node);
-            there.is_some_and(|s| s.labels.iter().any(|(key, _)| **key == *label.0))
+            there.is_some_and(|s| s.labels.get(label.0).is_some())
         };
         for write in step.writes(label, labeled) {
             match write {

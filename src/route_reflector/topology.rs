@@ -135,7 +135,7 @@ impl BgpTopology {
         let addresses: Vec<_> = speakers.iter().map(|one| addresses(one, snapshot)).collect();
         let named = speakers.iter().map(|speaker| &speaker.name);
         let families = Families::of(named.zip(addresses.iter().copied()));
-        let none: Texts = Arc::from([]);
+        let none = Texts::default();
         for (speaker, addresses) in speakers.iter().zip(addresses) {
             // Calico selects by the labels of its own Nodes, if it has any.
             let of_calico = snapshot.labels.as_ref();
@@ -174,10 +174,8 @@ impl BgpTopology {
                 }
                 speaking.push(node);
             }
-            let zone = speaker.labels.binary_search_by(|(key, _)| (**key).cmp(zone)).ok();
-            let zone = zone.map(|place| &speaker.labels[place].1).filter(|zone| !zone.is_empty());
+            let zone = speaker.labels.get(zone).filter(|zone| !zone.is_empty()).cloned();
             let complete = families.are_spoken(addresses);
-            let zone = zone.cloned();
             let node = BgpNode { labels: carried, zone, address, complete, known, copies };
             bgp.nodes.insert(Arc::clone(&speaker.name), node);
         }
@@ -273,8 +271,7 @@ impl<'a> Asked<'a> {
 
 /// A label of Kubernetes' Node.
 fn of<'a>(speaker: &'a Speaker, key: &str) -> Option<&'a str> {
-    let place = speaker.labels.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-    Some(&speaker.labels[place].1)
+    speaker.labels.get(key).map(|value| &**value)
 }
 
 /// The addresses that a node speaks BGP with, if it is of the cluster's AS.
@@ -294,8 +291,7 @@ fn addresses(speaker: &Speaker, snapshot: &Snapshot) -> Addresses {
 }
 
 fn annotation<'a>(speaker: &'a Speaker, key: &str) -> Option<&'a str> {
-    let found = speaker.calico.iter().find(|(k, _)| **k == *key);
-    found.map(|(_, value)| &**value).filter(|value| !value.is_empty())
+    speaker.calico.get(key).map(|value| &**value).filter(|value| !value.is_empty())
 }
 
 /// Returns the peerings of a BGPPeer; `None` if it makes no session between nodes.

@@ -132,10 +132,7 @@ fn members(
 ) -> Vec<Member> {
     let workloads = observed.memory.workloads.as_ref().map(|(_, workloads)| workloads);
     let member = |speaker: &Speaker, complete: bool| {
-        let label = |key: &str| {
-            let found = speaker.labels.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-            Some(&*speaker.labels[found].1)
-        };
+        let label = |key: &str| speaker.labels.get(key).map(|value| &**value);
         let matches =
             |selector: &Option<Selector>| selector.as_ref().map(|selector| selector.matches(label));
         let actual = bgp.nodes.get(&speaker.name);

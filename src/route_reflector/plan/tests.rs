@@ -16,9 +16,7 @@ use crate::{
 const KEY: &str = "calico-route-reflector";
 
 fn texts(texts: &[(&str, &str)]) -> Texts {
-    let mut texts: Vec<_> = texts.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    texts.sort();
-    texts.into()
+    texts.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
 }
 
 /// Six nodes in a mesh.
@@ -260,7 +258,7 @@ fn reflectors_of_the_original_are_adopted_without_a_change_of_sessions() {
         stage.edit(node, |speaker| {
             speaker.labels =
                 texts(&[("topology.kubernetes.io/zone", "a"), ("calico-route-reflector", "")]);
-            let address = speaker.calico[0].1.clone();
+            let address = speaker.calico.values()[0].clone();
             speaker.calico = texts(&[
                 ("projectcalico.org/IPv4Address", &address),
                 ("projectcalico.org/RouteReflectorClusterID", "224.0.0.0"),

@@ -1,5 +1,5 @@
 //! The layouts that are tried, and a small cluster for each.
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use serde_json::json;
 
@@ -63,10 +63,7 @@ pub fn all() -> Vec<Layout> {
 
 /// Labels or annotations, by key.
 pub fn texts(texts: &[(&str, &str)]) -> Texts {
-    let mut texts: Vec<(Arc<str>, Arc<str>)> =
-        texts.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-    texts.sort();
-    texts.into()
+    texts.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
 }
 
 /// A node that speaks BGP.

@@ -43,10 +43,7 @@ pub struct Harm {
 }
 
 fn node(speaker: &Speaker) -> Option<Node> {
-    let annotation = |key: &str| {
-        let found = speaker.calico.iter().find(|(k, _)| **k == *key);
-        found.map(|(_, value)| &**value)
-    };
+    let annotation = |key: &str| speaker.calico.get(key).map(|value| &**value);
     let address = annotation("projectcalico.org/IPv4Address")?.split('/').next()?.parse().ok()?;
     let labels: Labels =
         speaker.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();

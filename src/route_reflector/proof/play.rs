@@ -61,8 +61,7 @@ pub struct Play {
 
 /// Returns the cluster id with which a node reflects.
 pub fn cluster_id(speaker: &Speaker) -> Option<&str> {
-    let found = speaker.calico.iter().find(|(key, _)| &**key == CLUSTER_ID_ANNOTATION);
-    found.map(|(_, id)| &**id)
+    speaker.calico.get(CLUSTER_ID_ANNOTATION).map(|id| &**id)
 }
 
 impl Play {
@@ -79,9 +78,7 @@ impl Play {
     /// A node's zone.
     pub fn zone(&self, node: &str) -> Option<String> {
         let speaker = self.stage.speakers.iter().find(|speaker| *speaker.name == *node)?;
-        let labels = speaker.labels.iter();
-        let mut zones = labels.filter(|(key, _)| &**key == "topology.kubernetes.io/zone");
-        zones.next().map(|(_, zone)| zone.to_string())
+        speaker.labels.get("topology.kubernetes.io/zone").map(ToString::to_string)
     }
 
     /// A node has not been ready for longer than `replaceAfter`.

@@ -331,9 +331,9 @@ fn labels_that_are_removed_by_hand_in_mid_transition_are_written_again() {
         let (target, _) = short.goal(ZONAL, Some(false));
         short.remember(&target);
         for speaker in &mut short.stage.speakers {
-            let kept =
-                speaker.labels.iter().filter(|(k, _)| ![SLOT_LABEL, GROUP_LABEL].contains(&&**k));
-            speaker.labels = kept.cloned().collect();
+            let labels = speaker.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+            let kept = labels.filter(|(key, _)| ![SLOT_LABEL, GROUP_LABEL].contains(&&**key));
+            speaker.labels = kept.collect();
         }
         short.converge(ZONAL, Some(false)).unwrap_or_else(|why| panic!("{stop}: {why}"));
         assert!(short.is_redundant() && !short.stage.snapshot.mesh, "{stop}");

@@ -11,9 +11,7 @@ use crate::{
 const LABEL: &str = "calico-route-reflector";
 
 fn texts(texts: &[(&str, &str)]) -> Texts {
-    let mut texts: Vec<_> = texts.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-    texts.sort();
-    texts.into()
+    texts.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect()
 }
 
 /// Nodes n0, n1, … that speak these families; the first two reflect.

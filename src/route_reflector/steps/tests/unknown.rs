@@ -7,12 +7,12 @@ fn r14_a_node_without_a_calico_node_gets_no_group_and_holds_nothing_up() {
     for spec in [ZONAL, MULTI] {
         let mut world = World::converged(spec);
         let known = world.stage.speakers.iter();
-        let known = known.map(|speaker| (Arc::clone(&speaker.name), Arc::clone(&speaker.labels)));
+        let known = known.map(|speaker| (Arc::clone(&speaker.name), speaker.labels.clone()));
         world.stage.snapshot.labels = Some(known.collect());
         let left = |world: &World| pending(&world.bgp(), &world.goal(spec, Some(false)).1);
         assert_eq!(left(&world), [], "{spec}");
         world.join(30, "z2");
-        world.edit("n30", |speaker| speaker.calico = [].into());
+        world.edit("n30", |speaker| speaker.calico = Texts::default());
         assert!(world.target(spec).groups.contains_key("n30"), "{spec}");
         assert_eq!(left(&world), [], "{spec}");
         // With or without a label from earlier.
