@@ -269,6 +269,18 @@ mod tests {
         assert!(ceiling.under_way().writes.is_empty());
     }
 
+    #[test]
+    fn s01_closed_nodes_that_are_being_marked_take_places_of_all_and_none_of_the_open_ones() {
+        let store = cluster();
+        store.apply(node("closed too", "other", true));
+        store.apply(node("the third", "other", true));
+        let ceiling = Ceiling::new(store, DEFAULT);
+        let admit = |name: &str| ceiling.admit(&name.into());
+        let _closed = ["closed", "closed too"].map(|name| admit(name).unwrap());
+        let _open = admit("a").expect("none of four that are open");
+        assert!(admit("the third").is_none(), "three of seven");
+    }
+
     /// A second mark of a node takes no further place, as long as the first one is there.
     #[test]
     fn s01_the_place_of_a_node_is_held_if_the_other_object_removes_its_mark_meanwhile() {

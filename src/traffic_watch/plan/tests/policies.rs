@@ -60,6 +60,22 @@ fn any_measure_says_unfit_and_all_say_fit() {
     assert_eq!(w.label("a"), Some("false"));
 }
 
+#[test]
+fn a_node_is_about_to_recover_when_all_measures_that_judge_it_unfit_are_low() {
+    for (loss, marked) in [(1.0, false), (20.0, true)] {
+        let mut w = with_loss(&["a", "b"]);
+        let (busy, lossy) = ([99.0, 98.0].map(Percent), [30.0, 20.0].map(Percent));
+        w.judge_all(&[Some(&busy), Some(&lossy)]);
+        let step = w.judge_all(&[Some(&busy), Some(&lossy)]);
+        assert_eq!(step.states, [Unfit, Suppressed]);
+        w.judge_all(&[Some(&[1.0, 98.0].map(Percent)), Some(&[1.0, 20.0].map(Percent))]);
+        // The place of `a` becomes free, and `b` is judged unfit by both measures still.
+        let step = w.judge_all(&[Some(&[Percent(1.0); 2]), Some(&[1.0, loss].map(Percent))]);
+        assert_eq!(step.states, [Fit, if marked { Unfit } else { Suppressed }], "{loss}");
+        assert_eq!(w.label("b"), Some(if marked { "true" } else { "false" }), "{loss}");
+    }
+}
+
 /// A failing trigger must not block the others (KEDA #6887).
 #[test]
 fn a_measure_that_fails_holds_its_own_verdict_and_no_other() {
