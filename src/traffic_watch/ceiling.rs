@@ -281,6 +281,18 @@ mod tests {
         assert!(admit("the third").is_none(), "three of seven");
     }
 
+    /// Only a further node takes a place, and whether there is an unknown one the API server knows.
+    #[test]
+    fn s01_above_the_ceiling_a_marked_node_gets_another_mark_and_an_unknown_one_is_tried_again() {
+        let store = cluster();
+        store.apply(node("a", "one.traffic.example.com/unfit", false));
+        let ceiling = Ceiling::new(store, Share::Nodes(1));
+        assert!(ceiling.admit(&"b".into()).is_none());
+        for name in ["a", "unknown"] {
+            assert!(ceiling.admit(&name.into()).unwrap().is_free(), "{name}");
+        }
+    }
+
     /// A second mark of a node takes no further place, as long as the first one is there.
     #[test]
     fn s01_the_place_of_a_node_is_held_if_the_other_object_removes_its_mark_meanwhile() {

@@ -103,6 +103,8 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
             .await;
         let message = bench.condition("zzz", "Ready", "False", "Conflict").await;
         assert!(message.contains("default/web"), "{message}");
+        // It publishes the key that it waits for: labels that it takes over always have an owner.
+        bench.until("zzz", &[("/label", json!(KEY))]).await;
         let since = Timestamp::now();
         bench.judgments(3).await;
         let writes = bench.writes_since(since).await;
