@@ -9,7 +9,7 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU16, AtomicUsize, Ordering},
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -36,13 +36,10 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Returns a port that is free for TCP and UDP: below the range from which the kernel takes ports
-/// for connections, and not handed out to another test of this process.
+/// Returns a port that is free for TCP and UDP, and that no other process of these tests gets.
 pub fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
-        let spread = u16::try_from(std::process::id() % 100).unwrap() * 100;
-        let port = 20_000 + (spread + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        let port = lab::free_port().expect("a port");
         let any = SocketAddr::new(IpAddr::from(Ipv6Addr::UNSPECIFIED), port);
         let v4 = SocketAddr::from(([0, 0, 0, 0], port));
         let free = |at| TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok();
