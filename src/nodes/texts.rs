@@ -11,7 +11,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Values in the order of their keys, which are sorted.
+    /// Joins values and their keys, which are sorted.
     pub(super) fn new(keys: Arc<[Arc<str>]>, values: Arc<[Arc<str>]>) -> Self {
         debug_assert!(keys.is_sorted_by(|a, b| a < b), "sorted by key");
         debug_assert_eq!(keys.len(), values.len(), "one value for each");
@@ -26,14 +26,12 @@ impl Texts {
     }
 
     /// Returns the keys, sorted.
-    #[must_use]
-    pub fn keys(&self) -> &[Arc<str>] {
+    pub(super) fn keys(&self) -> &[Arc<str>] {
         &self.keys
     }
 
     /// Returns the values, in the order of the keys.
-    #[must_use]
-    pub fn values(&self) -> &[Arc<str>] {
+    pub(super) fn values(&self) -> &[Arc<str>] {
         &self.values
     }
 

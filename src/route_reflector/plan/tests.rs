@@ -258,7 +258,7 @@ fn reflectors_of_the_original_are_adopted_without_a_change_of_sessions() {
         stage.edit(node, |speaker| {
             speaker.labels =
                 texts(&[("topology.kubernetes.io/zone", "a"), ("calico-route-reflector", "")]);
-            let address = speaker.calico.values()[0].clone();
+            let address = speaker.calico.get("projectcalico.org/IPv4Address").unwrap().clone();
             speaker.calico = texts(&[
                 ("projectcalico.org/IPv4Address", &address),
                 ("projectcalico.org/RouteReflectorClusterID", "224.0.0.0"),
