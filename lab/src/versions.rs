@@ -1,6 +1,6 @@
 //! Every version the lab pins, in one place.
 //!
-//! The Go modules under `lab/tools` repeat them (Go needs them there); a test compares the two.
+//! The Go module `lab/tools` repeats them (Go needs them there); a test compares the two.
 
 /// kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, kubectl.
 pub const KUBERNETES: &str = "v1.36.3";
@@ -33,37 +33,43 @@ pub const PAUSE: &str = "3.10.1";
 mod tests {
     use super::*;
 
-    fn go_mod(module: &str) -> String {
-        let path = crate::workspace::root().join("lab/tools").join(module).join("go.mod");
+    fn go_mod() -> String {
+        let path = crate::workspace::root().join("lab/tools/go.mod");
         std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    fn requires(module: &str, dependency: &str, version: &str) {
-        let text = go_mod(module);
-        let found = text.lines().any(|line| {
-            line.trim()
-                .trim_start_matches("require ")
-                .starts_with(&format!("{dependency} {version}"))
-        });
-        assert!(found, "lab/tools/{module}/go.mod does not require {dependency} {version}");
+    #[test]
+    fn the_go_module_requires_the_pinned_versions() {
+        let text = go_mod();
+        let pins = [
+            ("k8s.io/kubernetes", KUBERNETES),
+            ("go.etcd.io/etcd/server/v3", ETCD),
+            ("github.com/prometheus/prometheus", PROMETHEUS_MODULE),
+            ("github.com/prometheus-operator/prometheus-operator", PROMETHEUS_OPERATOR),
+            ("github.com/prometheus/node_exporter", NODE_EXPORTER),
+            ("github.com/coredns/coredns", COREDNS),
+            ("helm.sh/helm/v3", HELM),
+            ("github.com/operator-framework/api", OPERATOR_FRAMEWORK),
+            ("github.com/rhysd/actionlint", ACTIONLINT),
+            ("github.com/google/go-jsonnet", JSONNET),
+        ];
+        for (module, version) in pins {
+            let pinned = format!("{module} {version}");
+            let line = |line: &str| line.trim().trim_end_matches(" // indirect") == pinned;
+            assert!(text.lines().any(line), "lab/tools/go.mod does not require {pinned}");
+        }
     }
 
     #[test]
-    fn go_modules_require_the_pinned_versions() {
-        requires("kubernetes", "k8s.io/kubernetes", KUBERNETES);
-        requires("kubernetes", "go.etcd.io/etcd/server/v3", ETCD);
-        requires("prometheus", "github.com/prometheus/prometheus", PROMETHEUS_MODULE);
-        requires(
-            "prometheus-operator",
-            "github.com/prometheus-operator/prometheus-operator",
-            PROMETHEUS_OPERATOR,
-        );
-        requires("node-exporter", "github.com/prometheus/node_exporter", NODE_EXPORTER);
-        requires("coredns", "github.com/coredns/coredns", COREDNS);
-        requires("packaging", "helm.sh/helm/v3", HELM);
-        requires("packaging", "github.com/operator-framework/api", OPERATOR_FRAMEWORK);
-        requires("actionlint", "github.com/rhysd/actionlint", ACTIONLINT);
-        requires("jsonnet", "github.com/google/go-jsonnet", JSONNET);
+    fn the_libraries_of_kubernetes_are_of_its_release() {
+        let version = KUBERNETES.replacen("v1.", "v0.", 1);
+        let text = go_mod();
+        let of_it = |line: &&str| line.starts_with("replace k8s.io/");
+        let replaced: Vec<_> = text.lines().filter(of_it).collect();
+        assert!(replaced.iter().any(|line| line.contains(" k8s.io/client-go ")), "{replaced:?}");
+        for line in replaced {
+            assert!(line.ends_with(&format!(" {version}")), "{line}, where {version} is pinned");
+        }
     }
 
     #[test]

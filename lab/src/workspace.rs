@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn root_holds_the_tools() {
-        assert!(root().join("lab/tools/kubernetes/go.mod").is_file());
+        assert!(root().join("lab/tools/go.mod").is_file());
     }
 
     #[test]

@@ -202,7 +202,7 @@ fn workflows_and_the_dockerfile_build_with_the_same_programs() {
     assert_eq!(nightly, toolchain);
     let toolchain = toolchain.as_str().expect("a version");
     assert!(container.starts_with(&format!("rust:{toolchain}-")), "{container}, {toolchain}");
-    let module = read(&root().join("lab/tools/kubernetes/go.mod"));
+    let module = read(&root().join("lab/tools/go.mod"));
     let mut looked = 0;
     for version in all.values().flat_map(steps).map(|step| &step["with"]["go-version"]) {
         let Some(version) = version.as_str() else { continue };

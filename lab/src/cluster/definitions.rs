@@ -77,7 +77,7 @@ pub fn cached(kind: &str) -> Result<Vec<u8>> {
     if let Ok(text) = fs::read(&path) {
         return Ok(text);
     }
-    let source = module_dir("prometheus-operator", PROMETHEUS_OPERATOR)?
+    let source = module_dir(PROMETHEUS_OPERATOR)?
         .join(format!("example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"));
     let yaml =
         fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))?;
@@ -95,15 +95,15 @@ pub fn cached(kind: &str) -> Result<Vec<u8>> {
 ///
 /// If the sources of OLM's types cannot be fetched, or have no such kind.
 pub fn of_olm(kind: &str) -> Result<String> {
-    let source = module_dir("packaging", OPERATOR_FRAMEWORK)?
-        .join(format!("crds/operators.coreos.com_{kind}.yaml"));
+    let source =
+        module_dir(OPERATOR_FRAMEWORK)?.join(format!("crds/operators.coreos.com_{kind}.yaml"));
     fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))
 }
 
-/// Returns where Go keeps the sources of a module that one of `lab/tools` requires, fetching them
-/// if need be.
-fn module_dir(tools: &str, module: &str) -> Result<PathBuf> {
-    let tools = workspace::root().join("lab/tools").join(tools);
+/// Returns where Go keeps the sources of a module that `lab/tools` requires, fetching them if need
+/// be.
+fn module_dir(module: &str) -> Result<PathBuf> {
+    let tools = workspace::root().join("lab/tools");
     let tools = tools.to_str().context("a path that is no UTF-8")?;
     output("go", &["-C", tools, "mod", "download", module])?;
     let dir = output("go", &["-C", tools, "list", "-m", "-f", "{{.Dir}}", module])?;

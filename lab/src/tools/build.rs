@@ -1,4 +1,4 @@
-//! Building one program from its pinned Go module.
+//! Building one program from the Go module that pins all of them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,8 +17,10 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 pub(super) fn build(tool: &Tool) -> Result<PathBuf> {
     let target = workspace::bin().join(tool.name);
     let flags = tool.linker_flags();
-    let module = workspace::root().join("lab/tools").join(tool.module);
-    let mut arguments = vec!["build", "-trimpath", "-ldflags", flags.as_str()];
+    let module = workspace::root().join("lab/tools");
+    // What debuggers read, and the linker would leave out, is not even made.
+    let compiler = "-gcflags=all=-dwarf=false";
+    let mut arguments = vec!["build", "-trimpath", compiler, "-ldflags", flags.as_str()];
     if !tool.tags.is_empty() {
         arguments.extend(["-tags", tool.tags]);
     }

@@ -4,11 +4,9 @@ use anyhow::{Context, Result};
 
 use crate::versions;
 
-/// One program built from a Go module under `lab/tools`.
+/// One program, built from the Go module `lab/tools`.
 pub(super) struct Tool {
     pub name: &'static str,
-    /// Directory below `lab/tools`.
-    pub module: &'static str,
     pub package: &'static str,
     pub tags: &'static str,
     pub version: &'static str,
@@ -109,7 +107,6 @@ const PROMETHEUS_TAGS: &str = "remove_all_sd,enable_kubernetes_sd,netgo";
 const fn kubernetes(name: &'static str, package: &'static str) -> Tool {
     Tool {
         name,
-        module: "kubernetes",
         package,
         tags: "",
         version: versions::KUBERNETES,
@@ -120,14 +117,12 @@ const fn kubernetes(name: &'static str, package: &'static str) -> Tool {
 
 const fn prometheus(
     name: &'static str,
-    module: &'static str,
     package: &'static str,
     tags: &'static str,
     version: &'static str,
 ) -> Tool {
     Tool {
         name,
-        module,
         package,
         tags,
         version,
@@ -154,20 +149,17 @@ static TOOLS: [Tool; 17] = [
     kubernetes("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
     prometheus(
         "prometheus-operator",
-        "prometheus-operator",
         "github.com/prometheus-operator/prometheus-operator/cmd/operator",
         "",
         versions::PROMETHEUS_OPERATOR,
     ),
     prometheus(
         "prometheus-config-reloader",
-        "prometheus-operator",
         "github.com/prometheus-operator/prometheus-operator/cmd/prometheus-config-reloader",
         "",
         versions::PROMETHEUS_OPERATOR,
     ),
     prometheus(
-        "prometheus",
         "prometheus",
         "github.com/prometheus/prometheus/cmd/prometheus",
         PROMETHEUS_TAGS,
@@ -175,22 +167,14 @@ static TOOLS: [Tool; 17] = [
     ),
     prometheus(
         "promtool",
-        "prometheus",
         "github.com/prometheus/prometheus/cmd/promtool",
         PROMETHEUS_TAGS,
         versions::PROMETHEUS,
     ),
-    prometheus(
-        "node_exporter",
-        "node-exporter",
-        "github.com/prometheus/node_exporter",
-        "",
-        versions::NODE_EXPORTER,
-    ),
+    prometheus("node_exporter", "github.com/prometheus/node_exporter", "", versions::NODE_EXPORTER),
     Tool {
         name: "coredns",
-        module: "coredns",
-        package: ".",
+        package: "./coredns",
         tags: "",
         version: versions::COREDNS,
         version_style: VersionStyle::CoreDns,
@@ -198,7 +182,6 @@ static TOOLS: [Tool; 17] = [
     },
     Tool {
         name: "helm",
-        module: "packaging",
         package: "helm.sh/helm/v3/cmd/helm",
         tags: "",
         version: versions::HELM,
@@ -207,7 +190,6 @@ static TOOLS: [Tool; 17] = [
     },
     Tool {
         name: "bundle-validate",
-        module: "packaging",
         package: "./bundle",
         tags: "",
         version: versions::OPERATOR_FRAMEWORK,
@@ -216,7 +198,6 @@ static TOOLS: [Tool; 17] = [
     },
     Tool {
         name: "actionlint",
-        module: "actionlint",
         package: "github.com/rhysd/actionlint/cmd/actionlint",
         tags: "",
         version: versions::ACTIONLINT,
@@ -225,7 +206,6 @@ static TOOLS: [Tool; 17] = [
     },
     Tool {
         name: "jsonnet",
-        module: "jsonnet",
         package: "github.com/google/go-jsonnet/cmd/jsonnet",
         tags: "",
         version: versions::JSONNET,
@@ -249,15 +229,6 @@ pub(super) fn find(name: &str) -> Result<&'static Tool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_module_exists() {
-        for tool in &TOOLS {
-            let module =
-                crate::workspace::root().join("lab/tools").join(tool.module).join("go.mod");
-            assert!(module.is_file(), "{} needs {}", tool.name, module.display());
-        }
-    }
 
     #[test]
     fn versions_are_recognized_whole() {
