@@ -92,7 +92,8 @@ fn r01_each_of_many_nodes_in_a_burst_gets_one_write_and_costs_no_list() {
         );
         // A node that its controller changes meanwhile is refused once, and written again.
         assert!(to_nodes <= BURST + BURST / 5, "{to_nodes} requests");
-        assert!(statuses <= 5 + usize::try_from(took.as_secs()).unwrap(), "{statuses} statuses");
+        // One for a pass, and not one for a node: how many passes there are depends on the machine.
+        assert!(statuses <= BURST / 50, "{statuses} statuses");
         assert_eq!(stage.about_nodes("list"), lists, "lists of all nodes");
         stage.measures("1");
         stage.bench.until_label("node-2", KEY, Some("false")).await;
