@@ -23,6 +23,7 @@ pub(super) fn sample(evidence: &Evidence, asked: f64) -> Sample {
         percent: evidence.percent.unwrap_or(f64::NAN),
         total,
         time,
+        age: evidence.age.unwrap_or(f64::NAN),
         device: evidence.device.clone(),
     }
 }

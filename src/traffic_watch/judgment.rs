@@ -2,10 +2,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    evidence::{Evaluation, NoEvidence},
+    evidence::Evaluation,
     findings::{Gathered, gather, sample},
     limits::{self, Candidate, Headroom},
-    memory::{MeasureState, NodeMemory, Streak, Transition},
+    memory::{MeasureState, NodeMemory, Reason, Streak, Transition},
     observed::Observed,
     settings::{Criterion, Settings},
 };
@@ -120,11 +120,11 @@ impl<'a> Judgment<'a> {
                     Ok(evidence) => evidence,
                     // Missing evidence neither advances nor resets a streak.
                     Err(why) => {
-                        (side.missing, side.age) = (Some(*why), None);
+                        side.missing = Some(*why);
                         continue;
                     }
                 };
-                (side.missing, side.age) = (None, evidence.age);
+                side.missing = None;
                 side.last = Some(sample(evidence, measure.asked));
                 if !is_new {
                     continue;
@@ -132,10 +132,10 @@ impl<'a> Judgment<'a> {
                 // The same scrape again confirms nothing.
                 if let Some(age) = evidence.age {
                     let scraped = measure.asked - age;
-                    if side.scraped.is_some_and(|last| (scraped - last).abs() < same_scrape) {
+                    if (scraped - side.scraped).abs() < same_scrape {
                         continue;
                     }
-                    side.scraped = Some(scraped);
+                    side.scraped = scraped;
                 }
                 let unfit = criterion.is_unfit(evidence.value, side.judged);
                 if side.judged == Some(unfit) {
@@ -288,7 +288,7 @@ impl<'a> Judgment<'a> {
         for i in 0..self.nodes.len() {
             let (state, mut reason) = state(&self.nodes[i]);
             if state == NodeState::Suppressed && self.above_ceiling.binary_search(&i).is_ok() {
-                reason = Some("OperatorLimitReached");
+                reason = Some(Reason::OperatorLimitReached);
             }
             let name = &seen.nodes[i].name;
             let before = known(name);
@@ -299,7 +299,7 @@ impl<'a> Judgment<'a> {
                 node: Arc::clone(name),
                 from,
                 to: state,
-                reason: reason.map_or_else(|| self.why(i), Arc::from),
+                reason: reason.map_or_else(|| self.why(i), |why| why.as_str().into()),
             });
             // A node that is found fit at first is no news.
             let flip = match (self.before[i], self.nodes[i].marked) {
@@ -344,7 +344,7 @@ fn is_unknown(node: &NodeMemory) -> bool {
         && !node.sides().any(|side| side.judged == Some(true) && side.missing.is_none())
 }
 
-fn state(node: &NodeMemory) -> (NodeState, Option<&'static str>) {
+fn state(node: &NodeMemory) -> (NodeState, Option<Reason>) {
     // Its label is set, though no current measure set it.
     if node.marked == Some(true) && node.judged().is_none() && !is_unknown(node) {
         return (NodeState::Unfit, None);
@@ -354,11 +354,11 @@ fn state(node: &NodeMemory) -> (NodeState, Option<&'static str>) {
         // keeps its state.
         let held = node.sides().filter(|side| side.judged == Some(true));
         let why = held.chain(node.sides()).find_map(|side| side.missing);
-        return (NodeState::Unknown, why.map(NoEvidence::reason));
+        return (NodeState::Unknown, why.map(Reason::NoEvidence));
     }
     match (node.judged(), node.marked) {
         (Some(true), Some(true)) => (NodeState::Unfit, None),
-        (Some(true), _) => (NodeState::Suppressed, Some("LimitReached")),
+        (Some(true), _) => (NodeState::Suppressed, Some(Reason::LimitReached)),
         // Not judged yet, and there is no evidence against it.
         _ => (NodeState::Fit, None),
     }

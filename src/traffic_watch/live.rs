@@ -119,7 +119,7 @@ pub(super) fn node_view(
         name: name.to_string(),
         state: node.state,
         reason: match node.reason {
-            Some(reason) => Some(reason.into()),
+            Some(reason) => Some(reason.as_str().into()),
             None => (!by.is_empty()).then(|| by.join(",")),
         },
         since: node.since,

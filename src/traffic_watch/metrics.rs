@@ -316,7 +316,7 @@ impl Gauges {
             let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
             let states = object.memory.nodes.iter().filter(|(_, n)| n.state == NodeState::Unknown);
             for reason in states.filter_map(|(_, node)| node.reason) {
-                *reasons.entry(reason).or_default() += 1;
+                *reasons.entry(reason.as_str()).or_default() += 1;
             }
             for (reason, count) in reasons {
                 unknown.gauge(&[namespace, name, ("reason", reason)], f64::from(count))?;

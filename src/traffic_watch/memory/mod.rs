@@ -15,7 +15,7 @@ use crate::{
 
 mod object;
 
-pub use object::{MeasureState, Memory, NodeMemory, NodeTable, Sample, Streak};
+pub use object::{MeasureState, Memory, NodeMemory, NodeTable, Reason, Sample, Streak};
 
 /// A node entered a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

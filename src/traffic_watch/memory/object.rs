@@ -129,7 +129,7 @@ pub struct NodeMemory {
     /// The state shown.
     pub state: NodeState,
     /// Why it is Unknown or Suppressed.
-    pub reason: Option<&'static str>,
+    pub reason: Option<Reason>,
     /// The time since which it has this state.
     pub since: Timestamp,
     /// Milliseconds for which evidence about this node has been missing while others had it.
@@ -149,10 +149,41 @@ pub struct MeasureState {
     pub last: Option<Sample>,
     /// Why this judgment had no evidence, if it had none.
     pub missing: Option<NoEvidence>,
-    /// Age of the sample, if this judgment had one of known age.
-    pub age: Option<f64>,
-    /// The time at which the sample that was judged last was scraped, in Unix seconds, if known.
-    pub scraped: Option<f64>,
+    /// The time at which the sample that was judged last was scraped, in Unix seconds; 0 if it is
+    /// not known.
+    pub scraped: f64,
+}
+
+impl MeasureState {
+    /// Returns the age of the sample in seconds, if this judgment had one of known age.
+    #[must_use]
+    pub fn age(&self) -> Option<f64> {
+        let sample = self.last.as_ref().filter(|_| self.missing.is_none())?;
+        (!sample.age.is_nan()).then_some(sample.age)
+    }
+}
+
+/// Why a node is Unknown or Suppressed. The words appear in status, metrics and events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// There is no evidence about it.
+    NoEvidence(NoEvidence),
+    /// As many nodes are marked as the limits of the object allow.
+    LimitReached,
+    /// As many nodes are marked as the operator-wide ceiling allows.
+    OperatorLimitReached,
+}
+
+impl Reason {
+    /// The reason in status, metrics and events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoEvidence(why) => why.reason(),
+            Self::LimitReached => "LimitReached",
+            Self::OperatorLimitReached => "OperatorLimitReached",
+        }
+    }
 }
 
 impl NodeMemory {
@@ -222,7 +253,7 @@ impl NodeMemory {
     /// The age of the oldest sample of known age.
     #[must_use]
     pub fn age(&self) -> Option<f64> {
-        self.sides().filter_map(|side| side.age).max_by(f64::total_cmp)
+        self.sides().filter_map(MeasureState::age).max_by(f64::total_cmp)
     }
 }
 
@@ -278,6 +309,8 @@ pub struct Sample {
     pub total: i64,
     /// The time of the sample, in Unix seconds.
     pub time: i64,
+    /// Its age when it was judged, in seconds; `NaN` if it is not known.
+    pub age: f64,
     /// The busiest link.
     pub device: Option<Arc<str>>,
 }
@@ -298,6 +331,7 @@ impl Sample {
             percent: percent.filter(|_| criterion.is_bandwidth()).unwrap_or(f64::NAN),
             total: reported.current_transmit_total,
             time: reported.time,
+            age: f64::NAN,
             device: reported.device.as_deref().map(Into::into),
         })
     }
@@ -312,5 +346,20 @@ mod tests {
         let streak = Streak::default().with(true).with(true);
         assert_eq!(streak, Streak { unfit: true, count: 2 });
         assert_eq!(streak.with(false), Streak { unfit: false, count: 1 });
+    }
+
+    #[test]
+    fn only_a_judgment_with_evidence_of_known_age_has_an_age() {
+        let sample =
+            |age| Sample { value: 1.0, percent: 1.0, total: 0, time: 1, age, device: None };
+        let side = |age, missing| MeasureState {
+            last: Some(sample(age)),
+            missing,
+            ..MeasureState::default()
+        };
+        assert_eq!(side(3.2, None).age(), Some(3.2));
+        assert_eq!(side(f64::NAN, None).age(), None);
+        assert_eq!(side(3.2, Some(NoEvidence::NoSample)).age(), None);
+        assert_eq!(MeasureState::default().age(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The explanation of a node that is not Fit, as labels of one series.
 use super::super::{
-    memory::{MeasureState, NodeMemory},
+    memory::{MeasureState, NodeMemory, Reason},
     settings::Criterion,
 };
 use super::labels::joined;
@@ -17,7 +17,7 @@ pub(super) fn labels<'a>(node: &'a NodeMemory, criteria: &'a [Criterion]) -> (St
     let sample = decisive.and_then(|(_, side)| side.last.as_ref());
     let device = sample.and_then(|sample| sample.device.as_deref()).unwrap_or_default();
     let measured = if decisive.is_some() { MEASURED } else { "" };
-    let reason = node.reason.unwrap_or(measured);
+    let reason = node.reason.map_or(measured, Reason::as_str);
     let labels = [("state", node.state.as_str()), ("criterion", criterion), ("reason", reason)];
     (joined(&labels, "device"), device)
 }

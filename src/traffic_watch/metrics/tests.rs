@@ -9,7 +9,7 @@ use crate::{
     traffic_watch::{
         evidence::NoEvidence,
         memory::{Decided, Facts},
-        memory::{NodeTable, Sample},
+        memory::{NodeTable, Reason, Sample},
         settings::Settings,
     },
 };
@@ -27,9 +27,9 @@ fn decided(nodes: usize, state: impl Fn(usize) -> NodeState) -> Decided {
         let mut node = NodeMemory::from_status(&criteria, None, None, 0, Timestamp::UNIX_EPOCH);
         node.state = state(number);
         for side in node.sides_mut() {
-            let sample = Sample { value: 10.5, percent: 10.5, total: 1, time: 1, device: None };
+            let (value, age) = (10.5, 3.2);
+            let sample = Sample { value, percent: value, total: 1, time: 1, age, device: None };
             side.last = Some(sample);
-            side.age = Some(3.2);
         }
         node
     };
@@ -99,8 +99,8 @@ fn t11_a_node_that_is_not_fit_has_a_series_with_the_reason_and_one_with_the_time
             side.last.as_mut().unwrap().device = Some("eth0".into());
         }
         node.reason = match state {
-            NodeState::Suppressed => Some("LimitReached"),
-            NodeState::Unknown => Some("NoSample"),
+            NodeState::Suppressed => Some(Reason::LimitReached),
+            NodeState::Unknown => Some(Reason::NoEvidence(NoEvidence::NoSample)),
             _ => None,
         };
         // Its label was set by a measure that is not there any more.
@@ -148,7 +148,8 @@ fn t11_of_several_measures_the_worst_names_the_reason_of_a_node() {
     let edited = web.memory.nodes.iter().map(|(name, node)| {
         let mut node = node.clone().with_criteria(&web.memory.criteria, &new);
         for (side, value) in node.sides_mut().zip([70.0, 20.0]) {
-            let sample = Sample { value, percent: f64::NAN, total: 0, time: 1, device: None };
+            let (percent, age) = (f64::NAN, f64::NAN);
+            let sample = Sample { value, percent, total: 0, time: 1, age, device: None };
             (side.judged, side.last) = (Some(true), Some(sample));
         }
         (Arc::clone(name), node)

@@ -5,7 +5,7 @@ use super::{
     super::{
         evidence::{Evaluation, Unit},
         judgment::{Change, Judgment},
-        memory::{Sample, Transition},
+        memory::{Reason, Sample, Transition},
         settings::Criterion,
     },
     numbers::{short, written},
@@ -134,7 +134,7 @@ fn expired(j: &Judgment<'_>, node: usize) -> Notice {
         (UnknownAction::RemoveLabel, _) => "its label is removed",
         (UnknownAction::Hold, _) => "its label stays as it is",
     };
-    let why = j.nodes[node].reason.unwrap_or("NoSample");
+    let why = j.nodes[node].reason.map_or("NoSample", Reason::as_str);
     let after = humantime::format_duration(std::time::Duration::from_millis(after.into()));
     Notice {
         warning: true,

@@ -96,7 +96,7 @@ fn reason(j: &Judgment<'_>, i: usize) -> Option<String> {
             let by: Vec<_> = j.unfit_by(i).map(|(_, criterion)| &*criterion.name).collect();
             Some(by.join(","))
         }
-        (reason, _) => reason.map(str::to_owned),
+        (reason, _) => reason.map(|why| why.as_str().to_owned()),
     }
 }
 
