@@ -61,14 +61,16 @@ mod tests {
     }
 
     #[test]
-    fn the_libraries_of_kubernetes_are_of_its_release() {
-        let version = KUBERNETES.replacen("v1.", "v0.", 1);
+    fn libraries_of_kubernetes_and_etcd_are_of_the_pinned_releases() {
         let text = go_mod();
-        let of_it = |line: &&str| line.starts_with("replace k8s.io/");
-        let replaced: Vec<_> = text.lines().filter(of_it).collect();
-        assert!(replaced.iter().any(|line| line.contains(" k8s.io/client-go ")), "{replaced:?}");
-        for line in replaced {
-            assert!(line.ends_with(&format!(" {version}")), "{line}, where {version} is pinned");
+        let of_kubernetes = KUBERNETES.replacen("v1.", "v0.", 1);
+        for (prefix, version) in [("k8s.io/", &*of_kubernetes), ("go.etcd.io/etcd/", ETCD)] {
+            let of_it = |line: &&str| line.starts_with(&format!("replace {prefix}"));
+            let replaced: Vec<_> = text.lines().filter(of_it).collect();
+            assert!(replaced.len() >= 3, "{prefix}: {replaced:?}");
+            for line in replaced {
+                assert!(line.ends_with(&format!(" {version}")), "{line}, not {version}");
+            }
         }
     }
 

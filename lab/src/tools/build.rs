@@ -18,7 +18,7 @@ pub(super) fn build(tool: &Tool) -> Result<PathBuf> {
     let target = workspace::bin().join(tool.name);
     let flags = tool.linker_flags();
     let module = workspace::root().join("lab/tools");
-    // What debuggers read, and the linker would leave out, is not even made.
+    // Without debug information, which the linker leaves out.
     let compiler = "-gcflags=all=-dwarf=false";
     let mut arguments = vec!["build", "-trimpath", compiler, "-ldflags", flags.as_str()];
     if !tool.tags.is_empty() {
