@@ -9,6 +9,7 @@ use kube::{core::ObjectMeta, runtime::watcher::Event};
 
 use super::{
     Census, Identity, Incarnation, NodeObject, Offer, Readiness, Taint, Texts, facts::is_untainted,
+    texts::Lists,
 };
 use crate::{
     api::{
@@ -20,6 +21,9 @@ use crate::{
 
 /// Minimum number of texts for a sweep: a node has some dozens, and this many take 10 kB.
 const FEW_TEXTS: usize = 128;
+
+/// The label whose value each node has for itself.
+const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// The state of the store. It is not a `watch::Mirror`, because nodes share their texts, and are
 /// counted as they change.
@@ -35,8 +39,8 @@ pub(super) struct State {
     identity: OnceLock<Arc<Identity>>,
     /// Label keys and values, each stored once: most are the same on every node.
     texts: HashSet<Arc<str>>,
-    /// The keys of labels and annotations, each list stored once: most nodes have the same.
-    keys: HashSet<Arc<[Arc<str>]>>,
+    /// Labels and annotations, each list stored once: most nodes share theirs with others.
+    lists: Lists,
     /// Number of texts and lists left by the last sweep.
     texts_in_use: usize,
     /// The taints of the last node with any: most others with taints have the same.
@@ -128,7 +132,7 @@ pub(super) struct Lookup {
 impl Lookup {
     /// Returns the value of a node's label.
     pub fn label<'n>(&self, node: &'n Stored) -> Option<&'n Arc<str>> {
-        node.labels.values().get(self.find(node.labels.keys(), |key| key)?)
+        node.labels.value(self.find(node.labels.keys(), |key| key)?)
     }
 
     /// Returns the effect of a node's taint.
@@ -212,7 +216,7 @@ impl State {
     /// Returns the number of stored texts, and of lists of keys.
     #[cfg(test)]
     pub fn texts_kept(&self) -> (usize, usize) {
-        (self.texts.len(), self.keys.len())
+        (self.texts.len(), self.lists.len())
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
@@ -225,29 +229,25 @@ impl State {
     }
 
     pub fn labels(&mut self, metadata: &ObjectMeta) -> Texts {
-        self.by_key(metadata.labels.iter().flatten())
+        let labels = self.by_key(metadata.labels.iter().flatten());
+        self.lists.shared(labels, HOSTNAME_LABEL)
     }
 
-    /// Stores texts by key, which are sorted.
-    fn by_key<'a>(&mut self, sorted: impl Iterator<Item = (&'a String, &'a String)>) -> Texts {
-        let texts = sorted.map(|(key, value)| (self.text(key), self.text(value)));
-        let (keys, values): (Vec<_>, Vec<_>) = texts.unzip();
-        if keys.is_empty() {
-            return Texts::default();
-        }
-        let keys = self.keys.get(&*keys).cloned().unwrap_or_else(|| {
-            let keys: Arc<[_]> = keys.into();
-            self.keys.insert(Arc::clone(&keys));
-            keys
-        });
-        Texts::new(keys, values.into())
-    }
-
+    /// The addresses in them differ from node to node.
     pub fn calico(&mut self, metadata: &ObjectMeta) -> Texts {
         let [v4, v6] = BGP_ADDRESS_ANNOTATIONS;
         let keys = [BGP_AS_ANNOTATION, v4, v6, CLUSTER_ID_ANNOTATION];
         let annotations = metadata.annotations.iter().flatten();
-        self.by_key(annotations.filter(|(key, _)| keys.contains(&key.as_str())))
+        let calico = self.by_key(annotations.filter(|(key, _)| keys.contains(&key.as_str())));
+        self.lists.with_keys(calico)
+    }
+
+    /// Stores texts by key, which are sorted.
+    fn by_key<'a>(
+        &mut self,
+        sorted: impl Iterator<Item = (&'a String, &'a String)>,
+    ) -> Vec<(Arc<str>, Arc<str>)> {
+        sorted.map(|(key, value)| (self.text(key), self.text(value))).collect()
     }
 
     fn taints(&mut self, node: &NodeObject) -> Arc<[Taint]> {
@@ -371,15 +371,15 @@ impl State {
     }
 
     fn forget_unused_texts(&mut self) {
-        self.keys.retain(|keys| Arc::strong_count(keys) > 1);
+        self.lists.forget_unused();
         self.texts.retain(|text| Arc::strong_count(text) > 1);
-        self.texts_in_use = self.texts.len() + self.keys.len();
+        self.texts_in_use = self.texts.len() + self.lists.len();
     }
 
     /// Sweeps unused texts each time their number has doubled, so that a sweep costs no more than
     /// the additions: labels with changing values would otherwise fill the store.
     fn forget_some_texts(&mut self) {
-        if self.texts.len() + self.keys.len() > 2 * self.texts_in_use.max(FEW_TEXTS) {
+        if self.texts.len() + self.lists.len() > 2 * self.texts_in_use.max(FEW_TEXTS) {
             self.forget_unused_texts();
         }
     }

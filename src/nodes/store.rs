@@ -137,29 +137,30 @@ impl NodeStore {
         }
         let selects = selector.prepared(|key| state.lookup(key));
         let (label, taint) = (state.lookup(key), state.lookup(key));
-        let (mut nodes, mut strays) = (Vec::with_capacity(state.nodes().len()), Vec::new());
-        for (name, node) in state.nodes() {
-            let (name, mark, taint) = (Arc::clone(name), label.label(node), taint.taint(node));
-            if selects.matches(|key| key.label(node).map(|v| &**v)) {
-                nodes.push(NodeFacts {
-                    name,
-                    label: mark.cloned(),
-                    taint: taint.cloned(),
-                    schedulable: node.schedulable,
-                    open: node.open,
-                    capacity: node.capacity.clone(),
-                    incarnation: node.incarnation,
-                    since: node.since,
-                    labels: if labels { node.labels.clone() } else { Texts::default() },
-                    taints: Arc::clone(&node.taints),
-                    unfit: node.unfit,
-                });
-            } else {
-                let (mark, taint) = (mark.is_some(), taint.is_some());
-                strays.extend(Carrier::of(name, node.incarnation, mark, taint));
-            }
-        }
-        let selection = Selection { nodes: nodes.into(), strays: strays.into() };
+        // Chosen first, so that their facts are in memory once: as many as there are.
+        let is_selected = |(_, node): &(&Arc<str>, &Stored)| {
+            selects.matches(|key| key.label(node).map(|value| &**value))
+        };
+        let (selected, others): (Vec<_>, Vec<_>) = state.nodes().iter().partition(is_selected);
+        let facts = |(name, node): (&Arc<str>, &Stored)| NodeFacts {
+            name: Arc::clone(name),
+            label: label.label(node).cloned(),
+            taint: taint.taint(node).cloned(),
+            schedulable: node.schedulable,
+            open: node.open,
+            capacity: node.capacity.clone(),
+            incarnation: node.incarnation,
+            since: node.since,
+            labels: if labels { node.labels.clone() } else { Texts::default() },
+            taints: Arc::clone(&node.taints),
+            unfit: node.unfit,
+        };
+        let stray = |(name, node): (&Arc<str>, &Stored)| {
+            let (mark, taint) = (label.label(node).is_some(), taint.taint(node).is_some());
+            Carrier::of(Arc::clone(name), node.incarnation, mark, taint)
+        };
+        let nodes = selected.into_iter().map(facts).collect();
+        let selection = Selection { nodes, strays: others.into_iter().filter_map(stray).collect() };
         self.0.selections.put(choice, state.changes(), &selection);
         selection
     }
