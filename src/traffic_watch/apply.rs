@@ -111,7 +111,7 @@ impl TrafficWatchReconciler {
         let freed: Vec<_> = writes
             .iter()
             .filter(|w| w.frees)
-            .map(|w| (Arc::clone(&w.node), w.key.clone()))
+            .map(|w| (Arc::clone(&w.node), Arc::clone(&w.key)))
             .collect();
         let (marks, others): (Vec<_>, Vec<_>) =
             writes.into_iter().partition(|write| write.label == Edit::Set(true));

@@ -31,7 +31,8 @@ pub(super) async fn cleanup(
             continue;
         }
         let carriers = reconciler.nodes.carriers(&label).into_iter();
-        removals.extend(carriers.map(|carrier| NodeWrite::removal(carrier, label.clone())));
+        let label: Arc<str> = label.into();
+        removals.extend(carriers.map(|carrier| NodeWrite::removal(carrier, Arc::clone(&label))));
     }
     let count = removals.len();
     let results = reconciler.write_nodes(removals, None).await;

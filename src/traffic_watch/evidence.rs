@@ -8,8 +8,10 @@ use super::{
 use crate::api::traffic_watch::Direction;
 
 mod absence;
+mod maybe;
 
 pub use absence::NoEvidence;
+pub use maybe::Maybe;
 
 /// The speed that a link of unknown speed is taken to have when its traffic is weighed, in bits per
 /// second: 100 Mbit/s, the slowest that network cards and management ports of servers still have.
@@ -22,19 +24,19 @@ pub struct Evidence {
     /// The value that is compared with the threshold, in the measure's unit.
     pub value: f64,
     /// Percent of capacity in use, if that is known.
-    pub percent: Option<f64>,
+    pub percent: Maybe,
     /// The busiest link, if the link speeds are known.
     pub device: Option<Arc<str>>,
     /// Bytes sent since the counters began.
-    pub total: Option<f64>,
+    pub total: Maybe,
     /// Seconds since the sample; of queries of the author's known only of selectors.
-    pub age: Option<f64>,
+    pub age: Maybe,
     /// Bits per second over all links, of the busier direction; unknown where the value cannot be
     /// converted.
-    pub bits: Option<f64>,
+    pub bits: Maybe,
     /// Bits per second that the node can carry, if that is known: as configured, or of its fastest
     /// link where the speed was queried.
-    pub capacity: Option<f64>,
+    pub capacity: Maybe,
 }
 
 /// The result of a measurement.
@@ -138,8 +140,15 @@ impl Rules {
             Unit::BitsPerSecond => Some(value),
             Unit::Own => None,
         };
-        let device = device.cloned();
-        Ok(Evidence { value, percent, device, total: None, age, bits, capacity })
+        Ok(Evidence {
+            value,
+            percent: percent.into(),
+            device: device.cloned(),
+            total: Maybe::default(),
+            age: age.into(),
+            bits: bits.into(),
+            capacity: capacity.into(),
+        })
     }
 
     fn built_in(
@@ -207,12 +216,12 @@ impl Rules {
             number(reading.get(Measure::Speed)).ok().flatten().map(|(bytes, _)| bytes * 8.0);
         Ok(Evidence {
             value,
-            percent,
+            percent: percent.into(),
             device: device.cloned(),
-            total,
-            age: Some(age.max(0.0)),
-            bits: Some(most_bits).filter(|bits| bits.is_finite()),
-            capacity: capacity.ok().flatten().or(speed).filter(|bits| bits.is_finite()),
+            total: total.into(),
+            age: Some(age.max(0.0)).into(),
+            bits: Some(most_bits).filter(|bits| bits.is_finite()).into(),
+            capacity: capacity.ok().flatten().or(speed).filter(|bits| bits.is_finite()).into(),
         })
     }
 

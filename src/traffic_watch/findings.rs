@@ -16,14 +16,16 @@ pub(super) fn sample(evidence: &Evidence, asked: f64) -> Sample {
         clippy::cast_possible_truncation,
         reason = "counters are below 2^63 and age below a day; `as` saturates"
     )]
-    let (total, time) =
-        (evidence.total.unwrap_or(0.0) as i64, (asked - evidence.age.unwrap_or(0.0)) as i64);
+    let (total, time) = (
+        evidence.total.get().unwrap_or_default() as i64,
+        (asked - evidence.age.get().unwrap_or_default()) as i64,
+    );
     Sample {
         value: evidence.value,
-        percent: evidence.percent.unwrap_or(f64::NAN),
+        percent: evidence.percent.or_nan(),
         total,
         time,
-        age: evidence.age.unwrap_or(f64::NAN),
+        age: evidence.age.or_nan(),
         device: evidence.device.clone(),
     }
 }

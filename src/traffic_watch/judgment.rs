@@ -130,7 +130,7 @@ impl<'a> Judgment<'a> {
                     continue;
                 }
                 // The same scrape again confirms nothing.
-                if let Some(age) = evidence.age {
+                if let Some(age) = evidence.age.get() {
                     let scraped = measure.asked - age;
                     if (scraped - side.scraped).abs() < same_scrape {
                         continue;

@@ -56,8 +56,8 @@ pub(super) async fn with_taint(
 pub(super) fn labels(write: &NodeWrite) -> Value {
     match write.label {
         Edit::Keep => json!({}),
-        Edit::Set(unfit) => json!({&write.key: if unfit { "true" } else { "false" }}),
-        Edit::Remove => json!({&write.key: null}),
+        Edit::Set(unfit) => json!({&*write.key: if unfit { "true" } else { "false" }}),
+        Edit::Remove => json!({&*write.key: null}),
     }
 }
 

@@ -223,7 +223,8 @@ impl TrafficWatchReconciler {
         keys.flat_map(|key| {
             let carriers =
                 if key == current { selection.strays.to_vec() } else { self.nodes.carriers(&key) };
-            carriers.into_iter().map(move |carrier| Stray { carrier, key: key.clone() })
+            let key: Arc<str> = key.into();
+            carriers.into_iter().map(move |carrier| Stray { carrier, key: Arc::clone(&key) })
         })
         .collect()
     }

@@ -48,5 +48,5 @@ pub struct Stray {
     /// The node, and what it carries.
     pub carrier: Carrier,
     /// The key to remove.
-    pub key: String,
+    pub key: Arc<str>,
 }

@@ -64,7 +64,7 @@ pub struct NodeWrite {
     /// The one of this name that was judged: its successor is judged by itself.
     pub incarnation: Incarnation,
     /// The key of label and taint.
-    pub key: String,
+    pub key: Arc<str>,
     /// The label: whether the node is unfit.
     pub label: Edit<bool>,
     /// The change of the taint.
@@ -87,7 +87,7 @@ pub enum Edit<T> {
 impl NodeWrite {
     /// Removes what `carrier` has of `key`.
     #[must_use]
-    pub fn removal(carrier: Carrier, key: String) -> Self {
+    pub fn removal(carrier: Carrier, key: Arc<str>) -> Self {
         fn edit<T>(there: bool) -> Edit<T> {
             if there { Edit::Remove } else { Edit::Keep }
         }
@@ -246,7 +246,7 @@ fn is_ready(judged: &Judgment<'_>) -> bool {
 }
 
 fn node_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
-    let (key, effect) = (judged.watch.label_key(), judged.watch.spec.taint);
+    let (key, effect) = (Arc::<str>::from(judged.watch.label_key()), judged.watch.spec.taint);
     let flips = judged.seen.nodes.iter().enumerate().filter_map(|(i, facts)| {
         let marked = judged.nodes[i].marked;
         let drops = judged.drops_label(i) && marked.is_none();
@@ -272,8 +272,8 @@ fn node_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
         let releases = facts.label.as_deref() == Some("true") && label != Edit::Keep;
         // The limit already counts the label of one that failed before.
         let frees = releases && !judged.seen.memory.failed.has(&facts.name);
-        let (node, key, incarnation) = (Arc::clone(&facts.name), key.clone(), facts.incarnation);
-        Some(NodeWrite { node, incarnation, key, label, taint, frees })
+        let (node, key) = (Arc::clone(&facts.name), Arc::clone(&key));
+        Some(NodeWrite { node, incarnation: facts.incarnation, key, label, taint, frees })
     });
     let strays = judged.seen.stray.iter().cloned();
     flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()

@@ -86,7 +86,7 @@ fn an_absolute_threshold_needs_no_link_speed() {
     let without_speed = reading(&[(Measure::TransmitBytes, 1e8), (Measure::Age, 1.0)]);
     for (capacity, percent) in [(Ok(None), None), (Ok(Some(1e9)), Some(80.0)), (Err(()), None)] {
         let evidence = absolute.evidence(Some(without_speed.reading()), capacity).unwrap();
-        assert_eq!((evidence.value, evidence.percent), (8e8, percent));
+        assert_eq!((evidence.value, evidence.percent.get()), (8e8, percent));
     }
 }
 
@@ -98,7 +98,7 @@ fn the_load_and_the_capacity_are_known_in_bits() {
             reading.put(Measure::Speed, Value::One(speed, None));
         }
         let evidence = rules.evidence(Some(reading.reading()), capacity).unwrap();
-        (evidence.bits, evidence.capacity)
+        (evidence.bits.get(), evidence.capacity.get())
     };
     let absolute = Rules { unit: Unit::BitsPerSecond, ..TRANSMIT };
     for rules in [TRANSMIT, absolute] {
@@ -111,7 +111,7 @@ fn the_load_and_the_capacity_are_known_in_bits() {
         let rules = Rules { unit, direction: None, ..TRANSMIT };
         let evidence =
             rules.evidence(Some(reading(&[(Measure::Own, 40.0)]).reading()), capacity).unwrap();
-        evidence.bits
+        evidence.bits.get()
     };
     assert_eq!(own(Unit::Percent, Ok(None)), None);
     assert_eq!(own(Unit::Percent, Ok(Some(1e9))), Some(4e8));
@@ -164,7 +164,7 @@ fn a_query_of_the_authors_is_evidence_by_presence_alone() {
         Rules { unit: Unit::Own, direction: None, max_age: Duration::MAX, thresholds: (1.0, 0.9) };
     let evidence =
         own.evidence(Some(reading(&[(Measure::Own, 0.02)]).reading()), Ok(None)).unwrap();
-    assert_eq!((evidence.value, evidence.percent, evidence.age), (0.02, None, None));
+    assert_eq!((evidence.value, evidence.percent.get(), evidence.age.get()), (0.02, None, None));
     for (value, expected) in [(f64::NAN, No::InvalidSample), (-1.0, No::InvalidSample)] {
         let reading = reading(&[(Measure::Own, value)]);
         assert_eq!(own.evidence(Some(reading.reading()), Ok(None)), Err(expected));
@@ -180,7 +180,7 @@ proptest! {
         let reading = sent(percent, bytes, age);
         if let Ok(evidence) = TRANSMIT.evidence(Some(reading.reading()), Ok(capacity)) {
             prop_assert!(evidence.value.is_finite() && evidence.value >= 0.0);
-            prop_assert!(evidence.age.is_some_and(|age| (0.0..=90.0).contains(&age)));
+            prop_assert!(evidence.age.get().is_some_and(|age| (0.0..=90.0).contains(&age)));
         }
     }
 }
@@ -189,7 +189,7 @@ proptest! {
 fn the_share_of_an_authors_bits_is_one_of_the_capacity() {
     let rules = Rules { unit: Unit::BitsPerSecond, direction: None, ..TRANSMIT };
     let own = reading(&[(Measure::Own, 40.0)]);
-    let percent = |capacity| rules.evidence(Some(own.reading()), capacity).unwrap().percent;
+    let percent = |capacity| rules.evidence(Some(own.reading()), capacity).unwrap().percent.get();
     assert_eq!(percent(Ok(Some(160.0))), Some(25.0));
     assert_eq!((percent(Ok(None)), percent(Err(()))), (None, None));
 }
@@ -199,7 +199,7 @@ fn an_age_that_is_no_number_is_unknown() {
     let own = Rules { unit: Unit::Own, direction: None, ..TRANSMIT };
     let age = |age: f64| {
         let reading = reading(&[(Measure::Own, 1.0), (Measure::OwnAge, age)]);
-        own.evidence(Some(reading.reading()), Ok(None)).unwrap().age
+        own.evidence(Some(reading.reading()), Ok(None)).unwrap().age.get()
     };
     assert_eq!(age(7.0), Some(7.0));
     assert_eq!(age(-7.0), Some(0.0));

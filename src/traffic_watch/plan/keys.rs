@@ -12,7 +12,7 @@ pub(super) fn former(seen: &Observed, current: &str) -> BTreeSet<String> {
         return seen.memory.keys.clone();
     }
     let keys = seen.stray.iter().map(|stray| &stray.key);
-    keys.filter(|key| *key != current).cloned().collect()
+    keys.filter(|key| ***key != *current).map(ToString::to_string).collect()
 }
 
 /// Returns the key in the status if some node still has it and the object does not any more.

@@ -159,7 +159,7 @@ fn measures(judged: &Judgment<'_>, terms: &Terms, place: usize) -> (Option<f64>,
     let bandwidth = judged.settings.criteria.first().zip(judged.gathered.first());
     let Some((criterion, measure)) = bandwidth else { return (None, None) };
     match &measure.findings[place] {
-        Ok(evidence) => (terms.limit(criterion, evidence.capacity), evidence.bits),
+        Ok(evidence) => (terms.limit(criterion, evidence.capacity.get()), evidence.bits.get()),
         Err(_) => (None, None),
     }
 }
