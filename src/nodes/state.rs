@@ -213,7 +213,7 @@ impl State {
         }
     }
 
-    /// Returns the number of stored texts, and of lists of keys.
+    /// Returns the number of stored texts, and of lists.
     #[cfg(test)]
     pub fn texts_kept(&self) -> (usize, usize) {
         (self.texts.len(), self.lists.len())
