@@ -27,7 +27,7 @@ ARCHIVE ?= .lab/image/traffic-operator.tar
 LAB := cargo run --quiet --bin lab --
 # The decisions optimized, everything else as in every other test: minutes less to build than a release.
 OPTIMIZED := CARGO_INCREMENTAL=0 cargo test \
-	$(foreach crate,traffic-operator-core lab,--config profile.dev.package.$(crate).opt-level=3) \
+	$(foreach crate,traffic-operator-core lab,--config profile.test.package.$(crate).opt-level=3) \
 	--config profile.dev.package.traffic-operator.opt-level=1 --config profile.dev.package.traffic-operator.codegen-units=8
 
 ##@ Everyday
