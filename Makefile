@@ -170,7 +170,7 @@ docs: protoc ## Build the code's documentation, no warning allowed.
 deny: ## Check licenses, sources, banned crates and advisories of the dependencies.
 	hack/deny
 
-# What the build of the client of etcd runs (cargo feature etcd, on by default).
+# What the builds of the client of etcd (cargo feature etcd, on by default) and of the metrics run.
 .PHONY: protoc
 protoc:
 	@hack/protoc

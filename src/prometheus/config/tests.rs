@@ -197,6 +197,15 @@ fn credentials_over_plain_http_are_noticed() {
 }
 
 #[test]
+fn hosts_have_names_in_any_alphabet_and_in_their_ascii_form() {
+    for host in ["prometheus.bücher.example", "prometheus.xn--bcher-kva.example"] {
+        let text = format!("endpoints:\n  a:\n    url: https://{host}\n");
+        let endpoints = parse(&text).unwrap();
+        assert_eq!(endpoints["a"].url.host_str(), Some("prometheus.xn--bcher-kva.example"));
+    }
+}
+
+#[test]
 fn every_example_of_the_documentation_is_accepted() {
     let page = include_str!("../../../docs/reference/prometheus.md");
     let blocks: Vec<_> = page
