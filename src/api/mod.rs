@@ -155,6 +155,14 @@ pub const KINDS: &[KindInfo] = &[
     },
 ];
 
+/// Reports whether nothing is done for an object any more: it is being deleted, and does not have
+/// our finalizer, or has it no longer. Others may keep it, such as foreground deletion.
+#[must_use]
+pub fn has_ended(object: &impl Resource, finalizer: &str) -> bool {
+    object.meta().deletion_timestamp.is_some()
+        && !object.meta().finalizers.iter().flatten().any(|present| present == finalizer)
+}
+
 /// A kind that the generic controller can reconcile.
 pub trait Kind:
     Resource<DynamicType = ()>

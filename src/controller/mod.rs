@@ -19,7 +19,7 @@ use kube::{
 
 use report::{announce, complain, publish, report, report_unreadable};
 
-use crate::{api::Kind, clock, infra::watch, metrics::Metrics};
+use crate::{api, api::Kind, clock, infra::watch, metrics::Metrics};
 
 pub(crate) mod conditions;
 pub mod disruptions;
@@ -229,6 +229,7 @@ async fn reconcile<R: Reconciler>(
         Err(invalid) => match cleanable(&object, &ctx).await {
             Ok(Some(object)) => reconcile_valid(&object, &ctx).await,
             Ok(None) => {
+                ctx.forget(&key(&*object));
                 let error = Error::Invalid(format!("spec: {}", invalid.error));
                 report_unreadable(&*object, &ctx, &error).await;
                 Err(error)
@@ -237,8 +238,7 @@ async fn reconcile<R: Reconciler>(
         },
     };
     let failure = result.as_ref().err().filter(|error| !error.is_pending());
-    let reason = failure.map(Error::reason);
-    ctx.metrics.reconciled(R::NAME, started.elapsed(), reason);
+    ctx.metrics.reconciled(R::NAME, started.elapsed(), failure.map(Error::reason));
     if result.is_ok() {
         ctx.failures.forget(&key(&*object));
     }
@@ -283,7 +283,7 @@ async fn reconcile_valid<R: Reconciler>(
     ctx: &Context<R>,
 ) -> Result<Action, Error> {
     let has_finalizer = object.finalizers().iter().any(|f| f == R::FINALIZER);
-    if object.meta().deletion_timestamp.is_some() && !has_finalizer {
+    if api::has_ended(object, R::FINALIZER) {
         return Ok(Action::await_change());
     }
     // The same as in the finalizer, without a copy of the object.

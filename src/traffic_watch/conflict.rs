@@ -3,7 +3,11 @@ use std::collections::BTreeSet;
 
 use kube::ResourceExt;
 
-use crate::api::{TrafficWatch, traffic_watch::Mode};
+use super::TrafficWatchReconciler;
+use crate::{
+    api::{TrafficWatch, has_ended, traffic_watch::Mode},
+    controller::Reconciler,
+};
 
 /// The right to write a label key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +81,7 @@ pub(super) fn has_resource_heir<'a>(
 }
 
 /// The extended resource that an object offers: one that is paused takes it away.
-fn resource(watch: &TrafficWatch) -> Option<&str> {
+pub(super) fn resource(watch: &TrafficWatch) -> Option<&str> {
     let reservation = watch.spec.reservation.as_ref().filter(|_| claims(watch))?;
     (!watch.spec.paused).then_some(&*reservation.resource)
 }
@@ -89,9 +93,9 @@ pub(super) fn keys(watch: &TrafficWatch, written: &BTreeSet<String>) -> BTreeSet
     published.into_iter().chain(written.iter().cloned()).chain([watch.label_key()]).collect()
 }
 
-/// Observe writes no label, so it claims none.
+/// Observe writes no label, so it claims none; nor does an object that is cleaned up.
 fn claims(watch: &TrafficWatch) -> bool {
-    watch.spec.mode == Mode::Enforce
+    watch.spec.mode == Mode::Enforce && !has_ended(watch, TrafficWatchReconciler::FINALIZER)
 }
 
 fn name(watch: &TrafficWatch) -> String {
@@ -153,6 +157,19 @@ mod tests {
         assert!(has_resource_heir(&old, "example.com/mbps", all));
         assert!(!has_resource_heir(&old, "example.com/other", all));
         assert!(!has_resource_heir(&old, "example.com/mbps", [&paused, &observes, &old, &plain]));
+    }
+
+    /// With foreground deletion, the object stays until its Deployment is gone.
+    #[test]
+    fn who_is_cleaned_up_claims_nothing() {
+        let mut old = watch("a", "w", "2026-01-01T00:00:00Z", serde_json::json!({}));
+        let new = watch("b", "w", "2026-01-02T00:00:00Z", serde_json::json!({}));
+        old.metadata.deletion_timestamp = old.metadata.creation_timestamp.clone();
+        let ours = TrafficWatchReconciler::FINALIZER.to_owned();
+        old.metadata.finalizers = Some(vec!["foregroundDeletion".into(), ours]);
+        assert_eq!(claim(&new, [&old]), Claim::HeldBy("a/w".into()));
+        old.metadata.finalizers = Some(vec!["foregroundDeletion".into()]);
+        assert_eq!(claim(&new, [&old]), Claim::Ours);
     }
 
     #[test]

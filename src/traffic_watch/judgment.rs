@@ -170,7 +170,10 @@ impl<'a> Judgment<'a> {
                 continue;
             }
             if is_new {
-                node.unknown_ms = node.unknown_ms.saturating_add(interval);
+                // One judgment proves no time without evidence, however long the interval is.
+                let first = node.unknown_ms == 0;
+                let time = if first { interval.min(after.saturating_sub(1)) } else { interval };
+                node.unknown_ms = node.unknown_ms.saturating_add(time.max(1));
             }
             if node.unknown_ms < after || action == UnknownAction::Hold {
                 continue;

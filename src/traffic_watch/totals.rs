@@ -27,6 +27,8 @@ pub struct Totals(Arc<Mutex<HashMap<Request, Known>>>);
 struct Known {
     asked: Instant,
     totals: Measurement,
+    /// True if each node that was measured had a total.
+    complete: bool,
 }
 
 impl Totals {
@@ -47,17 +49,19 @@ impl Totals {
     pub fn keep(&self, request: &Request, asked: Instant, answer: &Measurement) {
         let mut known = self.known();
         if known.len() < MOST || known.contains_key(request) {
-            known.insert(request.clone(), Known { asked, totals: answer.totals() });
+            let (totals, complete) = (answer.totals(), !answer.lacks_totals());
+            known.insert(request.clone(), Known { asked, totals, complete });
         }
     }
 
     /// Adds the known totals to an answer without any. If a node had no exporter when they were
-    /// asked for and has one now, the next request asks again.
+    /// asked for and has one now, the next request asks again; not if an exporter had no total even
+    /// then.
     pub fn add_to(&self, request: &Request, answer: &mut Measurement) {
         let mut all = self.known();
         let Some(known) = all.get(request) else { return };
         answer.take_totals(&known.totals);
-        if answer.lacks_totals() {
+        if known.complete && answer.lacks_totals() {
             all.remove(request);
         }
     }
@@ -147,12 +151,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_counter_that_an_exporter_lacks_is_asked_for_once_a_minute() {
+        let (totals, request) = (Totals::default(), request("main"));
+        totals.keep(&request, clock::instant(), &answer(&["a"], None));
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(15)).await;
+            assert!(!totals.are_due(&request, &nodes(&["a"])));
+            totals.add_to(&request, &mut answer(&["a"], None));
+        }
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(totals.are_due(&request, &nodes(&["a"])));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_exporter_that_has_come_is_asked_about_in_the_next_request() {
         let (totals, request) = (Totals::default(), request("main"));
         let two = nodes(&["a", "b"]);
-        totals.keep(&request, clock::instant(), &answer(&["a", "b"], None));
-        assert!(!totals.are_due(&request, &two));
         // A node that is not measured at all has no exporter yet.
+        totals.keep(&request, clock::instant(), &Measurement::empty(&two));
+        assert!(!totals.are_due(&request, &two));
         totals.add_to(&request, &mut Measurement::empty(&two));
         assert!(!totals.are_due(&request, &two));
         totals.add_to(&request, &mut answer(&["a", "b"], None));

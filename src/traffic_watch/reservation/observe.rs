@@ -47,17 +47,19 @@ impl TrafficWatchReconciler {
         others: &[&TrafficWatch],
     ) -> Vec<Leaving> {
         let recorded = watch.status.as_ref().and_then(|status| status.reservation.as_ref());
-        let Some(recorded) = recorded else { return vec![] };
-        let names: BTreeSet<&String> = recorded.resource.iter().chain(&recorded.leaving).collect();
-        let goes = |name: &&String| {
-            current != Some(name.as_str())
+        let recorded = recorded.into_iter().flat_map(|it| it.resource.iter().chain(&it.leaving));
+        // An older object may have left its resource to this one, which has had no pass since.
+        let own = conflict::resource(watch);
+        let names: BTreeSet<&str> = recorded.map(String::as_str).chain(own).collect();
+        let goes = |name: &&str| {
+            current != Some(*name)
                 && !conflict::has_resource_heir(watch, name, others.iter().copied())
         };
         names
             .into_iter()
             .filter(goes)
             .map(|name| Leaving {
-                resource: name.as_str().into(),
+                resource: name.into(),
                 offers: self.nodes.offering(name),
                 requested: self.requests.of(name),
             })

@@ -247,6 +247,29 @@ fn the_older_of_two_objects_offers_a_resource_and_the_other_still_judges() {
     });
 }
 
+/// The younger one has had no pass since the older one left its resource to it.
+#[test]
+fn of_two_objects_that_are_deleted_together_none_leaves_its_resource() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("a-first", spec(&json!({}))).await;
+        bench.watch("b-second", spec(&json!({"label": "second", "interval": "1h"}))).await;
+        let _operator = bench.operator();
+        until_offer(&bench, "node-1", Some("500")).await;
+        bench.condition("b-second", "Ready", "False", "Conflict").await;
+        bench.until_label("node-1", "second.traffic.example.com/unfit", Some("false")).await;
+        let api = bench.watches("default");
+        for name in ["a-first", "b-second"] {
+            api.delete(name, &DeleteParams::default()).await.expect("delete");
+            let gone = async || api.get(name).await.is_err().then_some(());
+            eventually("the object to go", gone).await;
+        }
+        for node in ["node-1", "node-2", "node-3"] {
+            until_offer(&bench, node, None).await;
+        }
+    });
+}
+
 #[test]
 fn observe_offers_nothing_and_shows_what_it_would() {
     run(async |bench| {

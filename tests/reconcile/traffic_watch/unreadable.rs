@@ -43,9 +43,14 @@ fn t14_an_object_that_cannot_be_read_can_be_deleted() {
             let request = request.body(body.to_string().into_bytes()).unwrap();
             bench.client.request::<Value>(request).await.ok()
         };
+        let judged = async || operator.metric("traffic_operator_trafficwatch_nodes", &[]).await;
+        assert!(judged().await > 0.0);
         eventually("the object to be spoilt", spoilt).await;
         let logged = async || operator.log().contains("InvalidSpec").then_some(());
         eventually("the operator to see it", logged).await;
+        // Nothing suggests that it is still judged.
+        let forgotten = async || (judged().await <= 0.0).then_some(());
+        eventually("its series to go", forgotten).await;
         let request = http::Request::delete(
             "/apis/traffic.example.com/v1alpha1/namespaces/default/trafficwatches/web",
         );

@@ -36,6 +36,23 @@ fn evidence_that_stays_away_leads_to_the_action_and_not_before() {
     }
 }
 
+/// A node that has just come has no exporter yet.
+#[test]
+fn one_judgment_is_no_time_without_evidence() {
+    let spec = json!({"interval": "15m", "onUnknown": {"after": "10m", "action": "Unfit"}});
+    let mut w = World::new(&["a", "b", "c"], spec);
+    let gone = [Nothing, Percent(1.0), Percent(1.0)];
+    w.judge(&gone);
+    assert_eq!(w.label("a"), None);
+    w.judge(&gone);
+    assert_eq!(w.label("a"), Some("true"));
+    // Unless no time was asked for.
+    let spec = json!({"interval": "15m", "onUnknown": {"after": "0s", "action": "Unfit"}});
+    let mut w = World::new(&["a", "b", "c"], spec);
+    w.judge(&gone);
+    assert_eq!(w.label("a"), Some("true"));
+}
+
 #[test]
 fn unknown_treated_as_unfit_respects_the_limit_and_comes_last() {
     let mut w = unknown("Unfit");
