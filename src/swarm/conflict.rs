@@ -2,7 +2,11 @@
 //! that claims them.
 use kube::ResourceExt;
 
-use crate::api::{Mode, Swarm};
+use super::SwarmReconciler;
+use crate::{
+    api::{Mode, Swarm, has_ended},
+    controller::Reconciler,
+};
 
 /// Describes the objects claimed by `swarm` that an older `Swarm` holds; `None` if there are none.
 #[must_use]
@@ -38,9 +42,9 @@ fn maps(swarm: &Swarm) -> Vec<String> {
     maps
 }
 
-/// With Observe, nothing is written, so no claim is needed.
+/// With Observe, nothing is written, so no claim is needed; nor once the object is cleaned up.
 fn claims(swarm: &Swarm) -> bool {
-    swarm.spec.mode == Mode::Enforce
+    swarm.spec.mode == Mode::Enforce && !has_ended(swarm, SwarmReconciler::FINALIZER)
 }
 
 /// Older first, ties by name.
@@ -98,6 +102,15 @@ mod tests {
     #[test]
     fn who_only_observes_holds_nothing() {
         let (old, young) = (swarm("z", 1, json!({"mode": "Observe"})), swarm("a", 2, json!({})));
+        assert_eq!(held(&young, &[old, young.clone()]), None);
+    }
+
+    /// With foreground deletion, the object stays until its ConfigMaps are gone.
+    #[test]
+    fn who_is_deleted_holds_nothing() {
+        let (mut old, young) = (swarm("z", 1, json!({})), swarm("a", 2, json!({})));
+        old.metadata.deletion_timestamp = old.metadata.creation_timestamp.clone();
+        old.metadata.finalizers = Some(vec!["foregroundDeletion".into()]);
         assert_eq!(held(&young, &[old, young.clone()]), None);
     }
 }

@@ -95,7 +95,7 @@ pub fn of(share: Option<&MapFacts>, key: &str, evidence: Evidence<'_>) -> Result
                 published.epoch
             )));
         }
-        published.epoch = published.epoch.max(evidence.made);
+        published.epoch = published.epoch.max(evidence.made).max(evidence.reported);
         if config.is_empty() && !evidence.unknown_pods {
             return Ok(History { published, repair: Some(Repair::First), edited: None });
         }

@@ -12,7 +12,6 @@ use super::{
     memory::Memory,
     report::{self, Facts, notice},
     settings::Settings,
-    snapshot::Worker as WorkerSnapshot,
     watches::{MapFacts, WorkloadView},
     weights,
     workers::{Confirmed, Known, Workers, epoch_of},
@@ -295,13 +294,8 @@ impl<'a> Decision<'a> {
             || desired.immutable.is_some()
             || !snapshot.releasing.is_empty()
             || snapshot.counts.free > 0
-            || self.unheard()
-            || snapshot.workers.iter().any(WorkerSnapshot::is_behind);
-        let period = match (moving && writes, stuck.is_empty()) {
-            (true, true) => MOVING,
-            (true, false) => STUCK,
-            (false, _) => self.settings.weights.as_ref().map_or(PERIOD, |w| w.interval.min(PERIOD)),
-        };
+            || self.unheard();
+        let period = self.period(moving, !stuck.is_empty(), &snapshot);
         let period = held.map_or(period, |(left, _)| period.max(MOVING).min(left));
         self.memory.snapshot = Arc::new(snapshot);
         desired.memory = Some(self.memory);

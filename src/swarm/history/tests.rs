@@ -235,6 +235,9 @@ fn w12_a_file_that_is_handed_over_keeps_a_higher_number() {
     assert_eq!(aged(1_790_000_000, Some(&given(14)), &none, 0).epoch, 1_790_000_001);
     let ahead = aged(1_790_000_000, Some(&given(1_800_000_000)), &none, 0);
     assert_eq!(ahead.epoch, 1_800_000_001);
+    // Nor does a backup go back behind what the status has.
+    let restored = aged(1_790_000_000, Some(&given(14)), &none, 1_790_000_500);
+    assert_eq!(restored.epoch, 1_790_000_501);
     // Our own file, kept by --cascade=orphan, is still valid.
     let evidence = Evidence {
         memory: &none,

@@ -26,6 +26,12 @@ impl Decision<'_> {
         weights::loads(&self.settings.streams, &self.weights, places, &takes)
     }
 
+    /// Reports whether there are weights to be measured, and the present ones are unknown.
+    pub(super) fn is_blind(&self) -> bool {
+        self.settings.weights.is_some()
+            && (self.memory.weights.is_empty() || self.observed.measuring.is_some())
+    }
+
     /// Computes the final worker of every stream.
     pub(super) fn assign(&mut self) -> Assignment {
         let scaled = weights::scaled(&self.weights);
@@ -45,10 +51,17 @@ impl Decision<'_> {
         let previous = self.places(&self.history.published);
         let mut balance = !self.workers.rolling;
         if let Some(rules) = &self.settings.weights {
-            let (loads, counts) = self.loads(&previous);
+            let (mut loads, counts) = self.loads(&previous);
+            // Weights that are not measured now prove no imbalance.
+            let blind = self.is_blind();
+            if blind {
+                loads.clear();
+            }
             let (moves, heavy) =
                 weights::rebalances(rules, &loads, &counts, self.memory.heavy, self.observed.now);
-            self.memory.heavy = heavy;
+            if !blind {
+                self.memory.heavy = heavy;
+            }
             balance &= moves;
         }
         let rules = Rules {

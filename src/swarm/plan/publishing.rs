@@ -205,7 +205,10 @@ impl Decision<'_> {
         let by_weight = (total / per_worker).ceil().max(0.0) as u32;
         let most = self.settings.max_per_worker;
         let by_number = most.map_or(0, |most| ordinary.div_ceil(most.max(1)));
-        let shared = by_weight.max(u32::try_from(by_number).unwrap_or(u32::MAX));
+        let shared = by_weight
+            .max(u32::try_from(by_number).unwrap_or(u32::MAX))
+            // Streams that weigh nothing need a worker all the same.
+            .max(u32::from(ordinary > 0));
         let start = self.view.workload.as_ref().map_or(0, |workload| workload.start);
         let prefix = format!("{}-", self.settings.workload);
         let pins = self.settings.streams.iter().filter_map(|stream| stream.pin.as_deref());
@@ -232,9 +235,8 @@ impl Decision<'_> {
         let (_, since) = self.memory.replicas?;
         let rests = now.saturating_duration_since(since) < rules.cooldown;
         // Weights that could not be measured are no reason.
-        let blind = self.settings.weights.is_some()
-            && (self.memory.weights.is_empty() || self.observed.measuring.is_some());
-        (wanted != replicas && !rests && !blind).then_some(Scale { from: replicas, to: wanted })
+        (wanted != replicas && !rests && !self.is_blind())
+            .then_some(Scale { from: replicas, to: wanted })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The memory and the status of a decision.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -33,11 +33,13 @@ impl Decision<'_> {
         let unread = self.unread();
         let memory = &mut self.memory;
         memory.unread = unread;
-        memory.barrier = current.barrier.map(|_| memory.barrier.unwrap_or(now));
+        // A file that is not written asks nobody for anything.
+        let asking = if writes { &current } else { &self.history.published };
+        memory.barrier = asking.barrier.map(|_| memory.barrier.unwrap_or(now));
         let since = std::mem::take(&mut memory.releasing);
         let key =
             |key: &(Arc<str>, Arc<str>)| (key.clone(), since.get(key).copied().unwrap_or(now));
-        memory.releasing = current.releasing.keys().map(key).collect();
+        memory.releasing = asking.releasing.keys().map(key).collect();
         let free = std::mem::take(&mut memory.free);
         memory.free = step
             .free
@@ -53,9 +55,13 @@ impl Decision<'_> {
         }
         let workers = self.workers.by_name();
         let mut gaps = Vec::new();
+        // One worker may have all streams of a large Swarm: its list is not searched for each.
+        let mut listed = HashSet::new();
+        if !memory.granted.is_empty() {
+            listed.extend(current.owners());
+        }
         memory.granted.retain(|stream, granted| {
-            let owned = current.shares.get(&granted.worker);
-            if !owned.is_some_and(|share| share.streams.contains(stream)) {
+            if !listed.contains(&(stream, &granted.worker)) {
                 return false;
             }
             let loaded = workers.get(&granted.worker).and_then(|w| w.pod.as_ref()?.loaded);

@@ -10,6 +10,9 @@ use crate::swarm::{
     watches::{self, PodFacts, WorkloadFacts},
 };
 
+mod unmeasured;
+mod waiting;
+
 /// Longer than `spec.refresh.timeout`.
 const LONG: Duration = Duration::from_mins(3);
 

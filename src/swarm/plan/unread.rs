@@ -1,8 +1,15 @@
 //! Workers that have a list and have not read it.
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use super::Decision;
-use crate::{api::swarm::Strategy, swarm::workers::Worker};
+use super::{Decision, MOVING, PERIOD, STUCK};
+use crate::{
+    api::swarm::Strategy,
+    swarm::{snapshot::Snapshot, workers::Worker},
+};
 
 type Unread = BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>;
 
@@ -41,10 +48,44 @@ impl Decision<'_> {
         };
         let report = self.memory.reports.get(&pod.uid);
         let answer = report.and_then(|report| report.answer.as_ref());
-        let runs = |stream: &Arc<str>| {
-            answer.is_some_and(|answer| answer.jobs.iter().any(|job| **job == **stream))
-        };
-        if unread { share.streams.iter().filter(|stream| !runs(stream)).count() } else { 0 }
+        if !unread {
+            return 0;
+        }
+        let jobs = answer.into_iter().flat_map(|answer| &answer.jobs);
+        let jobs: HashSet<&str> = jobs.map(String::as_str).collect();
+        share.streams.iter().filter(|stream| !jobs.contains(&***stream)).count()
+    }
+
+    /// Returns the time until the next pass, if nothing happens before.
+    pub(super) fn period(&self, moving: bool, is_stuck: bool, snapshot: &Snapshot) -> Duration {
+        let news = self.news_of_unread(snapshot);
+        let weights = self.settings.weights.as_ref();
+        let rest = weights.map_or(PERIOD, |weights| weights.interval.min(PERIOD));
+        let soon = if moving { Some(MOVING) } else { news };
+        match soon {
+            Some(soon) if self.writes() => {
+                if is_stuck {
+                    STUCK
+                } else {
+                    soon
+                }
+            }
+            _ => rest,
+        }
+    }
+
+    /// Returns how soon one of the workers that have not read their lists may report that it has;
+    /// none if there is none. A worker without a pod reports nothing, and its next pod is an event;
+    /// one that did not answer is asked less often.
+    fn news_of_unread(&self, snapshot: &Snapshot) -> Option<Duration> {
+        let each = self.workers.wanted().zip(&snapshot.workers);
+        let behind = each.filter(|(worker, shown)| shown.is_behind() && !worker.is_lost);
+        let news = behind.map(|(worker, shown)| {
+            let pod = worker.pod.as_ref();
+            let may_answer = pod.is_none_or(|pod| self.memory.may_answer(pod));
+            if may_answer || shown.loaded.is_some() { MOVING } else { STUCK }
+        });
+        news.min()
     }
 
     /// Streams that no worker runs because theirs has not read its list for too long.
