@@ -15,7 +15,7 @@ use super::{
     memory::Memory,
     next::{self, Next},
     plan::{self, Calico, Fitness, Observed},
-    settings::Settings,
+    settings::{self, Settings},
     steps::{NodeWrite, Step, Write},
     topology::BgpTopology,
 };
@@ -218,6 +218,7 @@ pub fn simulate(
     workloads: Arc<BTreeMap<Arc<str>, u32>>,
     now: Timestamp,
 ) -> Result<DryRun, Error> {
+    settings::check_query(&set.spec).map_err(Error::Invalid)?;
     let settings = Settings::of(set)?;
     let name = set.name_any();
     let label = (&*settings.label.0, &*settings.label.1);
@@ -226,6 +227,7 @@ pub fn simulate(
         now,
         held: None,
         settings: Ok(settings.clone()),
+        misconfigured: None,
         speakers: vec![],
         bgp: Err(Calico { reason: "Unknown", text: String::new() }),
         fitness,

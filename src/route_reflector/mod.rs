@@ -146,11 +146,12 @@ impl RouteReflectorReconciler {
             .map(|name| ObjectRef::new(&name))
     }
 
-    /// Checks the parts of a spec that depend on the operator's configuration.
+    /// Checks the parts of a spec that only the gate needs, also against the operator's
+    /// configuration.
     fn check(&self, set: &RouteReflectorSet) -> Result<(), String> {
         let transition = &set.spec.transition;
         if transition.gate != Gate::Prometheus {
-            return Ok(());
+            return settings::check_query(&set.spec);
         }
         self.prometheus.named(ENDPOINT, &transition.prometheus, None)?;
         if transition.query.is_some() && !self.own_queries {
@@ -158,7 +159,7 @@ impl RouteReflectorReconciler {
                         RouteReflectorSet is switched off";
             return Err(text.into());
         }
-        Ok(())
+        settings::check_query(&set.spec)
     }
 
     /// Returns the datastore of this set's Calico. Connections to an etcd are kept as long as its

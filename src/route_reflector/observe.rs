@@ -17,7 +17,7 @@ use super::{
     workloads,
 };
 use crate::{
-    api::{RouteReflectorSet, TrafficWatch},
+    api::{Mode, RouteReflectorSet, TrafficWatch},
     clock,
     controller::{Error, disruptions, key},
     nodes::NodeStore,
@@ -119,17 +119,20 @@ pub(super) async fn observe(
     others: &Others,
     deleting: bool,
 ) -> Result<Observed, Error> {
-    // On the way back to the mesh, a gate that cannot be evaluated counts as shut.
-    if !deleting {
-        reconciler.check(set).map_err(Error::Invalid)?;
-    }
     let all = others.state();
     let readable = || all.iter().filter_map(|other| other.0.as_ref().ok());
-    let sets = all.iter().map(|other| other.name_any()).collect();
+    // A set that writes nothing takes over no BGPPeers either.
+    let keeps = |other: Option<&RouteReflectorSet>| {
+        set.spec.mode == Mode::Observe || conflict::precedes(other, set)
+    };
+    let keep = all.iter().filter(|other| keeps(other.0.as_ref().ok()));
+    let sets = keep.map(|other| other.name_any()).collect();
     let mut observed = Observed {
         now: clock::timestamp(),
         held: conflict::held(set, readable()),
         settings: Settings::of(set).map_err(|error| error.to_string()),
+        // On the way back to the mesh, a gate that cannot be evaluated counts as shut.
+        misconfigured: if deleting { None } else { reconciler.check(set).err() },
         speakers: vec![],
         bgp: Err(Calico { reason: "Unknown", text: "not read".into() }),
         fitness: None,

@@ -65,6 +65,9 @@ pub struct Observed {
     pub held: Option<String>,
     /// The spec.
     pub settings: Result<Settings, String>,
+    /// The mistake in the fields that only the gate needs: it stays shut, and only repairs are
+    /// done.
+    pub misconfigured: Option<String>,
     /// All nodes.
     pub speakers: Vec<Speaker>,
     /// Calico's objects, and everything put together.
@@ -159,9 +162,15 @@ pub fn plan(
         return Err(Error::Conflict(held.clone()));
     }
     let settings = observed.settings.clone().map_err(Error::Invalid)?;
+    let misconfigured = observed.misconfigured.as_deref();
     if set.spec.paused {
-        return Ok(standing::paused(set, &observed.memory));
+        let paused = || Ok(standing::paused(set, &observed.memory));
+        return misconfigured.map_or_else(paused, |text| Err(Error::Invalid(text.to_owned())));
     }
+    let refused = |memory: Memory, why: &str| match misconfigured {
+        Some(text) => standing::misconfigured(set, memory, text),
+        None => standing::refused(set, memory, why),
+    };
     let (snapshot, bgp) = match &observed.bgp {
         Ok((snapshot, bgp)) => (snapshot, bgp),
         Err(calico) => return Ok(standing::unknown(set, calico)),
@@ -172,9 +181,9 @@ pub fn plan(
              BGPConfiguration default; remove it there, or use mesh: Leave",
             snapshot.only_of_mesh.join(", spec.")
         );
-        return Ok(standing::refused(set, observed.memory.clone(), &text));
+        return Ok(refused(observed.memory.clone(), &text));
     }
-    let Decision { target, goal, left, unfit_since, unsound, refused } =
+    let Decision { target, goal, mut left, unfit_since, unsound, refused } =
         match decide(set, observed, &settings, bgp) {
             Ok(decision) => decision,
             Err(refusal) => {
@@ -188,12 +197,17 @@ pub fn plan(
                     shut_since: None,
                     ..observed.memory.clone()
                 };
-                return Ok(standing::refused(set, memory, &refusal.to_string()));
+                return Ok(refused(memory, &refusal.to_string()));
             }
         };
     let mut names = goal.peers.iter().map(|peer| &peer.name);
     let taken = names.find(|name| bgp.taken.contains(*name)).cloned();
     let stands = taken.is_some() || target.freeze.is_some() || snapshot.locked;
+    if stands {
+        left.clear();
+    } else if misconfigured.is_some() {
+        left.retain(Step::repairs);
+    }
     let fitness = observed.fitness.as_ref();
     let decided = Decided {
         set,
@@ -203,8 +217,9 @@ pub fn plan(
         snapshot,
         bgp,
         target: &target,
-        left: if stands { vec![] } else { left },
+        left,
         next: Next::Done,
+        misconfigured,
         taken,
         refused,
         unfit_since,
@@ -351,7 +366,7 @@ impl Pass<'_> {
     fn unseen(&self, memory: &Memory) -> Vec<Arc<str>> {
         let discounted = discounted(self.decided.bgp, &self.leaving());
         let expected = expected(self.decided.bgp, &discounted, false);
-        unseen(&expected, memory, self.last_step())
+        unseen(&expected, memory, self.last_step(), self.observed.now)
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) struct Decided<'a> {
     pub target: &'a Target,
     pub left: Vec<Step>,
     pub next: Next,
+    /// The mistake in the fields of the gate, with which only repairs are done.
+    pub misconfigured: Option<&'a str>,
     /// Another owner's BGPPeer with one of our names.
     pub taken: Option<String>,
     /// Why the topology of the spec is refused; the one in use is kept up.
@@ -113,6 +115,19 @@ fn frozen(decided: &Decided<'_>) -> bool {
     decided.target.freeze.is_some() || decided.taken.is_some() || decided.snapshot.locked
 }
 
+/// The mistake in the fields of the gate, unless Ready names a reason to write nothing at all.
+fn misconfigured<'a>(decided: &Decided<'a>) -> Option<&'a str> {
+    decided.misconfigured.filter(|_| !frozen(decided))
+}
+
+/// The event of an invalid spec, unless the condition already reports it.
+pub(super) fn invalid(set: &RouteReflectorSet, text: &str) -> Option<Notice> {
+    let reason = "InvalidSpec";
+    let mut known = set.status.iter().flat_map(|status| &status.conditions);
+    let reported = known.any(|c| c.type_ == "Ready" && c.reason == reason && c.message == text);
+    (!reported).then(|| Notice { warning: true, reason, note: text.into(), node: None })
+}
+
 /// Returns the remaining steps, one line for each node.
 fn steps(decided: &Decided<'_>) -> Vec<PlannedStep> {
     let mut lines: Vec<PlannedStep> = Vec::new();
@@ -173,6 +188,9 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
     if decided.snapshot.locked {
         let text = "Calico is migrating its datastore; nothing is written until the migration ends";
         return no("DatastoreLocked", text.into());
+    }
+    if let Some(text) = misconfigured(decided) {
+        return no("InvalidSpec", text.into());
     }
     if let Some(stale) = &decided.snapshot.stale {
         return verdict("Ready", None, "DatastoreUnreachable", stale.to_string());
@@ -242,6 +260,9 @@ fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {
         return no("Frozen", "nothing is written; see Ready".into());
     }
     match &decided.next {
+        Next::Done if decided.misconfigured.is_some() => {
+            no("Frozen", "only dead reflectors are replaced; see Ready".into())
+        }
         Next::Done => verdict("Converged", Some(true), "Converged", "all steps are done"),
         Next::Take(step) => {
             no(step.activity(), format!("{step}; {} steps are left", decided.left.len()))
@@ -311,6 +332,7 @@ fn changes(decided: &Decided<'_>) -> Vec<Notice> {
         let note = format!("BGPPeer {name} exists and is not ours; nothing is written");
         notices.push(Notice { warning: true, reason: "Conflict", note, node: None });
     }
+    notices.extend(misconfigured(decided).and_then(|text| invalid(decided.set, text)));
     let before = decided.set.status.iter().flat_map(|status| &status.slots);
     for slot in before {
         if !decided.bgp.nodes.contains_key(slot.node.as_str()) {

@@ -75,8 +75,18 @@ pub fn rules(spec: &RouteReflectorSetSpec) -> Result<Rules, Refusal> {
     rules.check().map(|()| rules)
 }
 
+/// Checks the author's own count of sessions, which only the gate needs.
+///
+/// # Errors
+/// The path of the field, and the error of its PromQL.
+pub fn check_query(spec: &RouteReflectorSetSpec) -> Result<(), String> {
+    let Some(query) = &spec.transition.query else { return Ok(()) };
+    promql::check_vector(query).map_err(|error| format!("spec.transition.query: {error}"))
+}
+
 impl Settings {
-    /// Reads a spec.
+    /// Reads a spec. The parts that only the gate needs are checked elsewhere: repair goes on
+    /// without them.
     ///
     /// # Errors
     /// The path of the invalid field, and its error.
@@ -87,10 +97,6 @@ impl Settings {
             let read = selector.as_ref().map(Selector::new).transpose();
             read.map_err(|text| Error::Invalid(format!("spec.candidates.{name}.{text}")))
         };
-        if let Some(query) = &spec.transition.query {
-            promql::check_vector(query)
-                .map_err(|error| Error::Invalid(format!("spec.transition.query: {error}")))?;
-        }
         let (key, value) = set.node_label();
         Ok(Self {
             rules: rules(spec).map_err(|refusal| Error::Invalid(refusal.to_string()))?,

@@ -54,8 +54,8 @@ pub struct Goal {
     pub slots: Vec<Slot>,
     /// The group of each client; `None` where there are no groups.
     pub groups: Option<BTreeMap<Arc<str>, Arc<str>>>,
-    /// The slots that no living node holds, with a holder that is down, gone or to be it again: a
-    /// node that takes one repairs.
+    /// The slots that no living node holds, with a holder that is down, gone, without the label of
+    /// reflectors, or to be it again: a node that takes one repairs.
     pub vacant: BTreeSet<u32>,
     /// Our BGPPeers.
     pub peers: Vec<PeerSpec>,

@@ -102,14 +102,14 @@ pub struct OurPeer {
 }
 
 /// Reports whether the BGPPeer has no other owner: it has our label, and names this set, none, or
-/// one that is gone (`Retain` leaves them).
+/// one that keeps none: it is gone (`Retain` leaves them), or may not serve the cluster.
 fn is_ours(peer: &CalicoPeer, set: &str, sets: &BTreeSet<String>) -> bool {
     peer.ours && peer.set.as_deref().is_none_or(|name| name == set || !sets.contains(name))
 }
 
 impl BgpTopology {
     /// Puts nodes and Calico's objects together. `label` is the key of `nodeLabel`, `zone` that of
-    /// the zone ("" for none), `set` this set's name, `sets` those of all that exist.
+    /// the zone ("" for none), `set` this set's name, `sets` those of the ones that keep theirs.
     #[must_use]
     pub fn new(
         speakers: &[Speaker],

@@ -188,8 +188,7 @@ pub struct Transition {
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("!format.dns1123Label().validate(self).hasValue()").message("transition.prometheus must be the name of an endpoint of the operator's configuration (a DNS label), not a URL"))]
     pub prometheus: String,
-    /// Time to wait with gate Wait, and between replacements of dead reflectors while the gate is
-    /// unavailable. From 60s to 24h. Defaults to 90s.
+    /// Time to wait after each step with gate Wait. From 60s to 24h. Defaults to 90s.
     #[serde(default = "defaults::wait")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('60s') && duration(self) <= duration('24h')").message("transition.wait must be a duration from 60s to 24h, e.g. \"90s\": sessions by selector need up to 30s"))]

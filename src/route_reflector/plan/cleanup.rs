@@ -15,6 +15,7 @@ use crate::{
     controller::{Error, Notice},
     route_reflector::{
         election,
+        gate::GateClosed,
         memory::Figures,
         next::{self, Next},
         settings::Settings,
@@ -91,12 +92,15 @@ pub fn restore(set: &RouteReflectorSet, observed: &Observed) -> Result<Restore, 
     let expected = expected(bgp, &discounted(bgp, &BTreeSet::new()), true);
     let last = last_step(set, &observed.memory);
     let gate = |step: &Step| {
-        observed.undisturbed(step)?;
-        opens(&settings, &expected, observed, last)
+        // A gate that is shut as well keeps its clock.
+        opens(&settings, &expected, observed, last)?;
+        observed.undisturbed(step)
     };
     let next = next::choose(bgp, &goal, &left, None, gate);
     let mut memory = observed.memory.clone();
     memory.shut_since = match &next {
+        // Another object's work ends, and says nothing of the sessions.
+        Next::Wait(_, GateClosed::Busy(_)) => None,
         Next::Wait(..) | Next::Refuse(..) => memory.shut_since.or(Some(observed.now)),
         _ => None,
     };
@@ -129,7 +133,7 @@ pub fn restore(set: &RouteReflectorSet, observed: &Observed) -> Result<Restore, 
         }
         Next::Wait(step, why) => {
             if settings.gate == Gate::NodeStatus {
-                needed = unseen(&expected, &memory, last);
+                needed = unseen(&expected, &memory, last, observed.now);
             }
             format!("{step}: {why}")
         }

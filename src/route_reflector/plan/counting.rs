@@ -22,6 +22,9 @@ use crate::{
 /// installations.
 const UNDATED: Duration = Duration::from_mins(1);
 
+/// Assumed maximum time from the request of some reports to the last of them, in seconds.
+const ROUND_SECONDS: f64 = 60.0;
+
 /// Number of clients with a requested report at a time: half of the maximum number of reports.
 const SUSPECTS: usize = datastore::MAX_NODES / 2;
 
@@ -83,16 +86,27 @@ pub fn opens(
     if wait > 0 {
         return Err(GateClosed::Waiting(wait));
     }
+    let since = reported_since(expected, last_step, observed.now);
     let last_step = last_step.map(seconds);
     match settings.gate {
         Gate::Wait => Ok(()),
-        Gate::NodeStatus => gate::judge(expected, &observed.memory.statuses, last_step),
+        Gate::NodeStatus => gate::judge(expected, &observed.memory.statuses, Some(since)),
         Gate::Prometheus => match &observed.measured {
             Some(Ok(measured)) => gate::judge(expected, measured, last_step),
             Some(Err(text)) => Err(GateClosed::Unavailable(text.clone())),
             None => Err(GateClosed::Unavailable("nothing was asked".into())),
         },
     }
+}
+
+/// Returns the time, by our clock, from which reports count: the last step, or a later time. Once a
+/// node was seen it is not asked again, and its report may become as old as a round of all nodes
+/// takes.
+fn reported_since(expected: &Wanted, last_step: Option<Timestamp>, now: Timestamp) -> f64 {
+    let rounds = expected.gated().count() / datastore::MAX_NODES + 2;
+    let rounds = f64::from(u32::try_from(rounds).unwrap_or(u32::MAX));
+    let oldest = seconds(now) - rounds * ROUND_SECONDS;
+    last_step.map_or(oldest, |step| seconds(step).max(oldest))
 }
 
 /// The nodes that were not seen to have their sessions: Calico advises fewer than ten reports at a
@@ -102,9 +116,11 @@ pub(super) fn unseen(
     expected: &Wanted,
     memory: &Memory,
     last_step: Option<Timestamp>,
+    now: Timestamp,
 ) -> Vec<Arc<str>> {
     let statuses = &memory.statuses;
-    let unseen = gate::unseen(expected, statuses, last_step.map(seconds));
+    let since = reported_since(expected, last_step, now);
+    let unseen = gate::unseen(expected, statuses, Some(since));
     let missing = unseen.missing.iter().map(|(node, ..)| node);
     let lacked = unseen.missing.first().into_iter().flat_map(|(node, ..)| {
         let sets = expected.of(node).flat_map(|set| &set.names);

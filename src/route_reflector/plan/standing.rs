@@ -3,7 +3,7 @@ use super::{Calico, Desired, PERIOD, Reports};
 use crate::{
     api::{RouteReflectorSet, RouteReflectorSetStatus},
     controller::{Notice, Plan, Verdict, verdict},
-    route_reflector::memory::Memory,
+    route_reflector::{memory::Memory, report},
 };
 
 /// The status as it was, with other conditions: nothing is decided.
@@ -44,6 +44,21 @@ pub(super) fn unknown(
         verdict("RoutesSafe", None, calico.reason, "the state of Calico's objects is unknown"),
     ];
     standing(set, None, conditions)
+}
+
+/// Handles a spec of which the gate's part is invalid, where nothing can be repaired either.
+pub(super) fn misconfigured(
+    set: &RouteReflectorSet,
+    memory: Memory,
+    text: &str,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let conditions = vec![
+        verdict("Ready", Some(false), "InvalidSpec", text),
+        verdict("Converged", Some(false), "Frozen", "nothing is written; see Ready"),
+    ];
+    let mut plan = standing(set, Some(memory), conditions);
+    plan.notices.extend(report::invalid(set, text));
+    plan
 }
 
 /// Handles a target that the nodes do not allow: nothing is written, and every reflector stays.

@@ -211,8 +211,11 @@ fn goal(settings: &Settings, bgp: &BgpTopology, previous: &Previous, target: &Ta
     });
     let known = lost.map(|slot| slot.id);
     let held = bgp.reflectors().filter_map(|(_, labels)| labels.slot);
-    let living =
-        |slot: &u32| bgp.reflectors().any(|(node, labels)| labels.slot == Some(*slot) && up(node));
+    // A node without the label of reflectors has no sessions with the others.
+    let living = |slot: &u32| {
+        bgp.reflectors()
+            .any(|(node, labels)| labels.slot == Some(*slot) && labels.label.is_some() && up(node))
+    };
     Goal {
         label: settings.label.clone(),
         slots: target.slots.clone(),

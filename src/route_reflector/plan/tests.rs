@@ -55,6 +55,7 @@ fn observed(set: &RouteReflectorSet, stage: &Stage) -> Observed {
         now: now(),
         held: None,
         settings: Ok(settings),
+        misconfigured: None,
         speakers: stage.speakers.clone(),
         bgp: Ok((Arc::new(stage.snapshot.clone()), bgp)),
         fitness: None,

@@ -97,6 +97,7 @@ impl Play {
             now: self.now,
             held: None,
             settings: Ok(settings.clone()),
+            misconfigured: None,
             speakers: self.stage.speakers.clone(),
             bgp: Err(Calico { reason: "Unknown", text: String::new() }),
             fitness: None,

@@ -55,6 +55,16 @@ fn bgp(speaks: &[&str], change: impl FnOnce(&mut Snapshot)) -> BgpTopology {
     BgpTopology::new(&speakers, &snapshot, (LABEL, ""), "main", &BTreeSet::new())
 }
 
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// The report in which these names are established, written at this second.
+fn report(names: &[&str], second: i64) -> datastore::Report {
+    let established = names.iter().map(|name| (*name).to_owned()).collect();
+    datastore::Report { established, updated: at(second) }
+}
+
 /// The names that a node should have established.
 fn names(wanted: &Wanted, node: &str) -> Vec<String> {
     let names = wanted.of(node).flat_map(|set| &set.names);
@@ -152,22 +162,54 @@ fn r06_a_client_without_sessions_reports_it_itself_where_calico_reports() {
     let nobody = BTreeSet::new();
     let bgp = bgp(&["4"; 5], |_| {});
     let wanted = expected(&bgp, &nobody, false);
-    let report = |names: &[&str], second: i64| {
-        let updated = Timestamp::from_second(second).unwrap();
-        let established = names.iter().map(|name| (*name).to_owned()).collect();
-        datastore::Report { established, updated }
-    };
+    let unseen = |memory: &Memory| unseen(&wanted, memory, None, at(3));
     let mut memory = Memory::default();
-    assert_eq!(unseen(&wanted, &memory, None), ["n0".into(), "n1".into()]);
+    assert_eq!(unseen(&memory), ["n0".into(), "n1".into()]);
     memory.statuses.hear(BTreeMap::new(), 1.0);
     let of_n0 = report(&["Node_10_0_0_1", "Node_10_0_0_2", "Node_10_0_0_3"], 7);
     let of_n1 = report(&["Node_10_0_0_0", "Node_10_0_0_2", "Node_10_0_0_3"], 7);
     let reports = BTreeMap::from([("n0".to_owned(), of_n0), ("n1".to_owned(), of_n1)]);
     memory.statuses.hear(reports, 2.0);
-    assert_eq!(unseen(&wanted, &memory, None), ["n4".into(), "n0".into(), "n1".into()]);
+    assert_eq!(unseen(&memory), ["n4".into(), "n0".into(), "n1".into()]);
     assert!(gate::judge(&wanted, &memory.statuses, None).is_err());
     let silent = BTreeMap::from([("n4".to_owned(), report(&[], 8))]);
     memory.statuses.hear(silent, 3.0);
     assert_eq!(gate::judge(&wanted, &memory.statuses, None), Ok(()));
-    assert_eq!(unseen(&wanted, &memory, None), [] as [Arc<str>; 0]);
+    assert_eq!(unseen(&memory), [] as [Arc<str>; 0]);
+}
+
+/// It may be as old as the reports of all nodes take, by tens, and is then requested again.
+#[test]
+fn a_report_of_an_hour_ago_opens_no_gate() {
+    let nobody = BTreeSet::new();
+    let network = bgp(&["4"; 3], |_| {});
+    let wanted = expected(&network, &nobody, false);
+    let mut memory = Memory::default();
+    let reports = || {
+        let of_n0 = report(&["Node_10_0_0_1", "Node_10_0_0_2"], 7);
+        let of_n1 = report(&["Node_10_0_0_0", "Node_10_0_0_2"], 7);
+        BTreeMap::from([("n0".to_owned(), of_n0), ("n1".to_owned(), of_n1)])
+    };
+    let step = Some(at(900));
+    let judged = |memory: &Memory, now: i64| {
+        let since = reported_since(&wanted, step, at(now));
+        gate::judge(&wanted, &memory.statuses, Some(since))
+    };
+    memory.statuses.hear(BTreeMap::new(), 1000.0);
+    memory.statuses.hear(reports(), 1002.0);
+    for now in [1002, 1115] {
+        assert_eq!(judged(&memory, now), Ok(()), "{now}");
+        assert_eq!(unseen(&wanted, &memory, step, at(now)), [] as [Arc<str>; 0]);
+    }
+    let both: Vec<Arc<str>> = vec!["n0".into(), "n1".into()];
+    for now in [1116, 4602] {
+        // The same reports say nothing new.
+        memory.statuses.hear(reports(), seconds(at(now)));
+        assert_eq!(judged(&memory, now), Err(GateClosed::Stale(both.clone())), "{now}");
+        assert_eq!(unseen(&wanted, &memory, step, at(now)), both);
+    }
+    // Twelve nodes are two rounds.
+    let all = expected(&bgp(&["4"; 12], |_| {}), &nobody, true);
+    assert!((reported_since(&all, None, at(1000)) - 820.0).abs() < 0.1);
+    assert!((reported_since(&all, Some(at(900)), at(1000)) - 900.0).abs() < 0.1);
 }

@@ -30,3 +30,33 @@ fn a_step_waits_while_another_object_disrupts_the_zone() {
     seen.busy = busy(&["n5"]);
     assert_eq!(word(&plan(&set, &seen).unwrap().desired), Some("Promote"));
 }
+
+/// The sessions were never missing: no time of the gate runs while another object has the zone.
+#[test]
+fn a_restoration_is_not_given_up_while_another_object_disrupts_the_zone() {
+    let spec = |wait: &str| {
+        let transition = json!({"gate": "Wait", "wait": wait, "timeout": "5m"});
+        json!({"deletionPolicy": "RestoreMesh", "transition": transition})
+    };
+    let look = |wait: &str, nodes: &[&str]| {
+        // The last step was a minute ago.
+        let (set, mut stage) = converged(&spec(wait));
+        stage.snapshot.mesh = true;
+        let mut seen = observed(&set, &stage);
+        seen.memory.shut_since = Some(ago(301));
+        seen.busy = busy(nodes);
+        restore(&set, &seen).unwrap()
+    };
+    let all = ["n0", "n1", "n2", "n3", "n4", "n5"];
+    let waits = look("60s", &all);
+    let Err(Error::Pending(reason, text)) = &waits.end else { panic!("{:?}", waits.end) };
+    assert_eq!(*reason, "RestoringMesh");
+    assert!(text.ends_with("Swarm default/web disrupts zone a at the moment"), "{text}");
+    let desired = waits.desired.unwrap();
+    assert_eq!(word(&desired), None);
+    assert_eq!(desired.memory.unwrap().shut_since, None);
+    assert_eq!(word(&look("60s", &[]).desired.unwrap()), Some("Demote"));
+    // The gate itself has been shut for too long.
+    let left = look("90s", &all).end.unwrap();
+    assert_eq!(left[0].reason, "ReflectorsLeft");
+}

@@ -284,3 +284,62 @@ fn r02_ids_that_are_refused_stop_no_repair() {
     stage.edit(&dead, |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
     assert_eq!(word(&plan(&set, &observed(&set, &stage)).unwrap().desired), Some("Promote"));
 }
+
+/// The label of reflectors is removed by hand from all of them: `has(label)` selects none, and
+/// zones are cut off.
+#[test]
+fn r13_reflectors_that_lost_only_their_label_get_it_again_even_when_nobody_can_count() {
+    let (set, mut stage) = zonal(4, |i| if i < 6 { "a" } else { "b" });
+    let reflectors = reflecting(&stage);
+    for node in &reflectors {
+        stage.edit(node, |speaker| {
+            let kept = speaker.labels.iter().filter(|(key, _)| ***key != *KEY);
+            let kept = kept.map(|(key, value)| (Arc::clone(key), Arc::clone(value)));
+            speaker.labels = kept.collect();
+        });
+    }
+    assert_eq!(reflecting(&stage), reflectors);
+    for _ in &reflectors {
+        let mut seen = observed(&set, &stage);
+        seen.measured = Some(Err("away".into()));
+        let (step, _) = plan(&set, &seen).unwrap().desired.step.unwrap();
+        assert!(step.repairs(), "{step}");
+        stage.take(&step, (KEY, ""), "main");
+    }
+    assert_eq!(word(&plan(&set, &observed(&set, &stage)).unwrap().desired), None);
+}
+
+/// A mistake in the fields of the gate: dead reflectors are replaced, and nothing else is done.
+#[test]
+fn r13_an_invalid_gate_stops_no_repair() {
+    let text = "spec.transition.prometheus: no endpoint";
+    let look = |set: &RouteReflectorSet, stage: &Stage| {
+        let mut seen = observed(set, stage);
+        seen.misconfigured = Some(text.into());
+        seen.measured = Some(Err(text.into()));
+        let plan = plan(set, &seen).unwrap();
+        assert_eq!(condition(&plan, "Ready"), ("InvalidSpec", text));
+        assert!(plan.notices.iter().any(|notice| notice.reason == "InvalidSpec"));
+        plan
+    };
+    // Nothing is in use, and with these zones nothing can be.
+    for spec in [json!({}), json!({"topology": "Zonal", "zoneLabel": "rack"})] {
+        let fresh = look(&set(&spec), &mesh());
+        assert_eq!(word(&fresh.desired), None);
+        assert_eq!(condition(&fresh, "Converged").0, "Frozen");
+    }
+    let (mut set, mut stage) = converged(&json!({}));
+    let idle = look(&set, &stage);
+    assert_eq!(word(&idle.desired), None);
+    let converged = condition(&idle, "Converged");
+    assert_eq!(converged, ("Frozen", "only dead reflectors are replaced; see Ready"));
+    (set.spec.count.min, set.spec.count.max) = (4, 4);
+    assert_eq!(word(&look(&set, &stage).desired), None, "growing is no repair");
+    stage.edit("n0", |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
+    let (step, _) = look(&set, &stage).desired.step.unwrap();
+    assert!(step.repairs(), "{step}");
+    set.spec.paused = true;
+    let mut seen = observed(&set, &stage);
+    seen.misconfigured = Some(text.into());
+    assert!(matches!(plan(&set, &seen), Err(Error::Invalid(said)) if said == text));
+}
