@@ -76,6 +76,10 @@ pub(super) fn decide(
     if let Some(reason) = injection::skip_reason(&placed, recipe) {
         return Decision::Skip(reason);
     }
+    // It has the agent already, and waits for it for ever unless the agent is repaired.
+    if injection::stripped(&placed, recipe).is_some() {
+        return Decision::Inject(Box::new(recipe.clone()));
+    }
     let constraints = snapshot.constraints.get(namespace);
     if constraints.is_some_and(|them| them.refusal(&placed, recipe).is_some()) {
         return Decision::Skip(SkipReason::ResourcesRefused);

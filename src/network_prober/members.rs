@@ -208,7 +208,13 @@ pub fn members(selection: &Selection<'_>) -> Members {
             Err(reason) if reason == SkipReason::CreatedBefore.as_str() => {
                 tallies.entry(pod.namespace()).or_default().bare += 1;
             }
-            Err(reason) => *found.not_injected.entry(reason).or_default() += 1,
+            Err(reason) => {
+                let stripped = reason == SkipReason::Stripped.as_str();
+                if stripped && waits_for_ever(selection, hash.as_deref(), pod) {
+                    tallies.entry(pod.namespace()).or_default().strip();
+                }
+                *found.not_injected.entry(reason).or_default() += 1;
+            }
         }
     }
     for (namespace, tally) in &tallies {
@@ -277,6 +283,20 @@ fn look<'a>(
     Err(skipped.unwrap_or(SkipReason::CreatedBefore).as_str())
 }
 
+/// Reports whether a pod waits for the end of its stripped agent: one of the present spec, as its
+/// kubelet reports.
+fn waits_for_ever(selection: &Selection<'_>, hash: Option<&str>, pod: &PodObject) -> bool {
+    let ours = pod.annotation(INJECTED_BY_ANNOTATION) == Some(&*selection.settings.key());
+    let waits =
+        |agent: AgentFacts<'_>| agent.stripped && (agent.running || agent.waiting.is_some());
+    ours && is_current(hash, pod) && pod.agent().is_some_and(waits)
+}
+
+/// Reports whether a pod's agent is of the present spec; always, if that is unknown.
+fn is_current(hash: Option<&str>, pod: &PodObject) -> bool {
+    hash.is_none_or(|hash| pod.annotation(HASH_ANNOTATION) == Some(hash))
+}
+
 impl Members {
     fn count(
         &mut self,
@@ -290,7 +310,7 @@ impl Members {
         if !agent.pulls && !self.readers.contains(pod.namespace()) {
             self.readers.insert(pod.namespace().to_owned());
         }
-        let current = hash.is_none_or(|hash| pod.annotation(HASH_ANNOTATION) == Some(hash));
+        let current = is_current(hash, pod);
         if !current {
             self.need_restart += 1;
         }

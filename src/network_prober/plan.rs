@@ -52,7 +52,10 @@ pub fn plan(
     prober: &NetworkProber,
     observed: &Observed,
 ) -> Result<Plan<Desired, NetworkProberStatus>, Error> {
-    let settings = Settings::of(prober, &observed.setup.tenancy)?;
+    let settings = match Settings::of(prober, &observed.setup.tenancy) {
+        Ok(settings) => settings,
+        Err(error) => return unserved(prober, observed, error),
+    };
     let view = observed.view.as_deref();
     if let Some(over) = view.and_then(|view| view.over.as_ref()) {
         let mut plan = without_pods(prober, vec![report::over_budget(over)]);
@@ -66,11 +69,9 @@ pub fn plan(
         return Ok(without_pods(prober, conditions));
     };
     if view.recipe.is_none() {
-        return Err(Error::Invalid(
-            "spec.agentImage: needed here: this operator does not know its own image (see \
-             --agent-image)"
-                .into(),
-        ));
+        let text = "spec.agentImage: needed here: this operator does not know its own image (see \
+                    --agent-image)";
+        return unserved(prober, observed, Error::Invalid(text.into()));
     }
     let Wanted { children: wanted, file_size, too_large, problem } =
         children(prober, &settings, view, observed);
@@ -127,6 +128,23 @@ fn without_pods(
         notices: vec![],
         period: PERIOD,
     }
+}
+
+/// One that cannot be served keeps no webhook, which would not follow the CA: with failurePolicy
+/// Fail and an old CA it would refuse pods. Once it has none, its error is the result.
+fn unserved(
+    prober: &NetworkProber,
+    observed: &Observed,
+    error: Error,
+) -> Result<Plan<Desired, NetworkProberStatus>, Error> {
+    let webhooks = observed.existing.iter().filter(|key| key.kind == ChildKind::Webhook);
+    let delete: Vec<_> = webhooks.cloned().collect();
+    if delete.is_empty() {
+        return Err(error);
+    }
+    let mut plan = without_pods(prober, vec![error.verdict()]);
+    plan.desired.delete = delete;
+    Ok(plan)
 }
 
 /// Returns the webhook of one whose pods are unknown, if it has one that differs: with

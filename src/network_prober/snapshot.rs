@@ -235,6 +235,12 @@ impl ProberState {
             && self.scope.allows_any()
     }
 
+    /// Reports whether pods that it selects get no agent of a younger one. If new pods get none of
+    /// its own, they may have one of the next.
+    fn claims(&self) -> bool {
+        self.injects() && self.over.is_none() && self.full.is_none() && self.recipe.is_some()
+    }
+
     /// Reports whether it is of this generation of the object.
     #[must_use]
     pub fn is_of(&self, prober: &NetworkProber) -> bool {
@@ -282,8 +288,7 @@ impl Snapshot {
     /// Returns the ones older than `rank`, which have precedence.
     #[must_use]
     pub fn older(&self, rank: &Rank) -> Vec<(&Settings, &Scope)> {
-        // What reaches no namespace claims no pod.
-        let all = self.views.values().filter(|view| view.injects()).filter_map(|view| {
+        let all = self.views.values().filter(|view| view.claims()).filter_map(|view| {
             let settings = view.settings.as_ref().ok()?;
             Some((settings, &view.scope))
         });

@@ -42,7 +42,7 @@ impl PodObject {
     #[must_use]
     pub fn agent(&self) -> Option<AgentFacts<'_>> {
         let find = |list: &'_ Option<Box<[Container]>>| -> Option<usize> {
-            list.as_ref()?.iter().position(|c| &*c.name == AGENT_CONTAINER && ping(c).is_some())
+            list.as_ref()?.iter().position(is_agent)
         };
         let (init, main) = (&self.spec.init_containers, &self.spec.containers);
         let (container, is_init) = match find(init) {
@@ -61,6 +61,14 @@ impl PodObject {
             since: self.status.agent_since,
             crashes: self.status.agent_crashes,
         })
+    }
+
+    /// Returns the place among the init containers of an agent that does not always restart.
+    #[must_use]
+    pub fn stripped_agent(&self) -> Option<usize> {
+        let all = self.init_containers()?;
+        let place = all.iter().position(is_agent)?;
+        (!all.get(place)?.restarts_always).then_some(place)
     }
 
     /// Reports whether a container other than the agent declares this port. TCP and UDP both count:
@@ -82,6 +90,10 @@ impl PodObject {
         let volume = self.volumes().unwrap_or_default().iter().any(|name| &**name == AGENT_VOLUME);
         !agent && (container || (volume && !by_us))
     }
+}
+
+fn is_agent(container: &Container) -> bool {
+    &*container.name == AGENT_CONTAINER && ping(container).is_some()
 }
 
 fn ping(container: &Container) -> Option<u16> {
@@ -137,9 +149,15 @@ mod tests {
 
     #[test]
     fn a_dropped_restart_policy_is_seen() {
-        let stripped = pod(&json!({"initContainers": [container(None)]}), &json!({}));
+        let all = |agent: Value| json!({"initContainers": [{"name": "x"}, agent]});
+        let stripped = pod(&all(container(None)), &json!({}));
         let facts = stripped.agent().unwrap();
         assert!(facts.stripped && !facts.native);
+        assert_eq!(stripped.stripped_agent(), Some(1));
+        let whole = pod(&all(container(Some("Always"))), &json!({}));
+        assert_eq!(whole.stripped_agent(), None);
+        let ordinary = pod(&json!({"containers": [container(None)]}), &json!({}));
+        assert_eq!(ordinary.stripped_agent(), None);
     }
 
     #[test]

@@ -32,6 +32,8 @@ const ROUNDING: f64 = 1e-9;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
     ranges: Vec<Range>,
+    /// The largest ratios of a pod's limits to its requests, with the name of the `LimitRange`.
+    ratios: Vec<(String, Amounts)>,
     quotas: Vec<Quota>,
 }
 
@@ -70,13 +72,17 @@ impl Constraints {
     /// Reads the limits of containers, and of pods as a whole.
     pub fn add_range(&mut self, range: &LimitRange) {
         let items = || range.spec.iter().flat_map(|spec| &spec.limits);
-        let pods = items().filter(|item| item.type_ == "Pod");
-        for max in pods.map(|item| amounts(item.max.as_ref())) {
+        let pods = || items().filter(|item| item.type_ == "Pod");
+        for max in pods().map(|item| amounts(item.max.as_ref())) {
             let both = max.into_iter().flat_map(|(name, max)| {
                 [(format!("limits.{name}"), max), (format!("requests.{name}"), max)]
             });
             self.put(format!("LimitRange {}", range.name_any()), both, Amounts::new());
         }
+        let ratios = pods().map(|item| amounts(item.max_limit_request_ratio.as_ref()));
+        let ratios = ratios.filter(|ratios| !ratios.is_empty());
+        let ratios = ratios.map(|ratios| (range.name_any(), ratios));
+        self.ratios.extend(ratios.take(MOST.saturating_sub(self.ratios.len())));
         let items = items().filter(|item| item.type_ == "Container").map(|item| Range {
             name: range.name_any(),
             min: amounts(item.min.as_ref()),
@@ -117,21 +123,24 @@ impl Constraints {
     /// Reports whether there is nothing to check.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty() && self.quotas.is_empty()
+        self.ranges.is_empty() && self.ratios.is_empty() && self.quotas.is_empty()
     }
 
     /// Returns the reason why a pod would be refused because of its agent; nothing if it would be
     /// refused without one as well.
     #[must_use]
     pub fn refusal(&self, pod: &PodObject, recipe: &Recipe) -> Option<String> {
-        self.refuses(&injection::resources(pod, recipe), &pod.needs())
+        let (agent, needs) = (injection::resources(pod, recipe), pod.needs());
+        self.refuses(&agent, &needs).or_else(|| self.pulls_apart(&agent, &needs))
     }
 
     /// Returns the reason why an existing pod would be refused with an agent.
     #[must_use]
     pub fn refusal_of_existing(&self, pod: &PodObject, recipe: &Recipe) -> Option<String> {
+        let agent = injection::resources(pod, recipe);
         // The quota has counted it.
-        self.refuses(&injection::resources(pod, recipe), &Needs::default())
+        let refused = self.refuses(&agent, &Needs::default());
+        refused.or_else(|| self.pulls_apart(&agent, &pod.needs()))
     }
 
     /// Returns the reason why any pod would be refused with an agent as specified.
@@ -143,6 +152,26 @@ impl Constraints {
     fn refuses(&self, agent: &Resources, pod: &Needs) -> Option<String> {
         let by_range = self.ranges.iter().find_map(|range| range.refuses(agent));
         by_range.or_else(|| self.quotas.iter().find_map(|quota| quota.refuses(agent, pod)))
+    }
+
+    /// Returns the reason why the sums of a pod and its agent are refused, though those of the pod
+    /// are not.
+    fn pulls_apart(&self, agent: &Resources, pod: &Needs) -> Option<String> {
+        self.ratios.iter().find_map(|(range, ratios)| {
+            let [cpu, memory] = [Compute::Cpu, Compute::Memory].map(|what| {
+                let name = what.as_str();
+                let ratio = *ratios.get(name)?;
+                let (request, limit) = (pod.get(what, false), pod.get(what, true));
+                // A pod without both is refused in any case.
+                let fits = request > 0.0 && limit > 0.0 && !exceeds(limit, ratio * request);
+                let request = request + requested(agent, name).unwrap_or_default();
+                let limit = limit + of(&agent.limits, name).unwrap_or_default();
+                (fits && exceeds(limit, ratio * request)).then_some(name)
+            });
+            let name = cpu.or(memory)?;
+            let what = "with the agent, limits and requests of the pod are too far apart in";
+            Some(format!("LimitRange {range}: {what} {name}"))
+        })
     }
 }
 

@@ -93,6 +93,31 @@ fn n09_a_limit_range_is_met_or_named() {
     assert_eq!(text.unwrap(), "LimitRange range: no room for the agent in requests.cpu");
 }
 
+/// The range adds up the limits of the pod's containers, and their requests.
+#[test]
+fn n09_the_ratio_of_a_pod_is_its_agents_fault_only_if_the_pod_alone_meets_it() {
+    let whole = |ratio: &str| range("Pod", &json!({"maxLimitRequestRatio": {"memory": ratio}}));
+    let says = |ratio: &str| whole(ratio).refusal(&burstable(), &usual());
+    // 64Mi and 16Mi are requested, 128Mi and 64Mi are the limits: 2.4 times as much.
+    let text = "LimitRange range: with the agent, limits and requests of the pod are too far apart \
+                in memory";
+    assert_eq!(says("2").as_deref(), Some(text));
+    assert_eq!(says("3"), None);
+    assert_eq!(says("1"), None, "it is refused without an agent too");
+    // A pod that exists has its own sums as well.
+    let existing = |ratio: &str| whole(ratio).refusal_of_existing(&burstable(), &usual());
+    assert_eq!((existing("2").as_deref(), existing("3")), (Some(text), None));
+    // A ratio belongs to one pod.
+    assert_eq!(whole("2").refusal_of_all(&usual()), None);
+    // Without a limit the pod is refused anyway, and without both there is no agent's.
+    for resources in [json!({}), json!({"requests": {"memory": "64Mi"}})] {
+        assert_eq!(whole("2").refusal(&pod(&resources), &usual()), None, "{resources}");
+    }
+    assert!(!whole("2").is_empty());
+    let none = range("Pod", &json!({"maxLimitRequestRatio": {}}));
+    assert!(none.is_empty());
+}
+
 #[test]
 fn n09_a_quota_is_to_blame_only_if_the_pod_fits_without_its_agent() {
     let quota = |hard: &str, used: &str| {
@@ -137,15 +162,17 @@ fn n09_quotas_of_other_pods_and_of_other_things_are_passed_over() {
 fn n09_odd_constraints_are_no_trouble() {
     let mut constraints = Constraints::default();
     for number in 0..1_000 {
-        let limits: Vec<_> = (0..10)
+        let mut limits: Vec<_> = (0..10)
             .map(|_| json!({"type": "Container", "min": {"cpu": "-1"}, "max": {"memory": "1e400"}}))
             .collect();
+        limits.push(json!({"type": "Pod", "maxLimitRequestRatio": {"cpu": "-1"}}));
         let range = json!({"metadata": {"name": format!("r{number}")}, "spec": {"limits": limits}});
         constraints.add_range(&serde_json::from_value(range).unwrap());
         let quota = json!({"status": {"hard": {"cpu": "0", "limits.cpu": "nonsense"}}});
         constraints.add_quota(&serde_json::from_value(quota).unwrap());
     }
     assert_eq!((constraints.ranges.len(), constraints.quotas.len()), (MOST, MOST));
+    assert_eq!(constraints.ratios.len(), MOST);
     assert!(constraints.refusal(&PodObject::default(), &usual()).is_none());
     assert!(constraints.refusal_of_all(&usual()).is_some(), "no CPU at all");
 }

@@ -5,7 +5,10 @@
 //! namespace pause only that namespace, and a registry that is gone pauses each separately.
 use std::collections::BTreeMap;
 
-use crate::pods::{AgentFacts, SOUND_SECONDS};
+use crate::{
+    pods::{AgentFacts, SOUND_SECONDS},
+    webhook::injection::SkipReason,
+};
 
 /// Reasons that the kubelet reports for a container that is still starting.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
@@ -59,6 +62,15 @@ impl Tally {
             self.runs += usize::from(agent.running);
             return;
         };
+        self.fail(why, long);
+    }
+
+    /// Adds a pod that waits for the end of its agent of the present spec: no time helps.
+    pub fn strip(&mut self) {
+        self.fail(SkipReason::Stripped.as_str(), true);
+    }
+
+    fn fail(&mut self, why: &str, long: bool) {
         self.fails += 1;
         self.long += usize::from(long);
         if self.why.is_empty() || *self.why > *why {

@@ -217,3 +217,62 @@ fn s02_a_prober_over_budget_follows_the_ca() {
     world.bundle = None;
     assert_eq!(writes(&world), Desired::default());
 }
+
+/// Otherwise nobody would inject into its pods.
+#[test]
+fn s02_one_that_can_inject_nothing_leaves_its_pods_to_the_next() {
+    let pod = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{}]}});
+    let pod = serde_json::from_value::<PodObject>(pod).unwrap();
+    // Both are equally old: the names decide.
+    let asked = |change: &dyn Fn(&mut ProberState)| {
+        let mut all = Snapshot { synced: true, ..Snapshot::default() };
+        let mut older = look(&all, "team", "a");
+        change(&mut older);
+        all.views.insert(("team".into(), "a".into()), Arc::new(older));
+        let younger = look(&all, "team", "b");
+        all.views.insert(("team".into(), "b".into()), Arc::new(younger));
+        decide(&all, ("team", "b"), "team", &pod)
+    };
+    assert_eq!(asked(&|_| {}), Decision::Skip(SkipReason::OtherProber));
+    let over = Over::Pods(Payer::Namespace("team".into()));
+    let changes: [&dyn Fn(&mut ProberState); 3] = [
+        &|older| older.over = Some(over.clone()),
+        &|older| older.full = Some(Full::Webhooks(Group::All)),
+        &|older| older.recipe = None,
+    ];
+    for change in changes {
+        let decision = asked(change);
+        assert!(matches!(decision, Decision::Inject(_)), "{decision:?}");
+    }
+}
+
+/// Its webhook would not follow the CA, and with failurePolicy Fail refuse pods.
+#[test]
+fn n09_one_that_becomes_invalid_loses_its_webhook_and_nothing_else() {
+    let spec = json!({"injection": {
+        "failurePolicy": "Fail", "resources": {"requests": {"memory": "128Mi"}},
+    }});
+    let invalid = prober("np", "2026-01-01T00:00:00Z", &spec);
+    let map =
+        ChildKey { kind: ChildKind::ConfigMap, namespace: Some("team".into()), name: "np".into() };
+    let valid = prober_in("team", "np");
+    let imageless = view_among(&valid, &Snapshot::default(), &[], &setup(None));
+    for (prober, view, path) in [
+        (&invalid, view(&spec, &[]), "spec.injection.resources."),
+        (&valid, imageless, "spec.agentImage"),
+    ] {
+        let mut world = observed(view);
+        world.existing = vec![map.clone(), webhook_key()];
+        let decided = plan(prober, &world).unwrap();
+        assert_eq!((decided.desired.apply, decided.desired.delete), (vec![], vec![webhook_key()]));
+        let ready = &decided.conditions[0];
+        assert_eq!(
+            (ready.type_, ready.status, ready.reason),
+            ("Ready", Some(false), "InvalidSpec")
+        );
+        assert!(ready.message.contains(path), "{}", ready.message);
+        // From then on, it is an error like any other.
+        world.existing = vec![map.clone()];
+        assert!(matches!(plan(prober, &world), Err(Error::Invalid(_))), "{path}");
+    }
+}

@@ -147,3 +147,40 @@ fn one_agent_that_runs_shows_that_the_image_is_right() {
         assert!(!view(&json!({}), &[pod]).members.is_paused("team"), "{starting}");
     }
 }
+
+/// Another webhook, which is called after ours each time, would stop every pod of the namespace.
+#[test]
+fn stripped_agents_pause_injection_and_a_repair_is_never_paused() {
+    let hash = view(&json!({}), &[]).recipe.unwrap().hash();
+    let change = |hash: &str, policy: Option<&str>| {
+        json!({"metadata": {"annotations": {"probes.bigmikes.io/injected-hash": hash}},
+            "spec": {"initContainers": [{"name": "net-prober", "image": "operator",
+                "restartPolicy": policy, "ports": [{"name": "np-ping", "containerPort": 8080}]}]}})
+    };
+    let stripped = |name: &str, hash: &str| pod(name, Some("team/np"), &change(hash, None));
+    assert!(!view(&json!({}), &[stripped("a", "earlier")]).members.is_paused("team"));
+    // Nothing has started, as far as is known.
+    let mut early = stripped("a", &hash);
+    early["status"] = json!({});
+    assert!(!view(&json!({}), &[early]).members.is_paused("team"));
+    let paused = view(&json!({}), &[stripped("a", &hash)]);
+    assert_eq!(paused.members.not_injected, [("Stripped", 1)].into());
+    assert_eq!(paused.members.paused, [("team".to_owned(), "Stripped".to_owned())].into());
+    // Where other agents run, one may be an accident.
+    let runs = pod("r", Some("team/np"), &change(&hash, Some("Always")));
+    let mut pods = vec![runs, stripped("a", &hash), stripped("b", &hash)];
+    assert!(!view(&json!({}), &pods).members.is_paused("team"));
+    pods.push(stripped("c", &hash));
+    assert!(view(&json!({}), &pods).members.is_paused("team"));
+    let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
+    snapshot.views.insert(("team".into(), "np".into()), Arc::new(paused));
+    let asked = |pod: &Value| {
+        let pod = serde_json::from_value(pod.clone()).unwrap();
+        decide(&snapshot, ("team", "np"), "team", &pod)
+    };
+    let fresh = asked(&pod("n", None, &json!({})));
+    assert_eq!(fresh, Decision::Skip(SkipReason::AgentFailing));
+    assert!(matches!(asked(&stripped("n", &hash)), Decision::Inject(_)));
+    let whole = asked(&pod("n", Some("team/np"), &json!({})));
+    assert_eq!(whole, Decision::Skip(SkipReason::AlreadyInjected));
+}

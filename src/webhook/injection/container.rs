@@ -15,6 +15,10 @@ use crate::{
 /// Mount path of the volume, as in the original.
 const MOUNT: &str = "/etc/netprober";
 
+/// The keys of the agents' `ConfigMap`. No others are mounted: the author of a `NetworkProber`
+/// chooses its name, and a map of that name in the pod's namespace may be another owner's.
+const FILES: [&str; 2] = ["ca.crt", "config.json"];
+
 /// Path at which the API server mounts the token of a pod's service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -162,10 +166,13 @@ fn environment(recipe: &Recipe) -> Value {
     Value::Array(all)
 }
 
-/// The volume. Nothing in it can keep the pod from starting: the map is optional, and a token is
-/// issued for every pod.
+/// The volume. Nothing in it can keep the pod from starting: the map is optional, and so is each of
+/// its keys; and a token is issued for every pod.
 pub(super) fn volume(recipe: &Recipe) -> Value {
-    let mut sources = vec![json!({"configMap": {"name": recipe.config_map, "optional": true}})];
+    let items = FILES.map(|file| json!({"key": file, "path": file}));
+    let mut sources = vec![json!({"configMap": {
+        "name": recipe.config_map, "items": items, "optional": true
+    }})];
     if matches!(recipe.delivery, Delivery::Pull { .. }) {
         sources.push(json!({"serviceAccountToken": {
             "path": "token", "audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS

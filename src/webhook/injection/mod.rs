@@ -164,13 +164,21 @@ pub fn standalone(recipe: &Recipe) -> (serde_json::Value, serde_json::Value) {
     container::standalone(recipe)
 }
 
+/// Returns the place among the init containers of an agent by this `NetworkProber`, if another
+/// webhook dropped its restart policy: without a repair, the pod waits for it for ever.
+#[must_use]
+pub fn stripped(pod: &PodObject, recipe: &Recipe) -> Option<usize> {
+    let ours = pod.annotation(INJECTED_BY_ANNOTATION) == Some(&*recipe.prober);
+    pod.stripped_agent().filter(|_| ours && recipe.native_sidecar)
+}
+
 /// Returns the reason in the pod itself why it does not get the agent. Its selection and its
 /// namespace are checked before. For an existing pod without an agent, no reason here means that
 /// the webhook was not called ([`SkipReason::CreatedBefore`]), or, if its annotation
 /// [`INJECTED_BY_ANNOTATION`] is there, that the agent was removed ([`SkipReason::Stripped`]).
 ///
 /// The agent's container counts, not an annotation: annotations are copied with templates, and
-/// other webhooks remove containers.
+/// other webhooks remove containers. An agent that is [`stripped`] is not left as it is.
 #[must_use]
 pub fn skip_reason(pod: &PodObject, recipe: &Recipe) -> Option<SkipReason> {
     if pod.is_mirror() {
@@ -179,6 +187,10 @@ pub fn skip_reason(pod: &PodObject, recipe: &Recipe) -> Option<SkipReason> {
     let injected_by = pod.annotation(INJECTED_BY_ANNOTATION);
     if injected_by.is_some_and(|prober| prober != recipe.prober) {
         return Some(SkipReason::OtherProber);
+    }
+    // It is there already: no other reason makes the pod better off without the repair.
+    if stripped(pod, recipe).is_some() {
+        return None;
     }
     // Without a name it is the original operator's, whose agents answer ours.
     if pod.agent().is_some() {

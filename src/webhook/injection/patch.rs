@@ -13,7 +13,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Recipe, container, skip_reason};
+use super::{Recipe, container, skip_reason, stripped};
 use crate::pods::{
     AGENT_VOLUME, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject,
 };
@@ -34,13 +34,17 @@ impl Op {
     }
 }
 
-/// Returns the operations that add the agent; none if there is a reason not to, or if the Pod has
-/// no containers.
+/// Returns the operations that add the agent, or restore the restart policy of one that is there;
+/// none if there is a reason not to, or if the Pod has no containers.
 #[must_use]
 pub fn patch(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
     let bare = pod.containers().unwrap_or_default().is_empty();
     if bare || skip_reason(pod, recipe).is_some() {
         return Vec::new();
+    }
+    if let Some(place) = stripped(pod, recipe) {
+        let path = format!("/spec/initContainers/{place}/restartPolicy");
+        return vec![Op::new(path, json!("Always"))];
     }
     let mut ops = annotations(pod, recipe);
     ops.extend(volumes(pod, recipe));

@@ -200,6 +200,12 @@ proptest! {
         prop_assert_eq!(after.qos(), read.qos());
         prop_assert_eq!(skip_reason(&after, &recipe), Some(SkipReason::AlreadyInjected));
         prop_assert_eq!(&inject(&injected, &recipe), &injected);
+        if let Some(place) = stripped(&read, &recipe) {
+            let mut expected = pod;
+            expected["spec"]["initContainers"][place]["restartPolicy"] = json!("Always");
+            prop_assert_eq!(&injected, &expected);
+            return Ok(());
+        }
         let volumes = after.volumes().unwrap().iter().filter(|name| &***name == AGENT_VOLUME);
         prop_assert_eq!(volumes.count(), 1);
         let mut expected = pod.clone();

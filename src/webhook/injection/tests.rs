@@ -143,6 +143,29 @@ fn reinvoked_after_another_webhook_removed_the_container() {
     assert_eq!(inject(&stripped, &recipe()), inject(&plain(), &recipe()));
 }
 
+/// By a webhook with old types, which writes only the fields that it knows.
+#[test]
+fn reinvoked_after_another_webhook_dropped_the_restart_policy() {
+    let whole = inject(&plain(), &recipe());
+    let mut stripped = whole.clone();
+    stripped["spec"]["initContainers"][0].as_object_mut().unwrap().remove("restartPolicy");
+    assert_eq!(reason(&stripped, &recipe()), None);
+    assert_eq!(patch(&read(&stripped), &recipe()).len(), 1);
+    assert_eq!(inject(&stripped, &recipe()), whole);
+    // A first container of another webhook, and another policy.
+    let mut moved = stripped.clone();
+    moved["spec"]["initContainers"].as_array_mut().unwrap().insert(0, json!({"name": "x"}));
+    moved["spec"]["initContainers"][1]["restartPolicy"] = json!("Never");
+    assert_eq!(inject(&moved, &recipe())["spec"]["initContainers"][1], *agent(&whole));
+    // Neither another prober's, nor where no server knows the policy.
+    let other = Recipe { prober: "other/mesh".into(), ..recipe() };
+    assert_eq!(reason(&stripped, &other), Some(SkipReason::OtherProber));
+    let old = Recipe { native_sidecar: false, ..recipe() };
+    assert_eq!(reason(&stripped, &old), Some(SkipReason::AlreadyInjected));
+    stripped["metadata"]["annotations"] = json!({});
+    assert_eq!(reason(&stripped, &recipe()), Some(SkipReason::AlreadyInjected));
+}
+
 #[test]
 fn the_patch_only_adds_on_every_shape() {
     let absent = json!({"spec": {"containers": [{"name": "app"}]}});
@@ -206,7 +229,10 @@ fn original_1_a_missing_config_map_keeps_no_pod_from_starting() {
         assert_eq!(volume["defaultMode"], 420);
         volume["sources"].clone()
     };
-    let map = json!({"configMap": {"name": "mesh", "optional": true}});
+    let items = json!([
+        {"key": "ca.crt", "path": "ca.crt"}, {"key": "config.json", "path": "config.json"},
+    ]);
+    let map = json!({"configMap": {"name": "mesh", "items": items, "optional": true}});
     assert_eq!(sources(Delivery::ConfigMap), json!([map]));
     let token = json!({"serviceAccountToken": {"path": "token", "audience": "traffic-operator", "expirationSeconds": 3600}});
     assert_eq!(sources(Delivery::Pull { url: "u".into() }), json!([map, token]));
