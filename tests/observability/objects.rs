@@ -79,8 +79,13 @@ pub fn passages(policies: &[&Value], direction: &str, peers: &str) -> Vec<String
 
 pub fn peer(peer: &Value) -> String {
     let label = |selector: &str, key: &str| {
-        let labels = &peer[selector]["matchLabels"];
-        labels[key].as_str().map(str::to_owned)
+        if let Some(value) = peer[selector]["matchLabels"][key].as_str() {
+            return Some(value.to_owned());
+        }
+        let mut all = peer[selector]["matchExpressions"].as_array().into_iter().flatten();
+        let one_of = all.find(|term| term["key"] == key && term["operator"] == "In")?;
+        let values: Vec<_> = one_of["values"].as_array()?.iter().map(Value::as_str).collect();
+        Some(values.into_iter().collect::<Option<Vec<_>>>()?.join("|"))
     };
     let mut parts = Vec::new();
     if let Some(cidr) = peer["ipBlock"]["cidr"].as_str() {

@@ -3,8 +3,9 @@ use crate::files::{below, name, read, root};
 use crate::reading::documents;
 
 /// Commands that begin a line, besides assignments of variables.
-const KNOWN: [&str; 28] = [
+const KNOWN: [&str; 29] = [
     ".",
+    "calicoctl",
     "cat",
     "cd",
     "cosign",
