@@ -253,7 +253,9 @@ fn of_two_objects_that_are_deleted_together_none_leaves_its_resource() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("a-first", spec(&json!({}))).await;
-        bench.watch("b-second", spec(&json!({"label": "second", "interval": "1h"}))).await;
+        let once = json!({"fit": 1, "unfit": 1});
+        let slow = json!({"label": "second", "interval": "1h", "consecutive": once});
+        bench.watch("b-second", spec(&slow)).await;
         let _operator = bench.operator();
         until_offer(&bench, "node-1", Some("500")).await;
         bench.condition("b-second", "Ready", "False", "Conflict").await;
