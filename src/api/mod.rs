@@ -155,8 +155,8 @@ pub const KINDS: &[KindInfo] = &[
     },
 ];
 
-/// Reports whether nothing is done for an object any more: it is being deleted, and does not have
-/// our finalizer, or has it no longer. Others may keep it, such as foreground deletion.
+/// Reports whether the operator is done with an object: it is being deleted, and does not carry our
+/// finalizer. Other finalizers may keep it, such as that of foreground deletion.
 #[must_use]
 pub fn has_ended(object: &impl Resource, finalizer: &str) -> bool {
     object.meta().deletion_timestamp.is_some()

@@ -295,7 +295,12 @@ impl<'a> Decision<'a> {
             || !snapshot.releasing.is_empty()
             || snapshot.counts.free > 0
             || self.unheard();
-        let period = self.period(moving, !stuck.is_empty(), &snapshot);
+        let news = if moving { Some(MOVING) } else { self.news_of_unread(&snapshot) };
+        let period = match (news.filter(|_| writes), stuck.is_empty()) {
+            (Some(news), true) => news,
+            (Some(_), false) => STUCK,
+            (None, _) => self.settings.weights.as_ref().map_or(PERIOD, |w| w.interval.min(PERIOD)),
+        };
         let period = held.map_or(period, |(left, _)| period.max(MOVING).min(left));
         self.memory.snapshot = Arc::new(snapshot);
         desired.memory = Some(self.memory);

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Decision, MOVING, PERIOD, STUCK};
+use super::{Decision, MOVING, STUCK};
 use crate::{
     api::swarm::Strategy,
     swarm::{snapshot::Snapshot, workers::Worker},
@@ -56,28 +56,10 @@ impl Decision<'_> {
         share.streams.iter().filter(|stream| !jobs.contains(&***stream)).count()
     }
 
-    /// Returns the time until the next pass, if nothing happens before.
-    pub(super) fn period(&self, moving: bool, is_stuck: bool, snapshot: &Snapshot) -> Duration {
-        let news = self.news_of_unread(snapshot);
-        let weights = self.settings.weights.as_ref();
-        let rest = weights.map_or(PERIOD, |weights| weights.interval.min(PERIOD));
-        let soon = if moving { Some(MOVING) } else { news };
-        match soon {
-            Some(soon) if self.writes() => {
-                if is_stuck {
-                    STUCK
-                } else {
-                    soon
-                }
-            }
-            _ => rest,
-        }
-    }
-
     /// Returns how soon one of the workers that have not read their lists may report that it has;
     /// none if there is none. A worker without a pod reports nothing, and its next pod is an event;
     /// one that did not answer is asked less often.
-    fn news_of_unread(&self, snapshot: &Snapshot) -> Option<Duration> {
+    pub(super) fn news_of_unread(&self, snapshot: &Snapshot) -> Option<Duration> {
         let each = self.workers.wanted().zip(&snapshot.workers);
         let behind = each.filter(|(worker, shown)| shown.is_behind() && !worker.is_lost);
         let news = behind.map(|(worker, shown)| {
