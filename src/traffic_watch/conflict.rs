@@ -80,8 +80,26 @@ pub(super) fn has_resource_heir<'a>(
     })
 }
 
+/// Returns the extended resource that an object may have got without having had a pass since: the
+/// one of its spec, unless another live object has it in its status.
+#[must_use]
+pub(super) fn inherited_resource<'a>(
+    watch: &'a TrafficWatch,
+    others: impl IntoIterator<Item = &'a TrafficWatch>,
+) -> Option<&'a str> {
+    let own = resource(watch)?;
+    let has_it = |other: &TrafficWatch| {
+        let status = other.status.as_ref().and_then(|status| status.reservation.as_ref());
+        status.is_some_and(|it| it.resource.iter().chain(&it.leaving).any(|name| name == own))
+    };
+    let mut live = others
+        .into_iter()
+        .filter(|other| name(other) != name(watch) && other.metadata.deletion_timestamp.is_none());
+    (!live.any(has_it)).then_some(own)
+}
+
 /// The extended resource that an object offers: one that is paused takes it away.
-pub(super) fn resource(watch: &TrafficWatch) -> Option<&str> {
+fn resource(watch: &TrafficWatch) -> Option<&str> {
     let reservation = watch.spec.reservation.as_ref().filter(|_| claims(watch))?;
     (!watch.spec.paused).then_some(&*reservation.resource)
 }
@@ -157,6 +175,21 @@ mod tests {
         assert!(has_resource_heir(&old, "example.com/mbps", all));
         assert!(!has_resource_heir(&old, "example.com/other", all));
         assert!(!has_resource_heir(&old, "example.com/mbps", [&paused, &observes, &old, &plain]));
+    }
+
+    /// One that is paused takes its resource away by itself, and leaves what pods request.
+    #[test]
+    fn who_never_offered_a_resource_inherits_none_that_another_has_in_its_status() {
+        let offering = serde_json::json!({"reservation": {"resource": "example.com/mbps"}});
+        let mut old = watch("ns", "old", "2026-01-01T00:00:00Z", offering.clone());
+        let new = watch("ns", "new", "2026-01-02T00:00:00Z", offering);
+        old.spec.paused = true;
+        assert_eq!(inherited_resource(&new, [&old, &new]), Some("example.com/mbps"));
+        let leaving = serde_json::json!({"reservation": {"leaving": ["example.com/mbps"]}});
+        old.status = Some(serde_json::from_value(leaving).unwrap());
+        assert_eq!(inherited_resource(&new, [&old, &new]), None);
+        old.metadata.deletion_timestamp = old.metadata.creation_timestamp.clone();
+        assert_eq!(inherited_resource(&new, [&old, &new]), Some("example.com/mbps"));
     }
 
     /// With foreground deletion, the object stays until its Deployment is gone.

@@ -48,8 +48,7 @@ impl TrafficWatchReconciler {
     ) -> Vec<Leaving> {
         let recorded = watch.status.as_ref().and_then(|status| status.reservation.as_ref());
         let recorded = recorded.into_iter().flat_map(|it| it.resource.iter().chain(&it.leaving));
-        // An older object may have left its resource to this one, which has had no pass since.
-        let own = conflict::resource(watch);
+        let own = conflict::inherited_resource(watch, others.iter().copied());
         let names: BTreeSet<&str> = recorded.map(String::as_str).chain(own).collect();
         let goes = |name: &&str| {
             current != Some(*name)
