@@ -6,7 +6,7 @@ use std::{borrow::Cow, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, SeqAccess, Visitor},
+    de::{SeqAccess, Visitor},
 };
 
 use super::{Class, QueryError, shortened};
@@ -247,12 +247,13 @@ struct Element<'a> {
     metric: Labels<'a>,
     /// Absent in a native histogram.
     #[serde(default)]
-    value: Option<(IgnoredAny, Number)>,
+    value: Option<(f64, Number)>,
 }
 
 impl<'a> From<Element<'a>> for Series<'a> {
     fn from(element: Element<'a>) -> Self {
-        Self { labels: element.metric, value: element.value.map(|(_, value)| value.0) }
+        let (time, value) = element.value.map(|(time, value)| (time, value.0)).unzip();
+        Self { labels: element.metric, time, value }
     }
 }
 

@@ -13,16 +13,20 @@ use super::{
     weakened::Weakened,
     world::World,
 };
-use crate::prometheus::{Class, QueryError, simulated::Answer};
+use crate::{
+    clock,
+    prometheus::{Class, QueryError, simulated::Answer},
+};
 
 /// Bytes per second of each link: one gigabit.
 const LINK: f64 = 125e6;
 
+/// A sample of one node, evaluated now.
 fn element(node: &str, measure: &str, value: &Value) -> Value {
     let metric = json!({
         "instance": format!("{node}:9100"), "node": node, "device": "eth0", "measure": measure,
     });
-    json!({"metric": metric, "value": [0, value]})
+    json!({"metric": metric, "value": [clock::timestamp().as_duration().as_secs_f64(), value]})
 }
 
 /// The outcome of one question.

@@ -1,11 +1,17 @@
 //! The evidence of each measure about each node.
+use std::time::Duration;
+
 use super::{
     evidence::{Evaluation, Evidence, NoEvidence},
     memory::Sample,
     observed::Observed,
+    reading::Measurement,
     settings::Settings,
 };
 use crate::nodes::NodeFacts;
+
+/// The farthest that the clocks of Prometheus and of this process are apart.
+const CLOCKS: Duration = Duration::from_hours(1);
 
 /// The evidence of one measure about one node.
 pub(super) type EvidenceResult = Result<Evidence, NoEvidence>;
@@ -41,6 +47,8 @@ pub(super) struct Gathered {
     pub(super) with_evidence: usize,
     /// The time from which ages count, in Unix seconds.
     pub(super) asked: f64,
+    /// The same by the clock of Prometheus, if that can be: [`evaluated`].
+    pub(super) evaluated: f64,
     /// True if the server warned of its answer: it may be partial.
     warned: bool,
 }
@@ -71,8 +79,14 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
     let reading = seen.readings.as_ref().and_then(|readings| readings.get(place));
     let Some(Ok(reading)) = reading else {
         let findings = seen.nodes.iter().map(|_| Err(NoEvidence::MetricsUnavailable)).collect();
-        let evaluation = Evaluation::Failed;
-        return Gathered { findings, evaluation, with_evidence: 0, asked: now, warned: false };
+        return Gathered {
+            findings,
+            evaluation: Evaluation::Failed,
+            with_evidence: 0,
+            asked: now,
+            evaluated: now,
+            warned: false,
+        };
     };
     let rules = settings.criteria[place].rules;
     let mut of_node = reading.in_turn();
@@ -82,19 +96,29 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
         rules.evidence(numbers, settings.capacity(facts))
     };
     let mut findings: Vec<EvidenceResult> = seen.nodes.iter().map(evidence).collect();
-    let asked = reading.asked.unwrap_or(now);
-    let warned = !reading.warnings.is_empty();
     let covered = findings.iter().filter(|finding| is_covered(finding)).count();
+    let mut evaluation = Evaluation::Ok;
     let with_evidence = findings.iter().filter(|finding| finding.is_ok()).count();
-    if covered * 2 >= findings.len() {
-        return Gathered { findings, evaluation: Evaluation::Ok, with_evidence, asked, warned };
-    }
-    for finding in &mut findings {
-        if matches!(finding, Ok(_) | Err(NoEvidence::NoSample)) {
-            *finding = Err(NoEvidence::LowCoverage);
+    if covered * 2 < findings.len() {
+        evaluation = Evaluation::LowCoverage;
+        for finding in &mut findings {
+            if matches!(finding, Ok(_) | Err(NoEvidence::NoSample)) {
+                *finding = Err(NoEvidence::LowCoverage);
+            }
         }
     }
-    Gathered { findings, evaluation: Evaluation::LowCoverage, with_evidence, asked, warned }
+    let asked = reading.asked.unwrap_or(now);
+    let evaluated = evaluated(reading, asked);
+    let warned = !reading.warnings.is_empty();
+    Gathered { findings, evaluation, with_evidence, asked, evaluated, warned }
+}
+
+/// Returns the time of the evaluation by the clock of Prometheus, which tells one scrape from the
+/// next even if a request arrives late. A server whose answers have no such time (some gateways
+/// send a constant) would never seem to scrape again: ages count from the request then.
+fn evaluated(reading: &Measurement, asked: f64) -> f64 {
+    let is_a_time = |time: &f64| (*time - asked).abs() < CLOCKS.as_secs_f64();
+    reading.evaluated.filter(is_a_time).unwrap_or(asked)
 }
 
 /// Reports whether a node has a sample that can be believed.

@@ -17,8 +17,8 @@ use crate::{
     nodes::NodeFacts,
 };
 
-/// Samples with times that differ by less are from one scrape: an answer takes some time to arrive,
-/// and no exporter is scraped this often.
+/// Samples with times that differ by less are from one scrape: where the time of the evaluation is
+/// not known, a request takes some time to arrive; and no exporter is scraped this often.
 const SAME_SCRAPE: Duration = Duration::from_millis(500);
 
 /// A change of one node.
@@ -131,7 +131,7 @@ impl<'a> Judgment<'a> {
                 }
                 // The same scrape again confirms nothing.
                 if let Some(age) = evidence.age.get() {
-                    let scraped = measure.asked - age;
+                    let scraped = measure.evaluated - age;
                     if (scraped - side.scraped).abs() < same_scrape {
                         continue;
                     }

@@ -44,6 +44,9 @@ pub struct Measurement {
     /// The time at which the request was sent, in Unix seconds, if known: ages of samples count
     /// from it, however long the answer took.
     pub asked: Option<f64>,
+    /// The time at which the server evaluated the query, by its own clock, in Unix seconds, if
+    /// known: however late the request arrives, one scrape has one time by this clock.
+    pub evaluated: Option<f64>,
     /// The revision of the node store at that time, if known: a node that came later is not the one
     /// that was measured, even under its name.
     pub revision: Option<u64>,
@@ -238,6 +241,7 @@ impl Sorter {
         names: Names<'_>,
         series: &Series<'_>,
     ) -> Result<(), QueryError> {
+        self.reading.evaluated = series.time.or(self.reading.evaluated);
         if self.usual(question, names, series).is_some() {
             return Ok(());
         }

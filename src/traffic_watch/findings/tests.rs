@@ -24,7 +24,8 @@ fn evidence_is_scarce_below_half_of_the_nodes() {
                 })
                 .collect();
         let (evaluation, asked, warned) = (Evaluation::Ok, 1_000.0, false);
-        let gathered = Gathered { findings, evaluation, with_evidence, asked, warned };
+        let evaluated = asked;
+        let gathered = Gathered { findings, evaluation, with_evidence, asked, evaluated, warned };
         assert_eq!(gathered.is_scarce(), scarce, "{with_evidence} of {nodes}");
         assert_eq!(gathered.clock_stands(nodes - 1), scarce, "{with_evidence} of {nodes}");
     }

@@ -20,7 +20,7 @@ fn read(result: &serde_json::Value) -> Result<Measurement, QueryError> {
 
 fn series(instance: &str, measure: &str, value: &str) -> serde_json::Value {
     serde_json::json!({
-        "metric": {"instance": instance, "measure": measure, "device": "eth0"}, "value": [0, value]
+        "metric": {"instance": instance, "measure": measure, "device": "eth0"}, "value": [12.5, value]
     })
 }
 
@@ -37,6 +37,7 @@ fn sorts_by_node_and_names_what_belongs_to_none() {
     assert_eq!(node.get(Measure::TransmitPercent), Value::One(8.0, Some(&"eth0".into())));
     assert_eq!(node.get(Measure::TransmitBytes), Value::Absent);
     assert_eq!(reading.unmapped, (1, vec!["10.0.0.9:9100".into()]));
+    assert_eq!(reading.evaluated, Some(12.5));
 }
 
 #[test]

@@ -50,14 +50,15 @@ impl Cursor<'_> {
         }
     }
 
-    /// Skips a number that begins with a digit.
-    pub fn number(&mut self) -> Result<(), Stop> {
-        let rest = &self.bytes[self.at..];
+    /// Reads a number that begins with a digit.
+    pub fn number(&mut self) -> Result<Range<usize>, Stop> {
+        let start = self.at;
+        let rest = &self.bytes[start..];
         let len = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.');
         match len {
             Some(len) if is_usual(&rest[..len]) => {
                 self.at += len;
-                Ok(())
+                Ok(start..self.at)
             }
             Some(_) => Err(Stop::Unusual),
             None => Err(Stop::Incomplete),

@@ -32,8 +32,9 @@ impl Elements {
         let (start, end) = places.number;
         let value = text.get(start..end).and_then(|number| number.parse().ok());
         let value = value.ok_or(Stop::Unusual)?;
+        let time = self.form.time();
         let labels = Labels::of(&self.form, text, places.values);
-        Ok((Series { labels, value: Some(value) }, places.end))
+        Ok((Series { labels, time, value: Some(value) }, places.end))
     }
 
     /// Reads an element of any usual form, which becomes the expected form of the following ones.
@@ -59,13 +60,14 @@ impl Elements {
             }
         }
         cursor.literal(b",\"value\":[")?;
-        cursor.number()?;
+        let time = cursor.number()?;
         cursor.literal(b",\"")?;
         let number = cursor.string()?;
         cursor.literal(&END[1..])?;
         (places.number, places.end) = ((number.start, number.end), cursor.at);
         let element = text.get(..cursor.at).ok_or(Stop::Unusual)?;
-        self.form.begin(element, &names[..count], &places);
+        let time = text.get(time).and_then(|time| time.parse().ok());
+        self.form.begin(element, time, &names[..count], &places);
         Ok(places)
     }
 }
@@ -80,10 +82,11 @@ mod tests {
             let text = format!(r#"{{"metric":{{}},"value":[{number},"8"]}}"#);
             let mut elements = Elements::default();
             let read = elements.read(&text);
-            read.map(|(series, len)| (series.value, len == text.len()))
+            read.map(|(series, len)| (series.time, series.value, len == text.len()))
         };
         for number in ["0", "0.5", "1", "1.5", "1700000000.123"] {
-            assert_eq!(read(number), Ok((Some(8.0), true)), "{number}");
+            let time = number.parse().ok();
+            assert_eq!(read(number), Ok((time, Some(8.0), true)), "{number}");
         }
         // Left to the parser that knows all of JSON.
         for number in ["", ".", ".5", "1.", "1.2.3", "1..2", "01", "00.5", "-1", "1e3", "x"] {
@@ -132,7 +135,7 @@ mod tests {
 
     impl std::fmt::Debug for Shown<'_> {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(f, "{} {:?}", self.0.labels, self.0.value)
+            write!(f, "{} {:?} {:?}", self.0.labels, self.0.time, self.0.value)
         }
     }
 

@@ -17,6 +17,8 @@ pub(super) struct Form {
     /// The text of the element that had it first.
     text: String,
     labels: Vec<Label>,
+    /// The time of its elements: it is in the text that they have in common.
+    time: Option<f64>,
     /// The range of the number.
     sample: Range<usize>,
     /// True if at most one value changes: nothing better can be expected.
@@ -55,6 +57,11 @@ impl Form {
     /// Returns the number of that sequence with the values that stay.
     pub fn turn(&self) -> u64 {
         self.turn
+    }
+
+    /// Returns the time of its elements, in Unix seconds.
+    pub fn time(&self) -> Option<f64> {
+        self.time
     }
 
     /// Returns the names of its labels.
@@ -126,9 +133,10 @@ impl Form {
         Some(places)
     }
 
-    /// Becomes the form of this element, with names of these lengths.
-    pub fn begin(&mut self, element: &str, names: &[usize], places: &Places) {
+    /// Becomes the form of this element of this time, with names of these lengths.
+    pub fn begin(&mut self, element: &str, time: Option<f64>, names: &[usize], places: &Places) {
         self.number += 1;
+        self.time = time;
         self.text.clear();
         self.text.push_str(element);
         self.labels.clear();

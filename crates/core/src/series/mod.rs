@@ -18,6 +18,9 @@ pub use labels::Labels;
 pub struct Series<'a> {
     /// The labels, in the order of the answer.
     pub labels: Labels<'a>,
+    /// The time at which the server evaluated it, by the server's clock, in Unix seconds. `None`
+    /// for a native histogram.
+    pub time: Option<f64>,
     /// The value: `NaN` and infinities are values. `None` is a native histogram.
     pub value: Option<f64>,
 }

@@ -1,6 +1,6 @@
 //! Any text is read as a parser of JSON reads it, or left to one.
 use proptest::{collection, option, prelude::*};
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 
 use super::{Elements, Labels};
 
@@ -9,7 +9,7 @@ use super::{Elements, Labels};
 struct Parsed<'a> {
     #[serde(borrow)]
     metric: Labels<'a>,
-    value: (IgnoredAny, String),
+    value: (f64, String),
 }
 
 /// An element in the form in which Prometheus writes it.
@@ -17,7 +17,7 @@ fn element() -> impl Strategy<Value = String> {
     let name = prop::sample::select(&["a", "bb", "ccc", "node", "measure"][..]);
     let value = prop_oneof![Just(String::new()), "node-[0-9]", "[a-zäß😀 ]{0,20}"];
     let labels = collection::vec((name, value), 0..=6);
-    let time = "(0|[1-9][0-9]{0,9})([.][0-9]{1,3})?";
+    let time = prop_oneof![Just("1.5".to_owned()), "(0|[1-9][0-9]{0,9})([.][0-9]{1,3})?"];
     let number = "-?[0-9]{1,3}([.][0-9])?|NaN|[+-]Inf|1e-?[0-9]{1,2}";
     (labels, time, number).prop_map(|(labels, time, number)| {
         let labels = labels.iter().map(|(name, value)| format!("\"{name}\":\"{value}\""));
@@ -55,6 +55,7 @@ proptest! {
                     prop_assert!(parsed.is_ok(), "{text} to {len}: {:?}", parsed.err());
                     let Ok(parsed) = parsed else { continue };
                     prop_assert_eq!(series.labels.to_string(), parsed.metric.to_string());
+                    prop_assert_eq!(series.time, Some(parsed.value.0));
                     let number = parsed.value.1.parse::<f64>().ok();
                     prop_assert_eq!(series.value.map(f64::to_bits), number.map(f64::to_bits));
                     prop_assert!(!usual || len == text.len(), "{text} to {len}");

@@ -314,65 +314,6 @@ fn n08_a_recorded_value_counts_once_however_often_it_is_read() {
 }
 
 #[test]
-fn t14_one_scrape_counts_once_however_often_it_is_judged() {
-    let mut w = World::new(&["a", "b"], json!({"interval": "1s"}));
-    w.judge(&[Percent(1.0); 2]);
-    w.judge(&[Percent(1.0); 2]);
-    let mut judge = |age: f64| {
-        w.tick += 1;
-        w.second += 1;
-        let mut nodes = BTreeMap::new();
-        for (name, percent) in [("a", 99.0), ("b", 1.0)] {
-            let mut node = OneNode::default();
-            let mut put = |measure, value| node.put(measure, reading::Value::One(value, None));
-            put(Measure::TransmitPercent, percent);
-            put(Measure::TransmitBytes, percent);
-            put(Measure::Age, age);
-            nodes.insert(name.into(), node);
-        }
-        w.pass(vec![Ok(Measurement::of(nodes))]);
-        w.label("a").map(str::to_owned)
-    };
-    // Scraped once, judged five times.
-    for age in [0.0, 1.0, 2.0, 3.0, 4.0] {
-        assert_eq!(judge(age).as_deref(), Some("false"), "at an age of {age} s");
-    }
-    assert_eq!(judge(0.0).as_deref(), Some("true"), "another scrape");
-}
-
-/// An answer may take a second longer than the one before it, and the age of a sample counts from
-/// when Prometheus computed it.
-#[test]
-fn t14_one_scrape_counts_once_though_answers_take_different_times() {
-    let mut w = World::new(&["a", "b"], json!({}));
-    w.judge(&[Percent(1.0); 2]);
-    w.judge(&[Percent(1.0); 2]);
-    let mut judge = |age: f64, took: f64| {
-        w.tick += 1;
-        w.second += 10;
-        let busy = w.reading(&[Percent(99.0), Percent(1.0)]);
-        let nodes = ["a", "b"].map(|name| {
-            let mut node = OneNode::default();
-            for measure in [Measure::TransmitPercent, Measure::TransmitBytes] {
-                let value = busy.get(name).unwrap().get(measure);
-                node.put(measure, value.cloned());
-            }
-            node.put(Measure::Age, reading::Value::One(age, None));
-            (name.into(), node)
-        });
-        let mut reading = Measurement::of(BTreeMap::from(nodes));
-        #[expect(clippy::cast_precision_loss, reason = "a time")]
-        let asked = w.second as f64 - took;
-        reading.asked = Some(asked);
-        w.pass(vec![Ok(reading)]);
-        w.label("a").map(str::to_owned)
-    };
-    assert_eq!(judge(1.0, 0.1).as_deref(), Some("false"));
-    assert_eq!(judge(10.1, 1.0).as_deref(), Some("false"), "the same scrape, asked for earlier");
-    assert_eq!(judge(1.0, 0.1).as_deref(), Some("true"), "another scrape");
-}
-
-#[test]
 fn s01_the_operators_ceiling_is_named_where_it_holds_nodes_back() {
     let mut w = World::new(&["a", "b", "c", "d"], json!({}));
     w.headroom = Headroom { open: 1, all: 1, none: false };

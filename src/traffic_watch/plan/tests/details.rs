@@ -251,32 +251,3 @@ fn a_node_that_is_fit_again_is_an_event() {
     let step = w.judge(&idle);
     assert_eq!((step.states, step.notices), (vec![Fit, Fit], vec!["NodeFit"]));
 }
-
-/// With an interval of a second, exporters may be scraped more than once in half a second.
-#[test]
-fn a_sample_a_quarter_of_an_interval_later_is_of_another_scrape() {
-    for (later, states) in [(0.2, [Fit, Fit]), (0.25, [Unfit, Fit])] {
-        let mut w = World::new(&["a", "b"], json!({"interval": "1s"}));
-        let mut judge = |percent: f64, age: f64| {
-            w.tick += 1;
-            let node = |percent: f64| {
-                let mut node = OneNode::default();
-                let values = [
-                    (Measure::TransmitPercent, percent),
-                    (Measure::TransmitBytes, 1.0),
-                    (Measure::Age, age),
-                ];
-                for (measure, value) in values {
-                    node.put(measure, reading::Value::One(value, None));
-                }
-                node
-            };
-            let nodes = [("a".into(), node(percent)), ("b".into(), node(1.0))];
-            w.pass(vec![Ok(Measurement::of(nodes.into()))]).states
-        };
-        judge(1.0, 9.0);
-        judge(1.0, 5.0);
-        judge(99.0, 1.0);
-        assert_eq!(judge(99.0, 1.0 - later), states, "{later} s later");
-    }
-}

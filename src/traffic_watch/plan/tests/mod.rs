@@ -31,6 +31,7 @@ mod policies;
 mod properties;
 mod reservation;
 mod scale;
+mod scrapes;
 mod without_evidence;
 
 const KEY: &str = "web.traffic.example.com/unfit";
