@@ -139,8 +139,8 @@ pub(super) fn is_untainted(taints: &[Taint]) -> bool {
 pub struct Speaker {
     /// The node's name.
     pub name: Arc<str>,
-    /// The time at which it was created, in seconds since 1970.
-    pub created: i64,
+    /// Distinguishes it from another node with the same name.
+    pub incarnation: Incarnation,
     /// Its labels, by key.
     pub labels: Texts,
     /// Taints in the node's spec.

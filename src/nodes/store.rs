@@ -186,7 +186,7 @@ impl NodeStore {
         nodes
             .map(|(name, node)| Speaker {
                 name: Arc::clone(name),
-                created: node.incarnation.created,
+                incarnation: node.incarnation,
                 labels: node.labels.clone(),
                 taints: Arc::clone(&node.taints),
                 readiness: node.readiness,

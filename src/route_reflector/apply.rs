@@ -159,6 +159,10 @@ impl RouteReflectorReconciler {
     /// Labels and cluster id. First the object that Calico uses: an etcd that does not answer
     /// leaves nothing half done.
     async fn write_node(&self, datastore: &Datastore, write: &NodeWrite) -> Result<(), Error> {
+        let is_replaced = |decided| self.nodes.is_replaced(&write.node, decided);
+        if write.decided.is_some_and(is_replaced) {
+            return Ok(());
+        }
         let labels: serde_json::Map<String, Value> = write
             .labels
             .iter()
@@ -176,11 +180,8 @@ impl RouteReflectorReconciler {
             // that does not reflect.
             metadata["annotations"] = json!({CLUSTER_ID_ANNOTATION: id.map(|id| id.to_string())});
         }
-        self.patch(&write.node, &metadata).await
-    }
-
-    async fn patch(&self, node: &str, metadata: &Value) -> Result<(), Error> {
-        match self.nodes.patch(&self.client, node, None, metadata, || true).await {
+        let NodeWrite { node, decided, .. } = write;
+        match self.nodes.patch(&self.client, node, *decided, &metadata, || true).await {
             // The node was deleted in the meantime, with everything on it. If another one has its
             // name, the next pass plans what that one gets.
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),

@@ -58,7 +58,7 @@ impl Stage {
         };
         for write in step.writes(label, labeled) {
             match write {
-                Write::Node(NodeWrite { node, labels, cluster_id }) => {
+                Write::Node(NodeWrite { node, labels, cluster_id, .. }) => {
                     let labels: Vec<_> = labels.iter().map(|(k, v)| (&**k, v.as_deref())).collect();
                     self.edit(&node, |speaker| change(&mut speaker.labels, &labels));
                     if let Some(id) = cluster_id {

@@ -243,7 +243,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn last_step(&self) -> Option<Timestamp> {
-        last_step(self.decided.set, &self.observed.memory)
+        last_step(self.decided.set, &self.observed.memory, self.observed.now)
     }
 
     fn leaving(&self) -> BTreeSet<Arc<str>> {
@@ -303,7 +303,7 @@ impl Pass<'_> {
             ..figures(bgp, &self.leaving(), self.observed.measured.as_ref())
         };
         let (status, conditions, mut notices) =
-            report::report(&self.decided, &figures, &memory, known_step(set, &memory));
+            report::report(&self.decided, &figures, &memory, known_step(set, &memory, now));
         if news && let Some(text) = &memory.refused {
             notices.push(Notice {
                 warning: true,

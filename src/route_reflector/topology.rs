@@ -14,7 +14,7 @@ use crate::{
     api::{
         BGP_ADDRESS_ANNOTATIONS, BGP_AS_ANNOTATION, CLUSTER_ID_ANNOTATION, GROUP_LABEL, SLOT_LABEL,
     },
-    nodes::{Readiness, Speaker, Texts},
+    nodes::{Incarnation, Readiness, Speaker, Texts},
 };
 
 /// Labels and annotations of a node, ours or those of the earlier operator.
@@ -42,6 +42,8 @@ impl ReflectorLabels {
 /// One node.
 #[derive(Clone, Debug)]
 pub struct BgpNode {
+    /// Distinguishes it from another node with the same name.
+    pub incarnation: Incarnation,
     /// The labels and annotations of the node.
     pub labels: ReflectorLabels,
     /// Its zone, if it has one.
@@ -149,9 +151,12 @@ impl BgpTopology {
             let left = of(speaker, SLOT_LABEL).filter(|_| known);
             let slot = labels.get(SLOT_LABEL).or(left);
             let group = labels.get(GROUP_LABEL);
-            let cluster_id = snapshot.cluster_ids.get(&speaker.name).copied().or_else(|| {
-                annotation(speaker, CLUSTER_ID_ANNOTATION).and_then(|id| id.parse().ok())
-            });
+            // Where Calico has its own Nodes, an annotation is left from another datastore.
+            let annotated = || {
+                let id = annotation(speaker, CLUSTER_ID_ANNOTATION);
+                id.filter(|_| of_calico.is_none())?.parse().ok()
+            };
+            let cluster_id = snapshot.cluster_ids.get(&speaker.name).copied().or_else(annotated);
             let address = addresses.of(families.first);
             let carried = ReflectorLabels {
                 label: labels.get(label).map(Into::into),
@@ -176,7 +181,9 @@ impl BgpTopology {
             }
             let zone = speaker.labels.get(zone).filter(|zone| !zone.is_empty()).cloned();
             let complete = families.are_spoken(addresses);
-            let node = BgpNode { labels: carried, zone, address, complete, known, copies };
+            let incarnation = speaker.incarnation;
+            let node =
+                BgpNode { incarnation, labels: carried, zone, address, complete, known, copies };
             bgp.nodes.insert(Arc::clone(&speaker.name), node);
         }
         if families.second.is_some() {

@@ -90,7 +90,7 @@ pub fn restore(set: &RouteReflectorSet, observed: &Observed) -> Result<Restore, 
     let goal = restoration(&settings, bgp);
     let left = steps::pending(bgp, &goal);
     let expected = expected(bgp, &discounted(bgp, &BTreeSet::new()), true);
-    let last = last_step(set, &observed.memory);
+    let last = last_step(set, &observed.memory, observed.now);
     let gate = |step: &Step| {
         // A gate that is shut as well keeps its clock.
         opens(&settings, &expected, observed, last)?;

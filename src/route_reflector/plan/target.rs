@@ -147,7 +147,7 @@ fn members(
         Member {
             name: Arc::clone(&speaker.name),
             zone: bgp.zone(&speaker.name).cloned(),
-            created: speaker.created,
+            created: speaker.incarnation.created,
             address,
             ready: speaker.readiness == Readiness::Ready,
             not_ready_for,

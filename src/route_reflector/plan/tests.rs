@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    nodes::Texts,
+    nodes::{Incarnation, Texts},
     route_reflector::{
         datastore::{CalicoPeer, Snapshot, Stale},
         dry_run::{Stage, simulate},
@@ -21,9 +21,9 @@ fn texts(texts: &[(&str, &str)]) -> Texts {
 
 /// Six nodes in a mesh.
 fn mesh() -> Stage {
-    let speakers = (0..6).map(|i| Speaker {
+    let speakers = (0..6_i64).map(|i| Speaker {
         name: format!("n{i}").into(),
-        created: i,
+        incarnation: Incarnation { uid: 100 + i.unsigned_abs(), created: i },
         labels: texts(&[("topology.kubernetes.io/zone", "a")]),
         taints: [].into(),
         readiness: Readiness::Ready,

@@ -8,7 +8,7 @@ use crate::{
         RouteReflectorSet,
         route_reflector_set::{IdScope, Topology},
     },
-    nodes::{Readiness, Speaker, Texts},
+    nodes::{Incarnation, Readiness, Speaker, Texts},
     route_reflector::{datastore::Snapshot, dry_run::Stage},
 };
 
@@ -72,7 +72,7 @@ pub fn speaker(number: usize, zone: Option<&str>) -> Speaker {
     let address = format!("10.0.{}.{}/16", number / 250, number % 250 + 1);
     Speaker {
         name: format!("n{number:02}").into(),
-        created: 0,
+        incarnation: Incarnation::default(),
         labels: texts(&zone),
         taints: [].into(),
         readiness: Readiness::Ready,

@@ -8,7 +8,7 @@ use crate::{
         RouteReflectorSet,
         route_reflector_set::{RouteReflectorSetSpec, Topology},
     },
-    nodes::{Readiness, Speaker, Texts},
+    nodes::{Incarnation, Readiness, Speaker, Texts},
     route_reflector::{
         datastore::{CalicoPeer, Snapshot},
         dry_run::Stage,
@@ -62,7 +62,10 @@ impl World {
         let address = format!("10.0.{}.{}/16", i / 250, i % 250 + 1);
         self.stage.speakers.push(Speaker {
             name: format!("n{i:02}").into(),
-            created: i64::try_from(i).unwrap(),
+            incarnation: Incarnation {
+                created: i64::try_from(i).unwrap(),
+                ..Incarnation::default()
+            },
             labels: texts(&[(ZONE, zone)]),
             taints: [].into(),
             readiness: Readiness::Ready,
@@ -92,7 +95,7 @@ impl World {
                 Member {
                     name: Arc::clone(&speaker.name),
                     zone: actual.zone.clone(),
-                    created: speaker.created,
+                    created: speaker.incarnation.created,
                     address: actual.address,
                     ready: !not_ready,
                     not_ready_for: not_ready.then(|| std::time::Duration::from_mins(10)),

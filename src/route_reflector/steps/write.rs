@@ -4,6 +4,7 @@ use std::{net::Ipv4Addr, sync::Arc};
 use super::{Goal, Step, parsed};
 use crate::{
     api::{GROUP_LABEL, SLOT_LABEL},
+    nodes::Incarnation,
     route_reflector::{
         bgp_model::{Fabric, Node},
         election::PeerSpec,
@@ -34,6 +35,9 @@ pub enum Write {
 pub struct NodeWrite {
     /// Its name.
     pub node: Arc<str>,
+    /// The node that the step is about: its successor of the same name gets nothing. `None` if it
+    /// is about any.
+    pub decided: Option<Incarnation>,
     /// Labels that get a value, or go. Others stay.
     pub labels: Vec<(Arc<str>, Option<Arc<str>>)>,
     /// The cluster id that it gets, or loses.
@@ -48,7 +52,7 @@ impl Step {
             let label =
                 |(key, value): &(&str, Option<&str>)| ((*key).into(), value.map(Into::into));
             let labels = labels.iter().map(label).collect();
-            Write::Node(NodeWrite { node: Arc::clone(node), labels, cluster_id })
+            Write::Node(NodeWrite { node: Arc::clone(node), decided: None, labels, cluster_id })
         };
         match self {
             Self::LabelClients { nodes, .. } => {
@@ -90,7 +94,13 @@ impl Goal {
     #[must_use]
     pub fn writes(&self, step: &Step, bgp: &BgpTopology) -> Vec<Write> {
         let labeled = |node: &str| bgp.nodes.get(node).is_some_and(|node| node.copies.labeled);
-        step.writes((&self.label.0, &self.label.1), labeled)
+        let mut writes = step.writes((&self.label.0, &self.label.1), labeled);
+        for write in &mut writes {
+            if let Write::Node(write) = write {
+                write.decided = bgp.nodes.get(&write.node).map(|node| node.incarnation);
+            }
+        }
+        writes
     }
 }
 

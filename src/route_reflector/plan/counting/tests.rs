@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{
     api::{BGP_ADDRESS_ANNOTATIONS, CLUSTER_ID_ANNOTATION},
-    nodes::{Readiness, Speaker, Texts},
+    nodes::{Incarnation, Readiness, Speaker, Texts},
     route_reflector::datastore::{CalicoPeer, Snapshot},
 };
 
@@ -32,7 +32,7 @@ fn bgp(speaks: &[&str], change: impl FnOnce(&mut Snapshot)) -> BgpTopology {
         }
         Speaker {
             name: format!("n{i}").into(),
-            created: 0,
+            incarnation: Incarnation::default(),
             labels: texts(if reflector { &[(LABEL, "")] } else { &[] }),
             taints: [].into(),
             readiness: Readiness::Ready,

@@ -2,7 +2,7 @@
 //! between the two.
 use super::*;
 use crate::{
-    api::{GROUP_LABEL, SLOT_LABEL},
+    api::{CLUSTER_ID_ANNOTATION, GROUP_LABEL, SLOT_LABEL},
     route_reflector::dry_run::Stage,
 };
 
@@ -168,4 +168,23 @@ fn a_label_of_reflectors_keeps_its_value_where_another_label_differs() {
     assert_eq!(word(&next.desired), Some("Adopt"));
     written(&mut stage, &next.desired);
     assert_eq!(differing(&set, &stage), Vec::<String>::new());
+}
+
+/// A cluster that had its data in Kubernetes before keeps the annotations of that time.
+#[test]
+fn an_annotation_that_another_datastore_left_is_no_cluster_id() {
+    let id = |flavor| {
+        let mut stage = if flavor == "etcd" { etcd() } else { mesh() };
+        stage.edit("n0", |speaker| {
+            speaker.labels = texts(&[(KEY, "")]);
+            speaker.calico = texts(&[(CLUSTER_ID_ANNOTATION, "224.0.0.1")]);
+        });
+        if flavor == "etcd" {
+            copied(&mut stage);
+        }
+        let (_, bgp) = observed(&set(&json!({})), &stage).bgp.unwrap();
+        (bgp.nodes["n0"].labels.cluster_id, bgp.nodes["n0"].labels.is_reflector())
+    };
+    assert_eq!(id("etcd"), (None, false));
+    assert_eq!(id("kubernetes"), (Some([224, 0, 0, 1].into()), true));
 }

@@ -209,7 +209,7 @@ fn zonal(count: usize, zone: fn(u8) -> &'static str) -> (RouteReflectorSet, Stag
     stage.speakers = (10..22_u8)
         .map(|i| Speaker {
             name: format!("n{i}").into(),
-            created: i.into(),
+            incarnation: Incarnation { uid: i.into(), created: i.into() },
             labels: texts(&[("topology.kubernetes.io/zone", zone(i - 10))]),
             calico: texts(&[("projectcalico.org/IPv4Address", &format!("10.0.0.{i}/24"))]),
             ..template.clone()
@@ -342,4 +342,21 @@ fn r13_an_invalid_gate_stops_no_repair() {
     let mut seen = observed(&set, &stage);
     seen.misconfigured = Some(text.into());
     assert!(matches!(plan(&set, &seen), Err(Error::Invalid(said)) if said == text));
+}
+
+/// Otherwise a new machine would reflect because of the one whose name it has.
+#[test]
+fn a_step_is_about_the_nodes_that_were_seen_and_not_their_successors() {
+    let (set, mut stage) = converged(&json!({}));
+    stage.speakers.retain(|speaker| &*speaker.name != "n0");
+    let seen = observed(&set, &stage);
+    let (_, writes) = plan(&set, &seen).unwrap().desired.step.unwrap();
+    let mut nodes = 0;
+    for write in &writes {
+        let Write::Node(write) = write else { continue };
+        let speaker = seen.speakers.iter().find(|speaker| speaker.name == write.node).unwrap();
+        assert_eq!(write.decided, Some(speaker.incarnation), "{}", write.node);
+        nodes += 1;
+    }
+    assert_eq!(nodes, 1, "{writes:?}");
 }

@@ -6,6 +6,9 @@ use super::*;
 fn r14_a_node_without_a_calico_node_gets_no_group_and_holds_nothing_up() {
     for spec in [ZONAL, MULTI] {
         let mut world = World::converged(spec);
+        let ids = world.bgp().nodes.into_iter();
+        let ids = ids.filter_map(|(name, node)| Some((name, node.labels.cluster_id?)));
+        world.stage.snapshot.cluster_ids = ids.collect();
         let known = world.stage.speakers.iter();
         let known = known.map(|speaker| (Arc::clone(&speaker.name), speaker.labels.clone()));
         world.stage.snapshot.labels = Some(known.collect());
