@@ -5,7 +5,7 @@ use std::{
 };
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use kube::{Api, runtime::watcher::Event};
 use rustls::{
     ServerConfig,
@@ -15,7 +15,7 @@ use rustls::{
 };
 use tokio::sync::watch;
 
-use super::{Defect, NAME, State, UnixSeconds};
+use super::{BACKDATED, Defect, NAME, State, UnixSeconds};
 use crate::{infra, metrics::Metrics};
 
 /// HTTP/2, as TLS names it.
@@ -45,11 +45,50 @@ pub struct Certificates {
 }
 
 #[derive(Debug, Default)]
-struct Current(RwLock<Option<Arc<CertifiedKey>>>);
+struct Current(RwLock<Option<Installed>>);
+
+/// The installed certificate.
+#[derive(Debug)]
+struct Installed {
+    newest: Signed,
+    /// The time from which it is valid: in the future if its issuer's clock was ahead.
+    valid_from: UnixSeconds,
+    /// The one that is served until then.
+    before: Option<Signed>,
+}
+
+/// A certificate with its key, and the name of the authority that signed it.
+#[derive(Clone, Debug)]
+struct Signed {
+    key: Arc<CertifiedKey>,
+    authority: String,
+}
+
+impl Current {
+    /// Returns the certificate to serve.
+    fn at(&self, now: UnixSeconds) -> Option<Signed> {
+        let installed = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Installed { newest, valid_from, before } = installed.as_ref()?;
+        Some(before.as_ref().filter(|_| now < *valid_from).unwrap_or(newest).clone())
+    }
+
+    fn install(&self, state: &State, key: CertifiedKey, now: UnixSeconds) {
+        // Clients no longer trust one whose authority has left the bundle.
+        let is_trusted = |before: &Signed| {
+            state.authorities.iter().any(|authority| authority.name == before.authority)
+        };
+        let installed = Installed {
+            before: self.at(now).filter(is_trusted),
+            newest: Signed { key: Arc::new(key), authority: state.leaf.authority.clone() },
+            valid_from: state.leaf.issued.saturating_sub(BACKDATED),
+        };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(installed);
+    }
+}
 
 impl ResolvesServerCert for Current {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.at(Timestamp::now().as_second()).map(|signed| signed.key)
     }
 }
 
@@ -87,12 +126,13 @@ impl Certificates {
         self.touched.subscribe()
     }
 
-    /// Serves with this state from the next connection on, and publishes its bundle.
+    /// Serves with this state from the next connection on, and publishes its bundle. A certificate
+    /// that is not valid yet is served once it is: until then the previous one is.
     ///
     /// # Errors
     /// When the certificate and its key are not a pair; the previous one is still served.
     pub fn install(&self, state: &State) -> Result<(), Defect> {
-        let key = Arc::new(state.certified_key()?);
+        let key = state.certified_key()?;
         let signer = state.authorities.iter().find(|a| a.name == state.leaf.authority);
         let bundle = Bundle {
             pem: state.bundle().into(),
@@ -105,7 +145,7 @@ impl Certificates {
             *current = Some(bundle);
             changed
         });
-        *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
+        self.current.install(state, key, Timestamp::now().as_second());
         Ok(())
     }
 
@@ -179,5 +219,46 @@ impl Certificates {
             }
         }
         self.touched.send_replace(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Lifetimes, next},
+        *,
+    };
+
+    /// The leader's clock was two days ahead for a moment: its certificate is valid in two days.
+    #[test]
+    fn a_certificate_of_the_future_is_not_served_before_it_is_valid() {
+        let (start, day, names) = (1_767_225_600, 86_400, ["a.b.svc".to_owned()]);
+        let issue = |state: Option<&State>, now, names: &[String]| {
+            next(state, now, Lifetimes::default(), names).unwrap().unwrap()
+        };
+        let first = issue(None, start, &names);
+        let ahead = issue(Some(&first), start + 2 * day, &["other.b.svc".to_owned()]);
+        assert_eq!(ahead.authorities, first.authorities);
+        let current = Current::default();
+        let install =
+            |state: &State, now| current.install(state, state.certified_key().unwrap(), now);
+        let serves = |state: &State, now| {
+            let expected = state.certified_key().unwrap();
+            current.at(now).is_some_and(|signed| signed.key.cert == expected.cert)
+        };
+        // Without another one it is served all the same.
+        install(&ahead, start);
+        assert!(serves(&ahead, start));
+        install(&first, start);
+        install(&ahead, start);
+        let valid = start + 2 * day - BACKDATED;
+        assert!(serves(&first, start) && serves(&first, valid - 1) && serves(&ahead, valid));
+        // The certificate of the corrected clock follows at once.
+        let corrected = issue(Some(&ahead), start + 60, &names);
+        install(&corrected, start + 60);
+        assert!(serves(&corrected, start + 60));
+        // One of an authority that no client trusts any more serves nobody.
+        install(&issue(None, start + 2 * day, &names), start);
+        assert!(!serves(&corrected, start));
     }
 }
