@@ -234,10 +234,15 @@ impl Finder<'_> {
     }
 
     /// A pod without a node has read nothing, and reads what is current once it gets one; one that
-    /// mounts an immutable file reads that.
+    /// mounts an immutable file reads that, also after `configMap.immutable` was switched off.
     fn pod(&self, pod: &PodFacts) -> Option<handover::Pod> {
-        let mounted = self.settings.immutable.then(|| self.mounted(&pod.mounts)).flatten();
-        if pod.node.is_none() && !self.settings.immutable {
+        let maps = || pod.mounts.iter().map(|map| &**map);
+        let mounted = if self.settings.immutable {
+            maps().find_map(|map| epoch_of(self.share, map))
+        } else {
+            pinned(self.share, maps())
+        };
+        if pod.node.is_none() && !self.settings.immutable && mounted.is_none() {
             return None;
         }
         let loaded = self.memory.reports.get(&pod.uid).and_then(|report| report.loaded);
@@ -251,17 +256,12 @@ impl Finder<'_> {
             heir: self.memory.heir(pod),
             // A pod that mounts none of the immutable files, and does not report what it runs,
             // proves it only once it is restarted.
-            born: if self.settings.immutable {
+            born: if self.settings.immutable || mounted.is_some() {
                 mounted
             } else {
                 self.memory.born.get(&pod.uid).copied()
             },
         })
-    }
-
-    /// Returns the version of the immutable file among the mounted ones.
-    fn mounted(&self, mounts: &[Box<str>]) -> Option<u64> {
-        mounts.iter().find_map(|map| epoch_of(self.share, map))
     }
 
     /// The oldest file that a pod which the `StatefulSet` makes from now on can read. With
@@ -271,18 +271,37 @@ impl Finder<'_> {
     /// then the name of the file was changed, and a pod that comes back with the older revision
     /// during the rollout reads the former file, which is no longer updated.
     fn successor(&self, pods: &[PodFacts]) -> Option<u64> {
+        let unseen = self.workload.observed_generation < self.workload.generation;
         if !self.settings.immutable {
-            let template = self.workload.mounts.iter().any(|(_, map)| **map == *self.share);
-            let mounts = |pod: &PodFacts| pod.mounts.iter().any(|map| **map == *self.share);
-            let stateful = self.settings.kind == WorkloadKind::StatefulSet;
-            let differ = stateful && self.own(pods).any(|pod| mounts(pod) != template);
-            return differ.then_some(0);
+            return match self.settings.kind {
+                WorkloadKind::StatefulSet => self.mutable_successor(pods, unseen),
+                WorkloadKind::Deployment => None,
+            };
         }
-        if self.workload.observed_generation < self.workload.generation {
+        if unseen {
             return Some(0);
         }
         let mounts = self.workload.mounts.iter();
         Some(mounts.filter_map(|(_, map)| epoch_of(self.share, map)).max().unwrap_or(0))
+    }
+
+    /// The same while `configMap.immutable` is off. After it was on, the template still names an
+    /// immutable file, which every later pod reads, whatever the current one lists.
+    fn mutable_successor(&self, pods: &[PodFacts], unseen: bool) -> Option<u64> {
+        let template = || self.workload.mounts.iter().map(|(_, map)| &**map);
+        let is_mounted = template().any(|map| map == self.share);
+        let its = pinned(self.share, template());
+        let differs = |pod: &PodFacts| {
+            let maps = || pod.mounts.iter().map(|map| &**map);
+            maps().any(|map| map == self.share) != is_mounted || pinned(self.share, maps()) != its
+        };
+        let differ = self.own(pods).any(differs);
+        match its {
+            Some(_) if unseen => Some(0),
+            // Without OnDelete, a pod may come back with the older revision.
+            Some(epoch) if self.workload.on_delete || !differ => Some(epoch),
+            _ => differ.then_some(0),
+        }
     }
 
     /// The pods of the `StatefulSet`.
@@ -305,6 +324,19 @@ pub fn immutable_name(share: &str, epoch: u64) -> String {
 #[must_use]
 pub fn epoch_of(share: &str, name: &str) -> Option<u64> {
     name.strip_prefix(share)?.strip_prefix('-')?.parse().ok()
+}
+
+/// Returns the version of the immutable file that pods with these `ConfigMap`s read; `None` if they
+/// mount the file that changes in place, or a part of it.
+#[must_use]
+pub fn pinned<'m>(share: &str, maps: impl Iterator<Item = &'m str> + Clone) -> Option<u64> {
+    let changes = |map: &str| {
+        map.strip_prefix(share).is_some_and(|rest| rest.is_empty() || rest.starts_with("-part-"))
+    };
+    if maps.clone().any(changes) {
+        return None;
+    }
+    maps.filter_map(|map| epoch_of(share, map)).min()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::{
         report::notice,
         snapshot::{Snapshot, Worker},
         weights,
-        workers::{self, epoch_of},
+        workers::{self, epoch_of, immutable_name},
     },
 };
 
@@ -289,6 +289,13 @@ impl Decision<'_> {
         if why == Some(Why::Template) {
             return if self.settings.immutable {
                 "the StatefulSet's controller has not seen the new template yet".into()
+            } else if let Some(map) = self.pinned() {
+                format!(
+                    "the template still names ConfigMap {map}, which never changes, though \
+                     spec.configMap.immutable is off: each new pod reads that file, until the \
+                     template names {}",
+                    self.swarm.config_map()
+                )
             } else {
                 "its template and some of its pods mount different ConfigMaps: a pod that comes back \
                  may read the former one, until the rollout is complete"
@@ -349,6 +356,14 @@ impl Decision<'_> {
         }
     }
 
+    /// The immutable file in the template, after `spec.configMap.immutable` was switched off.
+    fn pinned(&self) -> Option<String> {
+        let (share, workload) = (self.swarm.config_map(), self.view.workload.as_ref()?);
+        let maps = workload.mounts.iter().map(|(_, map)| &**map);
+        let epoch = workers::pinned(&share, maps).filter(|_| !self.settings.immutable)?;
+        Some(immutable_name(&share, epoch))
+    }
+
     /// A template without the file is a mistake most of the time.
     pub(super) fn not_mounted(&self) -> Option<String> {
         let (share, workload) = (self.swarm.config_map(), self.view.workload.as_ref()?);
@@ -361,8 +376,12 @@ impl Decision<'_> {
         }
         missing.retain(|part| !workload.mounts.iter().any(|(_, map)| **map == **part));
         missing.first().map(|map| {
+            let instead = self.pinned().map_or_else(String::new, |pinned| {
+                format!(", but one of {pinned}, which never changes")
+            });
             format!(
-                "every stream has a worker; but the template of {} {} has no volume of ConfigMap {map}",
+                "every stream has a worker; but the template of {} {} has no volume of ConfigMap \
+                 {map}{instead}",
                 self.settings.kind.as_str(),
                 workload.name
             )

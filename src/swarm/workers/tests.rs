@@ -4,6 +4,8 @@ use serde_json::json;
 use super::*;
 use crate::{api::Swarm, swarm::acknowledge::Answer, swarm::memory::Report};
 
+mod pinned;
+
 fn settings(kind: &str, immutable: bool) -> Settings {
     let swarm: Swarm = serde_json::from_value(json!({
         "metadata": {"name": "s", "namespace": "n"},

@@ -42,3 +42,22 @@ fn w32_a_worker_that_stays_away_costs_no_passes() {
     assert_eq!(period(away(LONG), pod(1, None)), PERIOD, "its pod is an event when it comes");
     assert_eq!(period(away(Duration::ZERO), pod(1, None)), MOVING, "it is about to start");
 }
+
+/// `configMap.immutable` was switched off, and the template left as it was.
+#[test]
+fn a_template_that_still_names_an_immutable_file_is_reported_with_its_name() {
+    let mut file = published(5, &[&["a"], &["b"]]);
+    file.releasing.insert(("b".into(), "w-0".into()), 5);
+    let mut seen = view(&file, vec![pod(0, Some("n")), pod(1, Some("n"))], 2);
+    seen.workload.as_mut().unwrap().mounts = vec![("config".into(), "w-config-4".into())];
+    let memory = Memory { reports: answers(&[(0, 5), (1, 5)]), ..Memory::default() };
+    let plan = decide(&swarm(&["a", "b"], &json!({})), seen, memory);
+    let (_, reason, text) = ready(&plan);
+    assert_eq!(reason, "NotMounted");
+    let words = "no volume of ConfigMap w-config, but one of w-config-4, which never changes";
+    assert!(text.ends_with(words), "{text}");
+    let memory = plan.desired.memory.unwrap();
+    let (waiting, why) = &memory.snapshot.waiting[0];
+    assert_eq!((&*waiting.worker, waiting.why), ("w-0", handover::Why::Template));
+    assert!(why.contains("the template still names ConfigMap w-config-4"), "{why}");
+}
