@@ -143,6 +143,12 @@ impl Metrics {
         self.0.prometheus_duration.get_or_create(&duration).observe(took.as_secs_f64());
     }
 
+    /// Counts a request to an endpoint of Prometheus that was not sent, which has no duration.
+    pub fn prometheus_not_asked(&self, endpoint: &str, result: &'static str) {
+        let endpoint = endpoint.to_owned();
+        self.0.prometheus_requests.get_or_create(&RequestResult { endpoint, result }).inc();
+    }
+
     /// Counts series of an answer that are no evidence.
     pub fn samples_rejected(&self, reason: &'static str, count: usize) {
         if count > 0 {

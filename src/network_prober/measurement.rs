@@ -189,7 +189,7 @@ impl Querier {
         match self {
             Self::Command(client) => client.query(promql, client.timeout(), read).await,
             Self::Operator(client, endpoints, payer) => {
-                let permit = endpoints.permit(payer).await;
+                let permit = endpoints.permit(client.name(), payer).await;
                 client.query_with_permit(promql, permit, read).await
             }
         }

@@ -1,15 +1,17 @@
-//! Limits on the resources that may wait for Prometheus, by namespace.
+//! Limits on the resources that may wait for Prometheus, by endpoint and namespace.
 //!
 //! The memory of answers depends on the number of concurrent ones and their size: both are bounded
 //! here, in total and for each namespace. Custom queries and the built-in one have separate
 //! permits, so that neither waits for the other.
 //!
 //! At most `16 × 4 + 16 × 2 + 2 × 32` = 160 MiB are in flight, of the 384 MiB that the Deployment
-//! of the controllers allows. A request first takes its namespace's permit and then queues for a
-//! common one, first come, first served: each namespace has only a few requests in that queue, no
-//! matter how many it makes.
+//! of the controllers allows. A request first takes its namespace's permit for the endpoint, then
+//! one of the endpoint, and then queues for a common one, first come, first served: each namespace
+//! has only a few requests in these queues, no matter how many it makes. Of several endpoints, one
+//! that hangs holds half of the common permits, and the others are asked all the same.
 use std::{
     collections::HashMap,
+    hash::Hash,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -34,7 +36,11 @@ const LARGE: usize = 2;
 /// answer about ten nodes takes milliseconds, about 5,000 half a second.
 const AT_ONCE: usize = 16;
 
-/// The same for one namespace. Its other requests wait for these; those of other namespaces do not.
+/// The same for each of several endpoints.
+const ENDPOINT: usize = AT_ONCE / 2;
+
+/// The same for one namespace and endpoint. Its other requests wait for these; those of other
+/// namespaces do not.
 const EACH: usize = 4;
 
 /// The permits of all namespaces; clones share them.
@@ -51,8 +57,15 @@ struct Inner {
 #[derive(Debug)]
 struct Pool {
     all: Arc<Semaphore>,
-    namespaces: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+    /// The permits of each endpoint that is asked.
+    endpoints: Permits<Arc<str>>,
+    /// The number of these.
+    endpoint: usize,
+    /// The permits of each endpoint and namespace.
+    namespaces: Permits<(Arc<str>, Arc<str>)>,
 }
+
+type Permits<K> = Mutex<HashMap<K, Arc<Semaphore>>>;
 
 /// The owner of a request. The namespace of objects without one is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +80,7 @@ pub enum Payer {
 #[derive(Debug)]
 pub struct Permit {
     pub(super) limits: Limits,
-    _permits: [OwnedSemaphorePermit; 2],
+    _permits: [OwnedSemaphorePermit; 3],
 }
 
 /// The size limits of an answer.
@@ -101,20 +114,26 @@ impl Limits {
     }
 }
 
-impl Default for Budget {
-    fn default() -> Self {
-        let pool = || Pool { all: Arc::new(Semaphore::new(AT_ONCE)), namespaces: Mutex::default() };
+impl Budget {
+    /// Creates the budget of this many endpoints.
+    #[must_use]
+    pub fn new(endpoints: usize) -> Self {
+        let endpoint = if endpoints > 1 { ENDPOINT } else { AT_ONCE };
+        let pool = || Pool {
+            all: Arc::new(Semaphore::new(AT_ONCE)),
+            endpoints: Permits::default(),
+            endpoint,
+            namespaces: Permits::default(),
+        };
         Self(Arc::new(Inner {
             own: pool(),
             built_in: pool(),
             large: Arc::new(Semaphore::new(LARGE)),
         }))
     }
-}
 
-impl Budget {
-    /// Waits for the permission to make a request.
-    pub async fn permit(&self, payer: &Payer) -> Permit {
+    /// Waits for the permission to make a request to an endpoint.
+    pub async fn permit(&self, endpoint: &str, payer: &Payer) -> Permit {
         let large = Some(Arc::clone(&self.0.large));
         let (pool, namespace, limits) = match payer {
             Payer::Own(namespace) => {
@@ -126,19 +145,22 @@ impl Budget {
                 (&self.0.built_in, namespace, limits)
             }
         };
-        let its = permit(pool.of(namespace)).await;
-        Permit { limits, _permits: [its, permit(Arc::clone(&pool.all)).await] }
+        let endpoint: Arc<str> = endpoint.into();
+        let key = (Arc::clone(&endpoint), Arc::clone(namespace));
+        // In this order: what waits for an endpoint that hangs holds no common permit.
+        let of_namespace = permit(permits(&pool.namespaces, key, EACH)).await;
+        let of_endpoint = permit(permits(&pool.endpoints, endpoint, pool.endpoint)).await;
+        let of_all = permit(Arc::clone(&pool.all)).await;
+        Permit { limits, _permits: [of_namespace, of_endpoint, of_all] }
     }
 }
 
-impl Pool {
-    fn of(&self, namespace: &Arc<str>) -> Arc<Semaphore> {
-        let mut all = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
-        // No other request holds or waits for a permit there.
-        all.retain(|_, permits| Arc::strong_count(permits) > 1);
-        let permits = || Arc::new(Semaphore::new(EACH));
-        Arc::clone(all.entry(Arc::clone(namespace)).or_insert_with(permits))
-    }
+/// Returns the permits of one key, of which there are this many.
+fn permits<K: Eq + Hash>(all: &Permits<K>, key: K, count: usize) -> Arc<Semaphore> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    // No other request holds or waits for a permit there.
+    all.retain(|_, permits| Arc::strong_count(permits) > 1);
+    Arc::clone(all.entry(key).or_insert_with(|| Arc::new(Semaphore::new(count))))
 }
 
 pub(super) async fn permit(semaphore: Arc<Semaphore>) -> OwnedSemaphorePermit {
@@ -191,26 +213,61 @@ mod tests {
     }
 
     async fn waits(budget: &Budget, payer: &Payer) -> bool {
-        tokio::time::timeout(Duration::from_millis(20), budget.permit(payer)).await.is_err()
+        tokio::time::timeout(Duration::from_millis(20), budget.permit("default", payer))
+            .await
+            .is_err()
     }
 
     #[tokio::test]
     async fn s02_one_namespace_leaves_seats_to_others() {
-        let budget = Budget::default();
+        let budget = Budget::new(1);
         let mut permits = vec![];
         for _ in 0..EACH {
-            permits.push(budget.permit(&own("greedy")).await);
+            permits.push(budget.permit("default", &own("greedy")).await);
         }
         assert!(waits(&budget, &own("greedy")).await);
         // The queue of a namespace does not fill the common one.
         let greedy = own("greedy");
-        let queue = (0..1000).map(|_| begun(Box::pin(budget.permit(&greedy))));
+        let queue = (0..1000).map(|_| begun(Box::pin(budget.permit("default", &greedy))));
         let mut queue: Vec<_> = queue.collect();
         assert!(!waits(&budget, &own("other")).await);
         permits.clear();
         assert!(!waits(&budget, &own("other")).await);
         queue.clear();
         assert!(!waits(&budget, &own("greedy")).await);
+    }
+
+    /// One Prometheus that hangs held all permits, and objects with a healthy one were not judged.
+    #[tokio::test]
+    async fn an_endpoint_that_hangs_keeps_no_request_to_another_one_waiting() {
+        let budget = Budget::new(2);
+        let mut hanging = vec![];
+        for i in 0..ENDPOINT {
+            let namespace = if i < EACH { "a" } else { "b" };
+            hanging.push(budget.permit("edge", &own(namespace)).await);
+        }
+        // More of them than there are permits at all.
+        let others: Vec<_> = (0..2 * AT_ONCE).map(|i| own(&format!("ns-{i}"))).collect();
+        let queue = others.iter().map(|payer| begun(Box::pin(budget.permit("edge", payer))));
+        let queue: Vec<_> = queue.collect();
+        for namespace in ["a", "b", "c"] {
+            assert!(!waits(&budget, &own(namespace)).await, "{namespace}");
+        }
+        drop((hanging, queue));
+    }
+
+    #[tokio::test]
+    async fn all_endpoints_together_have_no_more_requests_than_one() {
+        let budget = Budget::new(3);
+        let mut permits = vec![];
+        for endpoint in ["edge", "core"] {
+            for i in 0..ENDPOINT {
+                permits.push(budget.permit(endpoint, &own(&format!("ns-{i}"))).await);
+            }
+        }
+        assert!(waits(&budget, &own("late")).await);
+        permits.pop();
+        assert!(!waits(&budget, &own("late")).await);
     }
 
     /// Polls a future once, so that it begins to wait.
@@ -222,24 +279,24 @@ mod tests {
 
     #[tokio::test]
     async fn s02_authors_and_the_built_in_query_do_not_wait_for_each_other() {
-        let budget = Budget::default();
+        let budget = Budget::new(1);
         let mut permits = vec![];
         for i in 0..AT_ONCE {
-            permits.push(budget.permit(&own(&format!("ns-{i}"))).await);
+            permits.push(budget.permit("default", &own(&format!("ns-{i}"))).await);
         }
         assert!(waits(&budget, &own("late")).await);
         let built_in = Payer::BuiltIn("ns-1".into());
         assert!(!waits(&budget, &built_in).await);
-        assert_eq!(budget.permit(&built_in).await.limits.max, 32 << 20);
+        assert_eq!(budget.permit("default", &built_in).await.limits.max, 32 << 20);
         permits.pop();
         assert!(!waits(&budget, &own("late")).await);
     }
 
     #[tokio::test]
     async fn s02_namespaces_that_ask_no_more_are_forgotten() {
-        let budget = Budget::default();
+        let budget = Budget::new(1);
         for i in 0..10_000 {
-            drop(budget.permit(&own(&format!("ns-{i}"))).await);
+            drop(budget.permit("default", &own(&format!("ns-{i}"))).await);
         }
         assert_eq!(budget.0.own.namespaces.lock().unwrap().len(), 1);
     }

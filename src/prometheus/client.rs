@@ -155,7 +155,7 @@ impl Client {
 
     /// Counts a request that was not made.
     pub(super) fn not_asked(&self, error: &QueryError) {
-        self.0.metrics.prometheus_request(self.name(), error.class.reason(), Duration::ZERO);
+        self.0.metrics.prometheus_not_asked(self.name(), error.class.reason());
     }
 
     /// Queries the values from `start` to `end` (Unix seconds), one every `step`, and reads the
@@ -204,13 +204,12 @@ impl Client {
         deadline: Duration,
         read: impl Future<Output = Result<T, QueryError>>,
     ) -> Result<T, QueryError> {
-        let started = Instant::now();
+        let mut counted = Counted::new(self);
         let result = tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| {
             let message = format!("{}: no answer within {deadline:?}", self.0.url);
             Err(QueryError::new(Class::Timeout, message))
         });
-        let label = result.as_ref().map_or_else(|error| error.class.reason(), |_| "success");
-        self.0.metrics.prometheus_request(self.name(), label, started.elapsed());
+        counted.result = result.as_ref().map_or_else(|error| error.class.reason(), |_| "success");
         result
     }
 
@@ -280,6 +279,28 @@ impl Client {
         let location = response.headers().get(header::LOCATION)?.to_str().ok()?;
         let target = self.0.config.url.join(location).ok()?;
         Some(target.origin().ascii_serialization())
+    }
+}
+
+/// Counts a request when it ends. One that is dropped has had no answer within the patience of its
+/// last caller: where that is always shorter than the timeout, nothing else would show that the
+/// server hangs.
+struct Counted<'a> {
+    client: &'a Client,
+    started: Instant,
+    result: &'static str,
+}
+
+impl<'a> Counted<'a> {
+    fn new(client: &'a Client) -> Self {
+        Self { client, started: Instant::now(), result: Class::Timeout.reason() }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let (metrics, took) = (&self.client.0.metrics, self.started.elapsed());
+        metrics.prometheus_request(self.client.name(), self.result, took);
     }
 }
 

@@ -34,7 +34,8 @@ impl Endpoints {
             }
             clients.insert(name.to_owned(), client);
         }
-        Ok(Self { clients: Arc::new(clients), budget: Budget::default() })
+        let budget = Budget::new(clients.len());
+        Ok(Self { clients: Arc::new(clients), budget })
     }
 
     /// Returns the client of one endpoint.
@@ -74,9 +75,9 @@ impl Endpoints {
         }
     }
 
-    /// Waits for the permission to make one request to any of them.
-    pub fn permit(&self, payer: &Payer) -> impl Future<Output = Permit> {
-        self.budget.permit(payer)
+    /// Waits for the permission to make one request to one of them.
+    pub fn permit(&self, endpoint: &str, payer: &Payer) -> impl Future<Output = Permit> {
+        self.budget.permit(endpoint, payer)
     }
 
     /// Returns the error for an object that has no answer of an endpoint, and counts the request

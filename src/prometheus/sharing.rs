@@ -19,7 +19,9 @@ use crate::clock;
 const KEEP: Duration = Duration::from_secs(100);
 
 /// Maximum number of answers that are kept for other callers in the same tick. Authors can write
-/// any number of queries, and the answer about 5,000 nodes takes more than a mebibyte.
+/// any number of queries, and the answer about 5,000 nodes takes more than a mebibyte. Queries that
+/// still wait for theirs do not count: a tenant with many would leave no room for the answers of
+/// others.
 const MOST: usize = 64;
 
 /// Answers by key, each with the time at which its request began.
@@ -110,16 +112,21 @@ impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> Shared<K, T> {
         let now = clock::instant();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|other, slot| {
-            other == key || now.saturating_duration_since(slot.state().used) < KEEP
+            // Without an answer, and without a caller: all of them have given up.
+            let is_left = Arc::strong_count(slot) == 1 && slot.state().answer.is_none();
+            let is_old = now.saturating_duration_since(slot.state().used) >= KEEP;
+            other == key || !is_left && !is_old
         });
         let slot = slots.entry(key.clone()).or_insert_with(|| {
             Arc::new(Slot { state: Mutex::new(State { answer: None, running: None, used: now }) })
         });
         slot.state().used = now;
         let slot = Arc::clone(slot);
-        while slots.len() > MOST {
-            // Only answers that no caller is using.
-            let idle = slots.iter().filter(|(_, slot)| Arc::strong_count(slot) == 1);
+        // Only answers that no caller is using, and this one.
+        let is_idle = |slot: &Arc<Slot<T>>| Arc::strong_count(slot) == 1;
+        let kept = 1 + slots.values().filter(|slot| is_idle(slot)).count();
+        for _ in MOST..kept {
+            let idle = slots.iter().filter(|(_, slot)| is_idle(slot));
             let oldest = idle.min_by_key(|(_, slot)| slot.state().used).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else { break };
             slots.remove(&oldest);

@@ -94,7 +94,7 @@ impl RouteReflectorReconciler {
         };
         // An answer after the next tick would be late, but no server answers in zero time.
         let patience = interval.clamp(Duration::from_secs(5), Duration::from_secs(10));
-        let permit = || self.prometheus.permit(&payer);
+        let permit = || self.prometheus.permit(endpoint, &payer);
         let asked = self.measurements.get(&key, tick, patience, permit, ask).await;
         let result = asked.unwrap_or_else(|late| Err(self.prometheus.late(endpoint, late, &payer)));
         Some(result.map_err(|error| error.to_string()))

@@ -81,7 +81,7 @@ pub fn rules(spec: &RouteReflectorSetSpec) -> Result<Rules, Refusal> {
 /// The path of the field, and the error of its PromQL.
 pub fn check_query(spec: &RouteReflectorSetSpec) -> Result<(), String> {
     let Some(query) = &spec.transition.query else { return Ok(()) };
-    promql::check_vector(query).map_err(|error| format!("spec.transition.query: {error}"))
+    promql::check_vector_once(query).map_err(|error| format!("spec.transition.query: {error}"))
 }
 
 impl Settings {

@@ -126,7 +126,7 @@ impl SwarmReconciler {
         };
         // An answer after the next tick would be late, but no server answers in zero time.
         let patience = interval.max(Duration::from_secs(2));
-        let permit = || self.prometheus.permit(&payer);
+        let permit = || self.prometheus.permit(&key.0, &payer);
         let asked = self.measurements.get(&key, tick, patience, permit, ask).await;
         Some(asked.unwrap_or_else(|late| Err(self.prometheus.late(&key.0, late, &payer))))
     }

@@ -14,11 +14,14 @@ use crate::{
         swarm::{Handover, Policy, Strategy, Stream, WorkloadKind},
     },
     controller::Error,
-    prometheus::promql,
+    prometheus::{promql, shortened},
 };
 
 /// Maximum size of a `ConfigMap` in bytes, including keys: the API server's limit.
 pub const LARGEST_MAP: usize = limits::LARGEST_TEXT;
+
+/// Maximum length of an error in a list, in bytes.
+const LONGEST_ERROR: usize = 500;
 
 /// A spec with parsed streams.
 #[derive(Clone, Debug)]
@@ -85,7 +88,7 @@ impl Settings {
         let weights = match &spec.weights {
             None => None,
             Some(weights) => {
-                promql::check_vector(&weights.query)
+                promql::check_vector_once(&weights.query)
                     .map_err(|error| invalid("weights.query", error))?;
                 let above = parse_quantity(&weights.rebalance_above.0)
                     .map_err(|error| invalid("weights.rebalanceAbove", error))?;
@@ -229,7 +232,9 @@ impl Named for Stream {
 
 fn from_text(text: &str) -> Result<Vec<Stream>, String> {
     limits::text(text)?;
-    let file: File = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+    // It repeats the value that is wrong, whatever its length.
+    let wrong = |error: serde_yaml::Error| shortened(error.to_string(), LONGEST_ERROR);
+    let file: File = serde_yaml::from_str(text).map_err(wrong)?;
     match (file.jobs, file.streams) {
         (Some(jobs), None) => Ok(jobs.0.iter().map(|id| plain(id)).collect()),
         (None, Some(streams)) => Ok(streams.0),

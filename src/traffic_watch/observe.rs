@@ -141,7 +141,7 @@ impl TrafficWatchReconciler {
         let requests = settings.criteria.iter().map(async |criterion| {
             let request = &criterion.request;
             let payer = request.payer(namespace);
-            let permit = || self.prometheus.permit(&payer);
+            let permit = || self.prometheus.permit(&request.endpoint, &payer);
             let ask = |permit| self.ask(request, permit);
             let asked = self.readings.get(request, tick, patience, permit, ask).await;
             asked.unwrap_or_else(|late| Err(self.prometheus.late(&request.endpoint, late, &payer)))

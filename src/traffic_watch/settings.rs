@@ -1,9 +1,5 @@
 //! A spec, read and checked.
-use std::{
-    collections::HashMap,
-    sync::{Arc, LazyLock, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString};
 
@@ -21,7 +17,7 @@ use crate::{
     },
     controller::Error,
     nodes::NodeFacts,
-    prometheus::promql::{self, PromqlError},
+    prometheus::promql,
     selector::Selector,
 };
 
@@ -305,26 +301,6 @@ fn recover(max: f64, percent: u32) -> f64 {
 }
 
 fn own(path: &str, text: &str) -> Result<Question, Error> {
-    checked(text).map_err(|error| invalid(path, error))?;
+    promql::check_vector_once(text).map_err(|error| invalid(path, error))?;
     Ok(Question::Own(text.into()))
-}
-
-/// The number of texts that are remembered as checked: more than one operator sees in a day.
-const CHECKED: usize = 1000;
-
-/// Checks a query. A text is parsed once and not at every pass: a long one takes a tenth of a
-/// second, and the threads that would wait for it renew the lease as well.
-fn checked(text: &str) -> Result<(), PromqlError> {
-    type Checked = HashMap<Arc<str>, Result<(), PromqlError>>;
-    static KNOWN: LazyLock<Mutex<Checked>> = LazyLock::new(Mutex::default);
-    if let Some(known) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(text) {
-        return known.clone();
-    }
-    let result = promql::check_vector(text);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if known.len() >= CHECKED {
-        known.clear();
-    }
-    known.insert(text.into(), result.clone());
-    result
 }

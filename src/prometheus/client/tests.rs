@@ -143,6 +143,40 @@ async fn silence_and_trickle_end_at_the_deadline() {
     }
 }
 
+/// Returns the number of requests with this result, and of durations.
+fn counted(client: &Client, result: &str) -> (Option<u64>, Option<u64>) {
+    let page = client.0.metrics.encode().unwrap();
+    let value = |family: &str, label: &str| {
+        let is_it = |line: &&str| line.starts_with(&format!("{family}{{")) && line.contains(label);
+        page.lines().find(is_it)?.rsplit(' ').next()?.parse().ok()
+    };
+    let requests = "traffic_operator_prometheus_requests_total";
+    let durations = "traffic_operator_prometheus_request_duration_seconds_count";
+    (value(requests, &format!("result=\"{result}\"")), value(durations, "endpoint="))
+}
+
+/// The objects of a server that hangs wait for less than its timeout, and no metric showed it.
+#[tokio::test]
+async fn a_request_that_nobody_waits_for_any_more_counts_as_a_timeout() {
+    let (silent, _) = server(async |_| std::future::pending::<Response>().await).await;
+    let client = client_of(None, Some(&format!("http://{silent}/")), Duration::from_secs(30));
+    let permit = Budget::new(1).permit("default", &Payer::BuiltIn("a".into())).await;
+    let query = client.query_vector("up", permit, |_| Ok(()));
+    assert!(tokio::time::timeout(Duration::from_millis(50), query).await.is_err());
+    assert_eq!(counted(&client, "PrometheusTimeout"), (Some(1), Some(1)));
+}
+
+#[tokio::test]
+async fn each_request_counts_once_and_one_that_was_not_sent_has_no_duration() {
+    let (address, _) = server(async |_| (JSON, VECTOR).into_response()).await;
+    let client = client(&format!("http://{address}"));
+    client.not_asked(&QueryError::new(Class::OverBudget, "not asked"));
+    assert_eq!(counted(&client, "OverBudget"), (Some(1), None));
+    assert_eq!(ask(&client).await, Ok(0));
+    assert_eq!(counted(&client, "success"), (Some(1), Some(1)));
+    assert_eq!(counted(&client, "PrometheusTimeout"), (None, Some(1)));
+}
+
 #[tokio::test]
 async fn an_answer_without_end_is_cut_off() {
     let (address, _) = server(async |_| {
@@ -187,9 +221,9 @@ async fn endless(_: Request) -> Response {
 async fn s02_a_query_of_an_authors_has_a_smaller_answer() {
     let (address, _) = server(endless).await;
     let client = client_of(None, Some(&format!("http://{address}/")), Duration::from_secs(30));
-    let budget = Budget::default();
+    let budget = Budget::new(1);
     let ask = async |payer| {
-        let permit = budget.permit(&payer).await;
+        let permit = budget.permit("default", &payer).await;
         client.query_with_permit("up", permit, |_| Ok(())).await.unwrap_err()
     };
     let error = ask(Payer::Own("a".into())).await;
@@ -210,11 +244,11 @@ async fn s02_large_answers_are_read_two_at_a_time_and_small_ones_past_them() {
     .await;
     let (large, _) = server(async |_| (JSON, " ".repeat(3 << 20) + VECTOR).into_response()).await;
     let (small, _) = server(async |_| (JSON, VECTOR).into_response()).await;
-    let budget = Budget::default();
+    let budget = Budget::new(1);
     let ask = async |address: std::net::SocketAddr, namespace: &str, seconds| {
         let client =
             client_of(None, Some(&format!("http://{address}/")), Duration::from_secs(seconds));
-        let permit = budget.permit(&Payer::BuiltIn(namespace.into())).await;
+        let permit = budget.permit("default", &Payer::BuiltIn(namespace.into())).await;
         client.query_with_permit("up", permit, |answer| Ok(answer.body.len())).await
     };
     let started = Instant::now();

@@ -17,6 +17,8 @@ use promql_parser::parser::{
     value::ValueType,
 };
 
+use crate::prometheus::shortened;
+
 /// The longest query: that of the field in the custom resource.
 pub const MAX_BYTES: usize = 16 << 10;
 
@@ -32,6 +34,9 @@ const MAX_LOCATED: usize = 2 << 10;
 
 /// Maximum number of seconds: 10⁹ years; the parser panics beyond 5·10¹¹.
 const MAX_SECONDS: f64 = 3.2e16;
+
+/// Maximum length of a message, in bytes: the parser repeats words of the query in it.
+const LONGEST_MESSAGE: usize = 300;
 
 /// The message of the parser without a specific reason.
 const NO_REASON: &str = "invalid promql query";
@@ -54,6 +59,14 @@ pub struct Position {
     pub line: Option<usize>,
     /// Character of the line, from 1.
     pub column: usize,
+}
+
+impl PromqlError {
+    /// Returns an error whose message is short and has no control characters: parts of the query
+    /// are in it, and administrators read it in a terminal, which would obey these.
+    fn new(message: String, position: Option<Position>) -> Self {
+        Self { message: shortened(message, LONGEST_MESSAGE), position }
+    }
 }
 
 impl std::error::Error for PromqlError {}
@@ -118,7 +131,7 @@ pub fn is_selector(text: &str) -> bool {
 /// # Errors
 /// The error in the query, with its position if known.
 pub fn check_vector(text: &str) -> Result<(), PromqlError> {
-    let nowhere = |message: String| PromqlError { message, position: None };
+    let nowhere = |message: String| PromqlError::new(message, None);
     if text.len() > MAX_BYTES {
         let message = format!("has {} bytes, where at most {MAX_BYTES} are allowed", text.len());
         return Err(nowhere(message));
@@ -126,9 +139,8 @@ pub fn check_vector(text: &str) -> Result<(), PromqlError> {
     if text.trim().is_empty() {
         return Err(nowhere("is empty".into()));
     }
-    let located = |offset: Option<usize>, message: String| PromqlError {
-        message,
-        position: offset.map(|offset| Position::of(text, offset)),
+    let located = |offset: Option<usize>, message: String| {
+        PromqlError::new(message, offset.map(|offset| Position::of(text, offset)))
     };
     let words = words(text).map_err(|message| located(locate_word(text, &message), message))?;
     if words.is_empty() {

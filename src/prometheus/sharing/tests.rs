@@ -119,3 +119,34 @@ async fn s02_answers_to_many_questions_are_not_kept() {
     assert_eq!(held, MOST);
     assert_eq!(Arc::strong_count(kept.last().unwrap()), 2, "the latest");
 }
+
+/// The queries of one tenant wait for their permits, and each of them removed the answer that the
+/// objects of all others shared.
+#[tokio::test]
+async fn queries_that_wait_leave_room_for_the_answers_of_others() {
+    let shared = Shared::<usize, usize>::default();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let tick = Instant::now();
+    let pending = |key: usize| {
+        let never = || std::future::pending::<()>();
+        let mut waiting = Box::pin({
+            let shared = &shared;
+            async move { shared.get(&key, tick, PATIENT, never, |()| async { 0 }).await }
+        });
+        assert_eq!((&mut waiting).now_or_never(), None);
+        waiting
+    };
+    let mut waiting: Vec<_> = (1..MOST + 6).map(pending).collect();
+    for _ in 0..2 {
+        let ask = |()| slow(&requests, Duration::ZERO);
+        assert_eq!(shared.get(&0, tick, PATIENT, || async {}, ask).await, Ok(0));
+        waiting.push(pending(MOST + 10 + waiting.len()));
+    }
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+    // Nor do those count that have given up.
+    drop(waiting);
+    (1..2 * MOST).for_each(|key| drop(pending(key)));
+    let ask = |()| slow(&requests, Duration::ZERO);
+    assert_eq!(shared.get(&0, tick, PATIENT, || async {}, ask).await, Ok(0));
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+}

@@ -92,6 +92,26 @@ fn mistakes_are_named_with_their_place() {
     assert_eq!(position, Some(Position { offset: 0, line: Some(1), column: 1 }));
 }
 
+/// The message is in a condition and in the log, and a terminal obeys escape sequences.
+#[test]
+fn no_control_character_of_a_query_is_in_a_message() {
+    let text = "up # \u{1b}]0;x\u{7}\n by (x)";
+    let expected = "line 1, column 4: is no PromQL from here on: #  ]0;x   by (x)";
+    assert_eq!(refusal(text), expected);
+    for text in ["up !\u{1b}", "up \u{9b}31m", "{\u{1b}}", "up[\u{7}]", "up{a=\"\u{1b}[31m"] {
+        let message = refusal(text);
+        assert!(!message.contains(char::is_control), "{message:?}");
+    }
+}
+
+#[test]
+fn a_long_word_of_a_query_is_not_repeated_in_full() {
+    let message = refusal(&format!("{}(up)", "x".repeat(10_000)));
+    assert!(message.len() < 350, "{message}");
+    let message = refusal(&format!("up offset 5{}", "x".repeat(10_000)));
+    assert!(message.len() < 350, "{message}");
+}
+
 #[test]
 fn numbers_that_are_no_durations_do_not_end_the_process() {
     for number in ["NaN", "Inf", "1e300", "-Inf", "+ 1e20", "# c\n nan"] {
