@@ -56,6 +56,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_trafficwatch_interval_seconds",
     "traffic_operator_trafficwatch_last_success_timestamp_seconds",
     "traffic_operator_trafficwatch_limit",
+    "traffic_operator_trafficwatch_marked",
     "traffic_operator_trafficwatch_node_info",
     "traffic_operator_trafficwatch_node_reservation_bits_per_second",
     "traffic_operator_trafficwatch_node_sample_age_seconds",

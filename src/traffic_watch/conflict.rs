@@ -52,31 +52,38 @@ pub fn heir<'a>(
     heirs.min_by_key(|heir| rank(heir))
 }
 
-/// Returns the older object, by namespace/name, that offers the same extended resource.
+/// Returns the older object, by namespace/name, that offers the same extended resource. One that
+/// waits for its label key writes nothing: it offers none.
 #[must_use]
 pub(super) fn resource_holder<'a>(
     watch: &TrafficWatch,
-    others: impl IntoIterator<Item = &'a TrafficWatch>,
+    others: impl IntoIterator<Item = &'a TrafficWatch, IntoIter: Clone>,
 ) -> Option<String> {
     let resource = resource(watch)?;
     let others = others.into_iter();
-    others
+    let mut older: Vec<_> = others
+        .clone()
         .filter(|other| self::resource(other) == Some(resource) && rank(other) < rank(watch))
-        .min_by_key(|other| rank(other))
-        .map(name)
+        .collect();
+    older.sort_by_cached_key(|other| rank(other));
+    // Mostly the first one: a claim is compared with all objects.
+    older.into_iter().find(|other| claim(other, others.clone()) == Claim::Ours).map(name)
 }
 
-/// Reports whether another live object offers an extended resource: it stays on the nodes.
+/// Reports whether another live object offers an extended resource: it stays on the nodes. One that
+/// waits for its label key writes nothing and does not count, unless the object that has the key is
+/// being deleted: it would leave the resource on the nodes for ever.
 #[must_use]
 pub(super) fn has_resource_heir<'a>(
     watch: &TrafficWatch,
     resource: &str,
-    others: impl IntoIterator<Item = &'a TrafficWatch>,
+    others: impl IntoIterator<Item = &'a TrafficWatch, IntoIter: Clone>,
 ) -> bool {
-    others.into_iter().any(|other| {
+    let live = others.into_iter().filter(|other| other.metadata.deletion_timestamp.is_none());
+    live.clone().any(|other| {
         name(other) != name(watch)
-            && other.metadata.deletion_timestamp.is_none()
             && self::resource(other) == Some(resource)
+            && claim(other, live.clone()) == Claim::Ours
     })
 }
 
@@ -175,6 +182,48 @@ mod tests {
         assert!(has_resource_heir(&old, "example.com/mbps", all));
         assert!(!has_resource_heir(&old, "example.com/other", all));
         assert!(!has_resource_heir(&old, "example.com/mbps", [&paused, &observes, &old, &plain]));
+    }
+
+    fn offering(name: &str, day: u8, label: &str) -> TrafficWatch {
+        let reservation = serde_json::json!({"resource": "example.com/mbps"});
+        let spec = serde_json::json!({"label": label, "reservation": reservation});
+        watch("ns", name, &format!("2026-01-0{day}T00:00:00Z"), spec)
+    }
+
+    /// It had no holder that wrote, and stayed on the nodes with its amounts after the last object
+    /// that did.
+    #[test]
+    fn an_object_that_waits_for_its_label_key_neither_holds_nor_inherits_a_resource() {
+        let holder = watch("ns", "holder", "2026-01-01T00:00:00Z", serde_json::json!({}));
+        let waits = offering("waits", 2, "holder");
+        let mut new = offering("new", 3, "new");
+        assert_eq!(claim(&waits, [&holder, &waits, &new]), Claim::HeldBy("ns/holder".into()));
+        assert_eq!(resource_holder(&new, [&holder, &waits, &new]), None);
+        let next = offering("next", 4, "next");
+        let all = [&holder, &waits, &new, &next];
+        assert_eq!(resource_holder(&next, all), Some("ns/new".into()), "the next one that writes");
+        for deleted in [false, true] {
+            if deleted {
+                new.metadata.deletion_timestamp = new.metadata.creation_timestamp.clone();
+            }
+            assert!(!has_resource_heir(&new, "example.com/mbps", [&holder, &waits, &new]));
+            // With its key it does both.
+            assert!(has_resource_heir(&new, "example.com/mbps", [&waits, &new]));
+            assert_eq!(resource_holder(&next, [&waits, &next]), Some("ns/waits".into()));
+        }
+    }
+
+    /// It has both as soon as the object is gone: without the resource in between, no pod that
+    /// requests it could start.
+    #[test]
+    fn the_heir_of_the_label_key_of_a_deleted_object_inherits_its_resource_too() {
+        let mut old = offering("old", 1, "web");
+        let new = offering("new", 2, "web");
+        assert!(!has_resource_heir(&old, "example.com/mbps", [&old, &new]));
+        old.metadata.finalizers = Some(vec![TrafficWatchReconciler::FINALIZER.to_owned()]);
+        old.metadata.deletion_timestamp = old.metadata.creation_timestamp.clone();
+        assert_eq!(claim(&new, [&old, &new]), Claim::HeldBy("ns/old".into()));
+        assert!(has_resource_heir(&old, "example.com/mbps", [&old, &new]));
     }
 
     /// One that is paused takes its resource away by itself, and leaves what pods request.

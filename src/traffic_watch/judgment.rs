@@ -1,5 +1,5 @@
 //! The state of every node: from evidence, through hysteresis and the limit, to a state.
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{
     evidence::Evaluation,
@@ -9,13 +9,14 @@ use super::{
     observed::Observed,
     settings::{Criterion, Settings},
 };
-use crate::{
-    api::{
-        TrafficWatch,
-        traffic_watch::{Mode, NodeState, NodeStatus, Summary, UnknownAction},
-    },
-    nodes::NodeFacts,
+use crate::api::{
+    TrafficWatch,
+    traffic_watch::{Mode, NodeState, Summary, UnknownAction},
 };
+
+mod remember;
+
+use remember::remember;
 
 /// Samples with times that differ by less are from one scrape: where the time of the evaluation is
 /// not known, a request takes some time to arrive; and no exporter is scraped this often.
@@ -48,6 +49,8 @@ pub(super) struct Judgment<'a> {
     before: Vec<Option<bool>>,
     /// Nodes without evidence for as long as the spec allows.
     expired: Vec<bool>,
+    /// The nodes that still have the label of a former key.
+    former: BTreeSet<&'a str>,
     /// Maximum number of nodes that can take the pods and may be marked, and their actual number.
     pub(super) limit: usize,
     pub(super) room: usize,
@@ -65,7 +68,9 @@ impl<'a> Judgment<'a> {
         let mut known = seen.memory.nodes.in_turn();
         let remember = |node| remember(watch, seen, settings, node, known(&node.name));
         let nodes: Vec<_> = seen.nodes.iter().map(remember).collect();
+        let labeled = seen.stray.iter().map(|stray| &stray.carrier).filter(|node| node.label);
         let mut judgment = Self {
+            former: labeled.map(|carrier| &*carrier.node).collect(),
             before: nodes.iter().map(|node| node.marked).collect(),
             expired: vec![false; nodes.len()],
             takes_pods: seen.nodes.iter().map(|facts| settings.room.takes(facts)).collect(),
@@ -224,14 +229,16 @@ impl<'a> Judgment<'a> {
 
     /// The mark that a node has. A mark that is not written takes its turn among the others if it
     /// is one of Observe, when no node may be marked any more, or when the write that was to free
-    /// its place has failed.
+    /// its place has failed. One that is written under a former key keeps its place: without
+    /// evidence it would find no other, and the node would become fit.
     fn carried(&self, node: usize) -> Option<bool> {
         let (marked, facts) = (self.nodes[node].marked, &self.seen.nodes[node]);
         let written = facts.label.as_deref() == Some("true");
         let Headroom { open, all, .. } = self.seen.headroom;
         let none_left = !facts.unfit && if facts.open { open == 0 } else { all == 0 };
         let enforce = self.watch.spec.mode == Mode::Enforce;
-        let failed = !self.seen.memory.failed.is_empty();
+        let moves = facts.unfit && self.former.contains(&*facts.name);
+        let failed = !moves && !self.seen.memory.failed.is_empty();
         let dropped = enforce && !written && (none_left || failed || self.seen.memory.observes);
         if marked == Some(true) && dropped { Some(false) } else { marked }
     }
@@ -365,33 +372,4 @@ fn state(node: &NodeMemory) -> (NodeState, Option<Reason>) {
         // Not judged yet, and there is no evidence against it.
         _ => (NodeState::Fit, None),
     }
-}
-
-/// A node as the last pass left it; after a restart, as label and status record.
-fn remember(
-    watch: &TrafficWatch,
-    seen: &Observed,
-    settings: &Settings,
-    facts: &NodeFacts,
-    known: Option<&NodeMemory>,
-) -> NodeMemory {
-    if let Some(known) = known.filter(|known| known.uid == facts.incarnation.uid) {
-        let (old, new) = (&*seen.memory.criteria, &*settings.criteria);
-        let same = old.len() == new.len() && old.iter().zip(new).all(|(a, b)| a.name == b.name);
-        return if same { known.clone() } else { known.clone().with_criteria(old, new) };
-    }
-    // Verdicts about a deleted node do not apply to a new one with its name.
-    let status = watch.status.as_ref().and_then(|status| status.nodes.get(&*facts.name));
-    let at = |node: &NodeStatus| node.since.as_ref().map_or(0, |t| t.0.as_second()).max(node.time);
-    let reported = status.filter(|node| known.is_none() && facts.incarnation.created <= at(node));
-    let label = match (facts.label.as_deref(), watch.spec.mode) {
-        (Some("true"), Mode::Enforce) => Some(true),
-        (Some("false"), Mode::Enforce) => Some(false),
-        // Observe writes no label: the status is its memory.
-        (_, Mode::Observe) => {
-            reported.filter(|t| t.state != Some(NodeState::Unknown) || t.unfit).map(|t| t.unfit)
-        }
-        _ => None,
-    };
-    NodeMemory::from_status(&settings.criteria, reported, label, facts.incarnation.uid, seen.now)
 }

@@ -36,7 +36,8 @@ struct Object {
     memory: Arc<Memory>,
     counters: Arc<Counters>,
     replicas: Option<(i32, i32)>,
-    interval: Duration,
+    /// None while it is paused, and if something was remembered before the first pass.
+    interval: Option<Duration>,
 }
 
 impl Object {
@@ -45,7 +46,7 @@ impl Object {
             memory: Arc::clone(&entry.memory),
             counters: Arc::clone(&entry.counters),
             replicas: entry.facts.replicas,
-            interval: entry.facts.interval,
+            interval: Some(entry.facts.interval).filter(|it| !entry.facts.paused && !it.is_zero()),
         }
     }
 
@@ -265,7 +266,7 @@ impl Gauges {
             }
             Ok(())
         })?;
-        let figures: [(&'static str, &str, Figure); 4] = [
+        let figures: [(&'static str, &str, Figure); 5] = [
             (
                 "traffic_operator_trafficwatch_suppressed",
                 "Nodes above the threshold that are not marked because of the limit",
@@ -275,6 +276,11 @@ impl Gauges {
                 "traffic_operator_trafficwatch_limit",
                 "Maximum number of nodes that may be marked unfit",
                 |object, _| Some(count(object.memory.limit)),
+            ),
+            (
+                "traffic_operator_trafficwatch_marked",
+                "Nodes that are marked unfit, with or without evidence now",
+                |object, _| Some(count(object.memory.marked)),
             ),
             (
                 "traffic_operator_trafficwatch_nodes_not_exported",
@@ -297,15 +303,16 @@ impl Gauges {
         Ok(())
     }
 
-    /// From the spec: known before the first judgment, and of an object that is paused.
+    /// From the spec: known before the first judgment. An object that is paused is not judged: its
+    /// requests that failed before the pause would raise alerts for an hour, because no judgment
+    /// succeeds for several of its intervals.
     fn intervals(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
         let help = "Time between two judgments (spec.interval)";
         let family = "traffic_operator_trafficwatch_interval_seconds";
         let mut intervals = gauges(encoder, family, help)?;
-        self.each(|labels, object| match object.interval.as_secs_f64() {
-            // Something was remembered before the first pass.
-            0.0 => Ok(()),
-            interval => intervals.gauge(&labels, interval),
+        self.each(|labels, object| match object.interval {
+            Some(interval) => intervals.gauge(&labels, interval.as_secs_f64()),
+            None => Ok(()),
         })
     }
 

@@ -27,10 +27,16 @@ use crate::{
 };
 
 pub(super) mod keys;
+mod marks;
 
 /// The time for which a refused eviction is not tried again, or `spec.eviction.after` if that is
 /// shorter: a budget that refuses may do so for hours, and each try is a request and an event.
 const REFUSAL_PAUSE: Duration = Duration::from_mins(1);
+
+/// The time between passes while the labels of nodes move from one key to another: until the last
+/// node has lost the former one, the status names that one, and a rename meanwhile could leave
+/// labels behind.
+const MOVING: Duration = Duration::from_secs(1);
 
 /// The state that must hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,7 +161,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let seen = judged.seen;
     let ready = is_ready(&judged);
     let enforce = judged.watch.spec.mode == Mode::Enforce;
-    let nodes = if enforce { node_writes(&judged) } else { vec![] };
+    let nodes = if enforce { marks::writes(&judged) } else { vec![] };
     let (nodes, failed, waiting) = due(seen, nodes);
     let evictions = if enforce { evictions(&judged) } else { Ok(vec![]) };
     let child = child.filter(|_| enforce && ready);
@@ -182,6 +188,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let mut status = report::status(&judged, ready, refresh);
     status.reservation = reserved.status;
     let mut keys = keys::former(seen, &judged.watch.label_key());
+    let moving = !keys.is_empty() && !nodes.is_empty();
     let published = keys::published(judged.watch, &keys);
     keys.extend(status.label.clone());
     // A removal may fail, or its answer be lost: the next leader still finds the key here.
@@ -196,7 +203,8 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         keys,
         limit: judged.limit,
         room: judged.room,
-        unmarked_room: unmarked_room(&judged),
+        unmarked_room: marks::unmarked_room(&judged),
+        marked: marks::count(&judged),
         above_ceiling: judged.above_ceiling.len(),
         failed,
         short_window,
@@ -234,7 +242,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         status,
         conditions,
         notices,
-        period: judged.settings.interval,
+        period: judged.settings.interval.min(if moving { MOVING } else { Duration::MAX }),
     }
 }
 
@@ -243,46 +251,6 @@ fn is_ready(judged: &Judgment<'_>) -> bool {
     let was = judged.watch.status.as_ref().is_some_and(|status| status.ready);
     let with_data = || (0..judged.nodes.len()).filter(|&i| judged.has_evidence(i));
     was || (with_data().next().is_some() && with_data().all(|i| judged.nodes[i].judged().is_some()))
-}
-
-fn node_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
-    let (key, effect) = (Arc::<str>::from(judged.watch.label_key()), judged.watch.spec.taint);
-    let flips = judged.seen.nodes.iter().enumerate().filter_map(|(i, facts)| {
-        let marked = judged.nodes[i].marked;
-        let drops = judged.drops_label(i) && marked.is_none();
-        let label = match (marked, facts.label.as_deref()) {
-            (None, Some(_)) if drops => Edit::Remove,
-            (Some(value), there) if there != Some(if value { "true" } else { "false" }) => {
-                Edit::Set(value)
-            }
-            _ => Edit::Keep,
-        };
-        // A node that is not judged yet keeps its label.
-        let wanted = effect.filter(|_| marked == Some(true));
-        let taint = match (wanted, facts.taint.as_deref()) {
-            _ if marked.is_none() && !drops => Edit::Keep,
-            (Some(effect), there) if there != Some(effect.as_str()) => Edit::Set(effect),
-            (None, Some(_)) => Edit::Remove,
-            _ => Edit::Keep,
-        };
-        // Most nodes end here, before their texts are touched: those are cold memory.
-        if label == Edit::Keep && taint == Edit::Keep {
-            return None;
-        }
-        let releases = facts.label.as_deref() == Some("true") && label != Edit::Keep;
-        // The limit already counts the label of one that failed before.
-        let frees = releases && !judged.seen.memory.failed.has(&facts.name);
-        let (node, key) = (Arc::clone(&facts.name), Arc::clone(&key));
-        Some(NodeWrite { node, incarnation: facts.incarnation, key, label, taint, frees })
-    });
-    let strays = judged.seen.stray.iter().cloned();
-    flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()
-}
-
-/// Returns the number of nodes that can take the pods and have no mark.
-fn unmarked_room(judged: &Judgment<'_>) -> usize {
-    let nodes = judged.takes_pods.iter().zip(&judged.nodes);
-    nodes.filter(|(takes_pods, node)| **takes_pods && node.marked != Some(true)).count()
 }
 
 /// The writes that are due, and the failed ones that are still needed. One that failed waits for

@@ -39,6 +39,8 @@ pub struct Memory {
     pub room: usize,
     /// Number of these without a mark.
     pub unmarked_room: usize,
+    /// Number of nodes with a mark, with or without evidence now.
+    pub marked: usize,
     /// Number of nodes that are unmarked only because of the operator-wide ceiling.
     pub above_ceiling: usize,
     /// Nodes whose last write failed, and when each is tried again.

@@ -238,6 +238,29 @@ fn t11_a_reader_that_went_away_ends_the_encoding() {
     assert!(result.is_err() && asked == 1, "{asked}");
 }
 
+/// An alert about requests that failed before the pause would last for an hour.
+#[test]
+fn an_object_that_is_paused_has_no_interval() {
+    let memories = Memories::default();
+    let mut web = decided(1, |_| NodeState::Fit);
+    web.facts.interval = Duration::from_secs(30);
+    let paused = Facts { paused: true, ..web.facts.clone() };
+    put(&memories, "web", web);
+    assert_eq!(series(&page(&memories, PAIRS), "interval_seconds").len(), 1);
+    memories.change(&("ns".into(), "web".into()), |entry| entry.pause(paused));
+    assert_eq!(series(&page(&memories, PAIRS), "interval_seconds").len(), 0);
+}
+
+#[test]
+fn marked_nodes_have_a_figure_of_their_own_because_they_may_be_unknown() {
+    let memories = Memories::default();
+    let mut web = decided(3, |_| NodeState::Unknown);
+    web.memory.marked = 2;
+    put(&memories, "web", web);
+    let marked = "traffic_operator_trafficwatch_marked{namespace=\"ns\",name=\"web\"} 2.0";
+    assert_eq!(series(&page(&memories, PAIRS), "marked"), [marked]);
+}
+
 #[test]
 fn a_share_is_never_more_than_there_is_and_leaves_nothing_that_someone_could_use() {
     for (sizes, most, expected) in [

@@ -29,6 +29,7 @@ mod eviction;
 mod judging;
 mod policies;
 mod properties;
+mod renamed;
 mod reservation;
 mod scale;
 mod scrapes;

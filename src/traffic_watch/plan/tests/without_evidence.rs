@@ -36,6 +36,16 @@ fn evidence_that_stays_away_leads_to_the_action_and_not_before() {
     }
 }
 
+/// Alerts about marks count them: as Unknown, a node keeps pods away as before.
+#[test]
+fn a_marked_node_without_evidence_is_still_counted_as_marked() {
+    let mut w = unknown("Hold");
+    assert_eq!((w.memory.marked, w.memory.summary.unfit), (1, 1));
+    assert_eq!(w.fail().states, [Unknown; 3]);
+    assert_eq!((w.memory.marked, w.memory.summary.unfit), (1, 0));
+    assert_eq!(w.label("a"), Some("true"));
+}
+
 /// A node that has just come has no exporter yet.
 #[test]
 fn one_judgment_is_no_time_without_evidence() {
