@@ -2,7 +2,9 @@
 //! which zone.
 //!
 //! Only the leader acts, so the budget is in its memory. A new leader does not know the acts of the
-//! last seconds; it takes over after a lease, which is about as long.
+//! last seconds. After a leader that was lost, it takes over when the lease ends, which is about as
+//! long; after one that released the lease, as in an update, half a second later, so that the acts
+//! of the two may overlap in one zone once.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,

@@ -1,6 +1,6 @@
 //! Events, written in the background: event storage that hangs delays no decision.
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -26,6 +26,14 @@ const WAITING: usize = 1000;
 /// Deadline for writing an event after it happened; all events of a judgment share it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// The time after its last event for which the client library continues a series.
+const SERIES: Duration = Duration::from_mins(6);
+
+/// Maximum number of texts of one reason and object that are series of their own. Further ones are
+/// one series, with the text of the first: an error whose text has a new number at each pass must
+/// not fill the storage.
+const TEXTS: usize = 10;
+
 /// The queue for events.
 #[derive(Clone)]
 pub(super) struct Events {
@@ -42,6 +50,8 @@ struct Queue {
 struct Job {
     event: Event,
     regarding: ObjectReference,
+    /// True if a further event with another text belongs to the same series.
+    merges: bool,
     since: Instant,
 }
 
@@ -68,7 +78,9 @@ impl Events {
                 ..ObjectReference::default()
             }),
         };
-        let job = Job { event, regarding, since: Instant::now() };
+        // The figures of a node differ at each of its transitions, and its events are one series.
+        let merges = notice.node.is_some() && notice.reason.starts_with("Node");
+        let job = Job { event, regarding, merges, since: Instant::now() };
         let mut waiting = self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() >= WAITING {
             self.metrics.event_dropped();
@@ -96,10 +108,11 @@ impl Events {
 
 /// Writes events one after the other, best effort: a failed write fails no pass.
 async fn write(client: Client, events: Events) {
-    let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
-    let recorder = Recorder::new(client.clone(), reporter);
+    let mut recorders = Recorders::new(client.clone());
     loop {
-        let Job { event, regarding, since } = events.next().await;
+        let job = events.next().await;
+        let recorder = recorders.of(&job);
+        let Job { event, regarding, since, .. } = job;
         let left = DEADLINE.saturating_sub(since.elapsed());
         let published = tokio::time::timeout(left, async {
             if regarding.name.as_deref().unwrap_or_default().len() > LONGEST_NAME {
@@ -120,6 +133,49 @@ async fn write(client: Client, events: Events) {
             }
         }
     }
+}
+
+/// The recorders of the client library, which continues a series with the text of its first event:
+/// the text is no part of what a series is. A second event with another text would be shown as a
+/// repetition of the first. So each text has a recorder of its own.
+struct Recorders {
+    client: Client,
+    /// The recorder of events that merge regardless of their texts.
+    common: Recorder,
+    /// By object and reason, then by text; each with the time of its last event.
+    texts: BTreeMap<(String, String), BTreeMap<String, (Recorder, Instant)>>,
+}
+
+impl Recorders {
+    fn new(client: Client) -> Self {
+        Self { common: recorder(&client), client, texts: BTreeMap::new() }
+    }
+
+    /// Returns the recorder of an event.
+    fn of(&mut self, job: &Job) -> Recorder {
+        self.texts.retain(|_, texts| {
+            texts.retain(|_, (_, last)| last.elapsed() < SERIES);
+            !texts.is_empty()
+        });
+        if job.merges {
+            return self.common.clone();
+        }
+        let object = job.regarding.uid.clone().unwrap_or_default();
+        let texts = self.texts.entry((object, job.event.reason.clone())).or_default();
+        let text = job.event.note.clone().unwrap_or_default();
+        if texts.len() >= TEXTS && !texts.contains_key(&text) {
+            return self.common.clone();
+        }
+        let new = || (recorder(&self.client), Instant::now());
+        let (recorder, last) = texts.entry(text).or_insert_with(new);
+        *last = Instant::now();
+        recorder.clone()
+    }
+}
+
+fn recorder(client: &Client) -> Recorder {
+    let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
+    Recorder::new(client.clone(), reporter)
 }
 
 /// The longest name of an object whose events the client library can name: it appends a dot and the
@@ -161,4 +217,86 @@ async fn publish_shortened(
     let namespace = namespace.as_deref().unwrap_or("default");
     let api = Api::<v1::Event>::namespaced(client.clone(), namespace);
     api.create(&PostParams::default(), &object).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt, Full};
+    use kube::client::Body;
+    use tower::BoxError;
+
+    use super::*;
+    use crate::infra::{client, lease::Fence};
+
+    /// Returns the requests by which these notices are published: method and text.
+    async fn requests(notices: &[Notice]) -> Vec<String> {
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&sent);
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect_bytes().await?;
+                let event: v1::Event = serde_json::from_slice(&body)?;
+                let line = format!("{} {}", parts.method, event.note.unwrap_or_default());
+                seen.lock().unwrap().push(line);
+                // The API server answers with the object.
+                let body = Full::<Bytes>::new(body);
+                let body = body.map_err(|never| -> BoxError { match never {} });
+                Ok::<_, BoxError>(Response::new(body))
+            }
+        });
+        let client = client::simulated(server, Fence::open(), Metrics::new());
+        let (events, publishing) = channel(client, Metrics::new());
+        let regarding = ObjectReference {
+            name: Some("web".into()),
+            namespace: Some("a".into()),
+            uid: Some("u".into()),
+            ..ObjectReference::default()
+        };
+        for notice in notices {
+            events.publish(regarding.clone(), notice);
+        }
+        // It never ends; the time passes once all requests are answered.
+        let _ = tokio::time::timeout(Duration::from_secs(1), publishing).await;
+        std::mem::take(&mut *sent.lock().unwrap())
+    }
+
+    fn notice(reason: &'static str, note: &str, node: Option<&str>) -> Notice {
+        Notice { warning: false, reason, note: note.into(), node: node.map(Into::into) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_with_another_text_is_another_event_and_a_repetition_is_counted() {
+        let switched = |note| notice("MeshSwitched", note, None);
+        let sent = requests(&[switched("off"), switched("on"), switched("off")]).await;
+        assert_eq!(sent, ["POST off", "POST on", "PATCH off"]);
+        // The node of a pod does not make its eviction a transition of the node.
+        let evicted = |note| notice("PodEvicted", note, Some("n"));
+        assert_eq!(requests(&[evicted("x"), evicted("y")]).await, ["POST x", "POST y"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_transitions_of_a_node_are_one_series_for_each_direction() {
+        let notices = [
+            notice("NodeUnfit", "61 %", Some("n")),
+            notice("NodeFit", "40 %", Some("n")),
+            notice("NodeUnfit", "75 %", Some("n")),
+            notice("NodeUnfit", "90 %", Some("m")),
+        ];
+        let sent = requests(&notices).await;
+        assert_eq!(sent, ["POST 61 %", "POST 40 %", "PATCH 61 %", "POST 90 %"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_that_changes_at_each_pass_does_not_fill_the_storage() {
+        let notices: Vec<_> =
+            (0..100).map(|pass| notice("ApiError", &format!("port {pass}"), None)).collect();
+        let sent = requests(&notices).await;
+        assert_eq!(sent.len(), 100);
+        assert_eq!(sent.iter().filter(|line| line.starts_with("POST")).count(), TEXTS + 1);
+        assert_eq!(sent.last().map(String::as_str), Some("PATCH port 10"));
+    }
 }

@@ -1,31 +1,30 @@
 //! The loop that every kind shares: observe, plan, apply, report.
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
 use kube::{
-    Api, Client, Resource, ResourceExt,
-    api::{ListParams, PatchParams},
-    core::{ApiResource, DeserializeGuard, DynamicObject},
+    Api, Client,
+    api::PatchParams,
     runtime::{
-        Config, Controller,
-        controller::{self, Action},
-        finalizer,
+        Config, Controller, controller,
         reflector::{ObjectRef, Store},
     },
 };
 
-use report::{announce, complain, publish, report, report_unreadable};
+use pass::{error_policy, reconcile};
 
-use crate::{api, api::Kind, clock, infra::watch, metrics::Metrics};
+use crate::{
+    api::Kind,
+    infra::watch::{self, DeserializeGuard},
+    metrics::Metrics,
+};
 
 pub(crate) mod conditions;
 pub mod disruptions;
 pub(crate) mod error;
 mod events;
 mod memories;
+mod pass;
 mod report;
 pub(crate) mod schedule;
 pub use conditions::{Verdict, count, verdict};
@@ -62,7 +61,8 @@ pub struct Notice {
     pub reason: &'static str,
     /// For a person.
     pub note: String,
-    /// The node this is about, if any: events of one reason form one series per node.
+    /// The node this is about, if any. Events whose reason begins with `Node` form one series per
+    /// reason and node, with the text of the first; of all others, only those of one text do.
     pub node: Option<String>,
 }
 
@@ -134,6 +134,8 @@ pub struct Context<R: Reconciler> {
     objects: Store<DeserializeGuard<R::Kind>>,
     /// Failed passes in a row.
     failures: Memories<u32>,
+    /// The reports about objects that cannot be read.
+    unreadable: report::Reports,
 }
 
 /// Runs one kind's loop until `shutdown`; `triggers` name objects to reconcile although they did
@@ -165,6 +167,7 @@ pub async fn run<R: Reconciler>(
         metrics,
         objects: objects.clone(),
         failures: Memories::default(),
+        unreadable: report::Reports::default(),
     });
     let ready = async {
         if objects.wait_until_ready().await.is_ok() {
@@ -182,6 +185,7 @@ pub async fn run<R: Reconciler>(
                 Err(controller::Error::ObjectNotFound(object)) => {
                     let key = (object.namespace.unwrap_or_default(), object.name);
                     ctx.failures.forget(&key);
+                    ctx.unreadable.forget(&key);
                     ctx.forget(&key);
                 }
                 Err(controller::Error::ReconcilerFailed(error, object)) if error.is_pending() => {
@@ -218,183 +222,11 @@ impl<R: Reconciler> Context<R> {
     }
 }
 
-/// One pass over one object, timed and counted.
-async fn reconcile<R: Reconciler>(
-    object: Arc<DeserializeGuard<R::Kind>>,
-    ctx: Arc<Context<R>>,
-) -> Result<Action, Error> {
-    let started = Instant::now();
-    let result = match object.0.as_ref() {
-        Ok(object) => reconcile_valid(object, &ctx).await,
-        Err(invalid) => match cleanable(&object, &ctx).await {
-            Ok(Some(object)) => reconcile_valid(&object, &ctx).await,
-            Ok(None) => {
-                ctx.forget(&key(&*object));
-                let error = Error::Invalid(format!("spec: {}", invalid.error));
-                report_unreadable(&*object, &ctx, &error).await;
-                Err(error)
-            }
-            Err(error) => Err(error),
-        },
-    };
-    let failure = result.as_ref().err().filter(|error| !error.is_pending());
-    ctx.metrics.reconciled(R::NAME, started.elapsed(), failure.map(Error::reason));
-    if result.is_ok() {
-        ctx.failures.forget(&key(&*object));
-    }
-    result
-}
-
-/// Returns an unreadable object that is being deleted, with the data that its cleanup needs:
-/// neither the object nor its namespace may stay for ever.
-async fn cleanable<R: Reconciler>(
-    object: &DeserializeGuard<R::Kind>,
-    ctx: &Context<R>,
-) -> Result<Option<R::Kind>, Error> {
-    let meta = object.meta();
-    let ours = object.finalizers().iter().any(|finalizer| finalizer == R::FINALIZER);
-    if meta.deletion_timestamp.is_none() || !ours {
-        return Ok(None);
-    }
-    let resource = ApiResource::erase::<R::Kind>(&());
-    let client = ctx.client.clone();
-    let api: Api<DynamicObject> = match &meta.namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
-    };
-    // By list, because the account has no permission to get: everything else comes from watches.
-    let this = ListParams::default().fields(&format!("metadata.name={}", object.name_any()));
-    let mut found = api.list(&this).await.map_err(Error::kube("list object"))?;
-    let Some(mut there) = found.items.pop() else { return Ok(None) };
-    let Some(spec) = R::Kind::spec_for_cleanup(&there.data["spec"]) else { return Ok(None) };
-    there.data["spec"] = spec;
-    let read = |object: &DynamicObject| {
-        serde_json::to_value(object).and_then(serde_json::from_value::<R::Kind>).ok()
-    };
-    Ok(read(&there).or_else(|| {
-        // The status may be the unreadable part.
-        there.data["status"] = serde_json::json!(null);
-        read(&there)
-    }))
-}
-
-async fn reconcile_valid<R: Reconciler>(
-    object: &R::Kind,
-    ctx: &Context<R>,
-) -> Result<Action, Error> {
-    let has_finalizer = object.finalizers().iter().any(|f| f == R::FINALIZER);
-    if api::has_ended(object, R::FINALIZER) {
-        return Ok(Action::await_change());
-    }
-    // The same as in the finalizer, without a copy of the object.
-    if object.meta().deletion_timestamp.is_none()
-        && (has_finalizer || !ctx.reconciler.needs_cleanup(object))
-    {
-        return pass_or_complain(object, ctx).await;
-    }
-    let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
-    let outcome = finalizer(&api, R::FINALIZER, Arc::new(object.clone()), |event| async {
-        match event {
-            finalizer::Event::Apply(object) => pass_or_complain(&*object, ctx).await,
-            finalizer::Event::Cleanup(object) => {
-                match ctx.reconciler.cleanup(&object, &ctx.objects).await {
-                    Ok(notices) => {
-                        ctx.forget(&key(&*object));
-                        publish(&*object, ctx, &notices);
-                        Ok(Action::await_change())
-                    }
-                    Err(error) => {
-                        complain(&*object, ctx, &error).await;
-                        Err(error)
-                    }
-                }
-            }
-        }
-    });
-    outcome.await.or_else(|error| match error {
-        finalizer::Error::ApplyFailed(error) | finalizer::Error::CleanupFailed(error) => Err(error),
-        // Removing the finalizer of an object that is already gone is a success.
-        finalizer::Error::RemoveFinalizer(kube::Error::Api(s)) if s.is_not_found() => {
-            Ok(Action::await_change())
-        }
-        finalizer::Error::AddFinalizer(source) => {
-            Err(Error::Kube { action: "add finalizer", source })
-        }
-        finalizer::Error::RemoveFinalizer(source) => {
-            Err(Error::Kube { action: "remove finalizer", source })
-        }
-        error @ (finalizer::Error::UnnamedObject | finalizer::Error::InvalidFinalizer) => {
-            Err(Error::Invalid(error.to_string()))
-        }
-    })
-}
-
-async fn pass_or_complain<R: Reconciler>(
-    object: &R::Kind,
-    ctx: &Context<R>,
-) -> Result<Action, Error> {
-    let result = pass(object, ctx).await;
-    if let Err(error) = &result {
-        if matches!(error, Error::Invalid(_) | Error::Conflict(_)) {
-            // It is not judged any more, and its series must not suggest that it is.
-            ctx.forget(&key(object));
-        }
-        // A change by another client in the meantime is not reported.
-        if !error.is_partial() && !matches!(error, Error::Outpaced) {
-            complain(object, ctx, error).await;
-        }
-    }
-    result
-}
-
-async fn pass<R: Reconciler>(object: &R::Kind, ctx: &Context<R>) -> Result<Action, Error> {
-    let began = clock::instant();
-    let observed = ctx.reconciler.observe(object, &ctx.objects).await?;
-    let plan = R::plan(object, &observed)?;
-    // Writes take time, during which observations of thousands of nodes need not stay in memory.
-    drop(observed);
-    let applied = ctx.reconciler.apply(object, plan.desired).await;
-    // The decision is reported even if a write failed: the failure is reported after it.
-    publish(object, ctx, &plan.notices);
-    let (notices, mut error) = match applied {
-        Ok(notices) => (notices, None),
-        Err(Error::Stages { notices, errors, again }) => {
-            (notices, Some(Error::Stages { notices: vec![], errors, again }))
-        }
-        Err(error) if error.is_partial() => (vec![], Some(error)),
-        Err(error) => return Err(error),
-    };
-    publish(object, ctx, &notices);
-    let mut conditions = plan.conditions;
-    if let Some(error) = &error
-        && conditions::fail(&mut conditions, error.verdict())
-    {
-        announce(object, ctx, error);
-    }
-    report(object, ctx, plan.status, &conditions).await?;
-    let next = ctx.schedule.until_due(began, clock::instant(), plan.period);
-    // A failed write delays no judgment: retries of writes have their own delays.
-    if let Some(Error::Stages { again, .. }) = &mut error {
-        *again = next;
-    }
-    error.map_or(Ok(Action::requeue(next)), Err)
-}
-
 /// Parameters of a merge patch under our own name; without one the API server calls it `unknown`.
 #[must_use]
 pub fn merge_params() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the signature is the client library's")]
-fn error_policy<R: Reconciler>(
-    object: Arc<DeserializeGuard<R::Kind>>,
-    error: &Error,
-    ctx: Arc<Context<R>>,
-) -> Action {
-    let count = ctx.failures.change(&key(&*object), |count| {
-        *count = count.saturating_add(1);
-        *count
-    });
-    error.requeue_after(count).map_or_else(Action::await_change, Action::requeue)
-}
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,12 @@ impl Shutdown {
         self.0.send_replace(true);
     }
 
+    /// Reports whether the signal was given.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Waits for the signal; returns at once if it was given.
     pub fn begun(&self) -> impl Future<Output = ()> + Send + Sync + 'static + use<> {
         let mut receiver = self.0.subscribe();

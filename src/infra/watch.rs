@@ -1,5 +1,6 @@
 //! The behavior of every watch of this operator: bounded silence, bounded back-off, unlimited
-//! retries. Also the common parts of its caches: [`Mirror`], [`Changes`], [`Synced`].
+//! retries. Also the common parts of its caches: [`Mirror`], [`Changes`], [`Synced`], and
+//! objects that cannot keep others from being read: [`DeserializeGuard`], [`Metadata`].
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, future, stream::BoxStream};
@@ -15,9 +16,11 @@ use serde::de::DeserializeOwned;
 
 use crate::metrics::Metrics;
 
+mod guard;
 mod mirror;
 mod signals;
 
+pub use guard::{DeserializeGuard, Metadata};
 pub use mirror::{Mirror, Reduced, version};
 pub use signals::{Changes, Synced};
 

@@ -6,13 +6,12 @@ use kube::{
     Api, Client, ResourceExt,
     api::ListParams,
     config::{Config, KubeConfigOptions, Kubeconfig},
-    core::DeserializeGuard,
 };
 
 use crate::{
     api::Kind,
     controller::Error,
-    infra::{client, lease::Fence},
+    infra::{client, lease::Fence, watch::DeserializeGuard},
     metrics::Metrics,
 };
 

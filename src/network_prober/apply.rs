@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::NetworkProber,
-    controller::{Error, FIELD_MANAGER, Key, Notice, error::is_refusal, key},
+    controller::{Error, FIELD_MANAGER, Key, Notice, error::is_refusal, key, merge_params},
 };
 
 /// Applies and deletes the planned objects.
@@ -68,7 +68,11 @@ impl NetworkProberReconciler {
         }
         let api = self.api(&child.key);
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let mut applied = api.patch(&child.key.name, &params, &Patch::Apply(&child.object)).await;
+        let mut applied = if child.is_part {
+            api.patch(&child.key.name, &merge_params(), &Patch::Merge(&child.object)).await
+        } else {
+            api.patch(&child.key.name, &params, &Patch::Apply(&child.object)).await
+        };
         if let (Err(kube::Error::Api(status)), Some(fallback)) = (&applied, &child.fallback)
             && is_refusal(status)
         {

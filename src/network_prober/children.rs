@@ -145,6 +145,8 @@ pub struct Child {
     /// The same without the fields that older definitions of the kind do not have, if there are
     /// any.
     pub fallback: Option<Value>,
+    /// True if the object is a merge patch instead, for a part of an object that exists.
+    pub is_part: bool,
     /// Changes exactly when the object does.
     pub hash: u64,
 }
@@ -193,7 +195,7 @@ impl Family<'_> {
         }
         merge(&mut object, body);
         let key = ChildKey { kind, namespace: namespace.map(Into::into), name: name.into() };
-        Child { key, hash: fingerprint(&object), object, fallback: None }
+        Child { key, hash: fingerprint(&object), object, fallback: None, is_part: false }
     }
 
     /// Builds the `ConfigMap` for the agents of one namespace.
@@ -211,13 +213,21 @@ impl Family<'_> {
         self.child(ChildKind::ConfigMap, Some(namespace), &self.settings.name, body)
     }
 
+    /// Returns the part of an existing `ConfigMap` that renews its authorities, and leaves the file
+    /// to its readers: an apply without the file would remove it.
+    #[must_use]
+    pub fn authorities(map: ChildKey, pem: &str) -> Child {
+        let object = json!({"data": {"ca.crt": pem}});
+        Child { key: map, hash: fingerprint(&object), object, fallback: None, is_part: true }
+    }
+
     /// Builds the entry that sends the selected pods to the webhook; none if no namespace is in
     /// scope.
     #[must_use]
     pub fn webhook(&self, interception: &Interception<'_>) -> Option<Child> {
         let object = configuration::applied(&configuration::entry(interception)?);
         let key = ChildKey::webhook(&self.settings.namespace, &self.settings.name);
-        Some(Child { key, hash: fingerprint(&object), object, fallback: None })
+        Some(Child { key, hash: fingerprint(&object), object, fallback: None, is_part: false })
     }
 
     /// One agent on each node.

@@ -12,11 +12,7 @@ use futures::{
     stream::{BoxStream, select_all},
 };
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::ConfigMap};
-use kube::{
-    Api, Client, Resource,
-    core::{ObjectMeta, PartialObjectMeta},
-    runtime::watcher::Event,
-};
+use kube::{Api, Client, Resource, core::ObjectMeta, runtime::watcher::Event};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -26,7 +22,7 @@ use super::{
 use crate::{
     clock,
     controller::{self, MANAGED_BY},
-    infra::watch::{self, Changes, Mirror, Reduced, Synced},
+    infra::watch::{self, Changes, Metadata, Mirror, Reduced, Synced},
     metrics::Metrics,
 };
 
@@ -82,7 +78,8 @@ impl Memory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     owner_uid: String,
-    owner: Key,
+    /// The owner to reconcile; an edit may have removed its name.
+    owner: Option<Key>,
     version: u64,
 }
 
@@ -121,7 +118,7 @@ pub fn owner(metadata: &ObjectMeta) -> Option<Key> {
 fn found(metadata: &ObjectMeta) -> Option<Found> {
     Some(Found {
         owner_uid: metadata.labels.as_ref()?.get(OWNER_UID)?.clone(),
-        owner: owner(metadata)?,
+        owner: owner(metadata),
         version: version(metadata),
     })
 }
@@ -135,7 +132,7 @@ fn metadata<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    let api = Api::<PartialObjectMeta<K>>::all(client.clone());
+    let api = Api::<Metadata<K>>::all(client.clone());
     let ours = format!("app.kubernetes.io/managed-by={MANAGED_BY},{OWNER_UID}");
     let events = watch::follow(api, watch::config().labels(&ours));
     let events = watch::reported(events, resource, metrics);
@@ -211,23 +208,29 @@ impl Owned {
 
     /// Handles one event of a watch.
     pub fn apply(&self, kind: ChildKind, event: Event<ObjectMeta>) {
-        let event = watch::map(event, |metadata| {
+        let mut event = watch::map(event, |metadata| {
             let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
             let key = ChildKey { kind, namespace, name: name.unwrap_or_default() };
             Reduced::new(key, &metadata, found(&metadata))
         });
-        let new = match &event {
-            Event::Apply(new) => new.facts.as_ref().map(|found| found.owner.clone()),
-            _ => None,
-        };
         let mut kinds = self.kinds();
-        let gone = kinds.entry(kind).or_default().apply(event);
+        let known = kinds.entry(kind).or_default();
+        let mut owners = Vec::new();
+        if let Event::Apply(Reduced { key, facts: Some(new), .. }) = &mut event {
+            // An edit that removes or replaces the name of the owner must be reverted by the last
+            // known one.
+            let last = known.get(&*key).and_then(|found| found.owner.clone());
+            new.owner = new.owner.take().or_else(|| last.clone());
+            owners.extend(last);
+            owners.extend(new.owner.clone());
+        }
+        owners.extend(known.apply(event).into_iter().filter_map(|found| found.owner));
         let is_synced = |kind: &ChildKind| kinds.get(kind).is_some_and(Mirror::is_synced);
         if ChildKind::WATCHED.iter().all(is_synced) {
             self.0.synced.reached();
         }
         drop(kinds);
-        self.0.changes.add(gone.into_iter().map(|found| found.owner).chain(new));
+        self.0.changes.add(owners);
     }
 
     fn kinds(&self) -> MutexGuard<'_, Kinds> {
@@ -237,6 +240,8 @@ impl Owned {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     fn meta(name: &str, version: &str) -> ObjectMeta {
@@ -272,6 +277,29 @@ mod tests {
         assert_eq!(owned.of("u"), [key("x")]);
         owned.apply(ChildKind::ConfigMap, Event::Delete(meta("x", "11")));
         assert!(unchanged().is_empty() && owned.of("u").is_empty());
+    }
+
+    #[test]
+    fn an_edit_that_removes_the_name_of_the_owner_is_seen_and_wakes_it() {
+        let owned = Owned::default();
+        let mut woken = Box::pin(owned.changes());
+        let mut next = || woken.next().now_or_never().flatten();
+        let np = || Some(("a".to_owned(), "np".to_owned()));
+        let mut memory = Memory::default();
+        memory.applied(key("x"), 7, owned.wrote(&key("x"), &meta("x", "5")));
+        let edit = |version, annotations| {
+            let edited = ObjectMeta { annotations, ..meta("x", version) };
+            owned.apply(ChildKind::ConfigMap, Event::Apply(edited));
+        };
+        edit("9", None);
+        assert!(memory.unchanged(|key, version| owned.stands(key, version)).is_empty());
+        assert_eq!(next(), np());
+        // It is still a child, by its label: it can be applied, and is deleted with its owner.
+        assert!(owned.has(&key("x"), "u"));
+        assert_eq!(owned.of("u"), [key("x")]);
+        // A further edit before it is applied again, to the name of another one.
+        edit("10", Some([(OWNER.to_owned(), "a/other".to_owned())].into()));
+        assert_eq!(next(), np());
     }
 
     #[test]

@@ -16,15 +16,13 @@
 use std::{collections::BTreeSet, sync::Mutex, time::Instant};
 
 use futures::{Stream, StreamExt, stream::select};
-use kube::{
-    core::DeserializeGuard,
-    runtime::reflector::{ObjectRef, Store},
-};
+use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::watch as signal;
 
 use crate::{
     api::{NetworkProber, NetworkProberStatus},
     controller::{Error, Notice, Plan, Reconciler},
+    infra::watch::DeserializeGuard,
     webhook::{certificates::Bundle, configuration::Endpoint},
 };
 

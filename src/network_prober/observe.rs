@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kube::{Api, ResourceExt, api::DynamicObject, core::PartialObjectMeta};
+use kube::{Api, ResourceExt, api::DynamicObject};
 
 use super::{
     NetworkProberReconciler,
@@ -19,6 +19,7 @@ use crate::{
     api::NetworkProber,
     clock,
     controller::{Error, Key, MANAGED_BY, key},
+    infra::watch::Metadata,
 };
 
 /// The time for which the discovered kinds of the API server are cached.
@@ -96,7 +97,9 @@ impl NetworkProberReconciler {
         known.ok().and_then(Result::ok).and_then(|snapshot| find(&snapshot))
     }
 
-    pub(super) fn api(&self, key: &ChildKey) -> Api<DynamicObject> {
+    /// Returns the API of a child, whose answers are its metadata: what someone else has written to
+    /// one child keeps no other from being written.
+    pub(super) fn api(&self, key: &ChildKey) -> Api<Metadata<DynamicObject>> {
         let resource = key.kind.resource();
         match &key.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
@@ -107,8 +110,8 @@ impl NetworkProberReconciler {
     pub(super) async fn look(
         &self,
         key: &ChildKey,
-    ) -> Result<Option<PartialObjectMeta<DynamicObject>>, Error> {
-        match self.api(key).get_metadata_opt(&key.name).await {
+    ) -> Result<Option<Metadata<DynamicObject>>, Error> {
+        match self.api(key).get_opt(&key.name).await {
             Ok(found) => Ok(found),
             Err(error) => Err(Error::kube("get child")(error)),
         }
@@ -139,7 +142,7 @@ impl NetworkProberReconciler {
 }
 
 /// Reports whether an object was made by us for this owner, or for an earlier one of the same name.
-pub(super) fn is_ours(there: &PartialObjectMeta<DynamicObject>, owner: &Key) -> bool {
+pub(super) fn is_ours(there: &Metadata<DynamicObject>, owner: &Key) -> bool {
     let managed = there.labels().get("app.kubernetes.io/managed-by");
     managed.is_some_and(|by| by == MANAGED_BY)
         && memory::owner(&there.metadata).as_ref() == Some(owner)

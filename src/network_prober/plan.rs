@@ -73,7 +73,7 @@ pub fn plan(
                     --agent-image)";
         return unserved(prober, observed, Error::Invalid(text.into()));
     }
-    let Wanted { children: wanted, file_size, too_large, problem } =
+    let Wanted { children: wanted, file_size, problem } =
         children(prober, &settings, view, observed);
     let keys: BTreeSet<_> = wanted.iter().map(|child| child.key.clone()).collect();
     let delete = observed.existing.iter().filter(|key| {
@@ -89,9 +89,6 @@ pub fn plan(
     let due = changed.filter(|child| {
         if child.key.kind != ChildKind::ConfigMap || child.object.get("binaryData").is_none() {
             return true;
-        }
-        if too_large {
-            return false;
         }
         let left = pause(file_size).saturating_sub(written(observed, &child.key));
         if left.is_zero() {
@@ -194,8 +191,6 @@ fn written(observed: &Observed, key: &ChildKey) -> Duration {
 struct Wanted {
     children: Vec<Child>,
     file_size: usize,
-    /// It exceeds the size of a `ConfigMap`: the existing one stays.
-    too_large: bool,
     problem: Option<String>,
 }
 
@@ -207,6 +202,7 @@ fn children(
 ) -> Wanted {
     let family = Family { prober, settings };
     let (mut children, mut problem) = (Vec::new(), None);
+    // A file that exceeds the size of a `ConfigMap` is not written: the existing one stays.
     let (mut file_size, mut too_large) = (0, false);
     let count = view.members.members.len();
     if settings.is_full_mesh() && count > LARGEST_MESH {
@@ -237,12 +233,22 @@ fn children(
             ));
         }
     }
+    // The maps whose file must stay although no apply can contain it.
+    let existing: BTreeSet<_> = observed.existing.iter().filter(|_| too_large).collect();
     for namespace in &namespaces {
-        let endpoints = file.as_deref().filter(|_| readers.contains(namespace));
+        let endpoints = file.as_deref().filter(|_| readers.contains(namespace) && !too_large);
         let content = Content { authorities: ca, endpoints };
-        if ca.is_some() || endpoints.is_some() {
-            children.push(family.config_map(namespace, content));
+        if ca.is_none() && endpoints.is_none() {
+            continue;
         }
+        let map = family.config_map(namespace, content);
+        children.push(match ca {
+            // Agents that ask the operator trust no other authorities.
+            Some(ca) if readers.contains(namespace) && existing.contains(&map.key) => {
+                Family::authorities(map.key, ca)
+            }
+            _ => map,
+        });
     }
     match settings.mode {
         Mode::Sidecar if view.full.is_some() => {
@@ -262,7 +268,7 @@ fn children(
     if monitoring.prometheus_rule && observed.monitoring.contains(&ChildKind::PrometheusRule) {
         children.push(family.prometheus_rule(observed.setup.runbooks.as_deref()));
     }
-    Wanted { children, file_size, too_large, problem }
+    Wanted { children, file_size, problem }
 }
 
 /// Returns the namespaces with agents, or in which agents may appear.

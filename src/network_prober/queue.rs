@@ -1,7 +1,7 @@
 //! The `NetworkProber`s in the order of their rights, the oldest first. Pure.
 use std::{collections::BTreeSet, sync::Arc};
 
-use kube::{Resource, ResourceExt, core::DeserializeGuard};
+use kube::{Resource, ResourceExt};
 
 use super::{
     scope::NamespaceFacts,
@@ -9,7 +9,7 @@ use super::{
     snapshot::{Key, Reach, Setup},
     watches::{self, budget::Counts},
 };
-use crate::api::NetworkProber;
+use crate::{api::NetworkProber, infra::watch::DeserializeGuard};
 
 /// Returns the objects to serve, and the keys of the others: those that are being deleted or cannot
 /// be read.

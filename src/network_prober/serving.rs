@@ -11,7 +11,7 @@ use std::{
 use axum::{
     Extension, Router,
     extract::{RawQuery, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -38,7 +38,7 @@ mod claims;
 mod floods;
 mod tokens;
 
-use tokens::Tokens;
+use tokens::{Proven, Tokens};
 pub use tokens::{REVIEWS, REVIEWS_OF_ONE_SOURCE};
 
 /// Path of the pinglists.
@@ -94,7 +94,10 @@ enum Refusal {
     Unauthorized(&'static str),
     Forbidden,
     NoProber,
+    /// This replica does not know it, and another one may.
     Unavailable(String),
+    /// No replica has lists.
+    Unserved(&'static str),
 }
 
 impl Agents {
@@ -117,7 +120,7 @@ impl Agents {
         Router::new().route(PATH, get(pinglist)).with_state(self)
     }
 
-    /// Returns the UID of the pod of a token.
+    /// Returns the pod of a token.
     ///
     /// A stranger's token costs the API server nothing: it reviews only a token with our audience,
     /// of a pod that has an agent. The agent may be quicker than our watch of pods.
@@ -126,9 +129,9 @@ impl Agents {
         token: &str,
         source: IpAddr,
         prober: &(String, String),
-    ) -> Result<String, Refusal> {
-        if let Some(uid) = self.0.tokens.believed(token) {
-            return Ok(uid);
+    ) -> Result<Proven, Refusal> {
+        if let Some(pod) = self.0.tokens.believed(token) {
+            return Ok(pod);
         }
         let claimed = claims::pod(token, Timestamp::now().as_second())?;
         let mut snapshots = self.0.cluster.subscribe();
@@ -158,15 +161,31 @@ impl Agents {
         let Some(token) = bearer(&headers) else {
             return Err(Refusal::Unauthorized("Authorization: Bearer <token of the pod>\n"));
         };
-        let uid = self.pod_of(token, connection.source(), &request.prober).await?;
+        let pod = self.pod_of(token, connection.source(), &request.prober).await?;
         connection.good();
         // They keep the buffer that they were read into, and thousands wait.
         drop((headers, query));
+        let mut answer = self.list_of(&pod.uid, &request, known).await?;
+        if pod.in_outage {
+            // The list may be as old as the outage, which may be that of this replica alone: the
+            // next request may reach another one.
+            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(answer)
+    }
+
+    /// Answers with the list of a pod, once it is another than the `known` one.
+    async fn list_of(
+        &self,
+        uid: &str,
+        request: &Request,
+        known: Option<u64>,
+    ) -> Result<Response, Refusal> {
         let _waiting = Waiting::new(&self.0.metrics);
         let (end, patience) = (Instant::now() + request.wait, Instant::now() + UNKNOWN_POD);
         let mut snapshots = self.0.cluster.subscribe();
         loop {
-            let found = match find(&snapshots.borrow_and_update(), &request.prober, &uid) {
+            let found = match find(&snapshots.borrow_and_update(), &request.prober, uid) {
                 Ok(served) if known != Some(served.print()) => return Ok(list(served)),
                 found => found.map(|served| served.print()),
             };
@@ -232,7 +251,7 @@ fn find<'a>(
         return Err(Refusal::Unavailable("its pods are not listed yet\n".into()));
     }
     if view.pinglists.refused {
-        return Err(Refusal::Unavailable("a full mesh of this many pods is refused\n".into()));
+        return Err(Refusal::Unserved("a full mesh of this many pods is refused\n"));
     }
     view.pinglists.of(uid).ok_or(Refusal::Forbidden)
 }
@@ -251,7 +270,7 @@ fn unchanged(print: u64) -> Response {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        // A stranger needs no second request.
+        // A stranger needs no second request, and an agent's next one may reach another replica.
         let close = [(header::CONNECTION, "close")];
         match self {
             Self::Unauthorized(text) => (StatusCode::UNAUTHORIZED, close, text).into_response(),
@@ -262,7 +281,10 @@ impl IntoResponse for Refusal {
             Self::NoProber => {
                 (StatusCode::NOT_FOUND, close, "no such NetworkProber\n").into_response()
             }
-            Self::Unavailable(text) => (StatusCode::SERVICE_UNAVAILABLE, text).into_response(),
+            Self::Unavailable(text) => {
+                (StatusCode::SERVICE_UNAVAILABLE, close, text).into_response()
+            }
+            Self::Unserved(text) => (StatusCode::SERVICE_UNAVAILABLE, text).into_response(),
         }
     }
 }

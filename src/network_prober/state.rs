@@ -13,7 +13,6 @@ use futures::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    core::{DeserializeGuard, PartialObjectMeta},
     runtime::{
         reflector::{self, Store},
         watcher::Event,
@@ -34,7 +33,12 @@ use super::{
     watches::{self, PodQuery, PodWatches, budget::Demand},
 };
 use crate::{
-    api::NetworkProber, clock, infra::watch, metrics::Metrics, nodes::NodeStore, pods::PodObject,
+    api::NetworkProber,
+    clock,
+    infra::watch::{self, DeserializeGuard, Metadata},
+    metrics::Metrics,
+    nodes::NodeStore,
+    pods::PodObject,
     webhook::injection::NATIVE_SIDECARS,
 };
 
@@ -158,7 +162,7 @@ struct Follower {
     client: Client,
     metrics: Metrics,
     probers: Store<DeserializeGuard<NetworkProber>>,
-    namespaces: Store<PartialObjectMeta<Namespace>>,
+    namespaces: Store<Metadata<Namespace>>,
     objects: SelectAll<BoxStream<'static, Seen>>,
     pods: PodWatches,
     /// Limits the number of concurrent lists of pods.

@@ -13,7 +13,6 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     ResourceExt,
-    core::DeserializeGuard,
     runtime::reflector::{ObjectRef, Store},
 };
 
@@ -24,7 +23,7 @@ use crate::{
         disruptions::{Disruptions, holder},
         schedule::Schedule,
     },
-    infra::lease::Fence,
+    infra::{lease::Fence, watch::DeserializeGuard},
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{Endpoints, Exporters, QueryError, Shared},

@@ -14,7 +14,11 @@ use kube::{
 use serde::Deserialize;
 
 use super::memory::Workloads;
-use crate::{clock, controller::Error, partial_resource::partial_resource};
+use crate::{
+    clock,
+    controller::Error,
+    partial_resource::{self, partial_resource},
+};
 
 /// For how long a choice waits for the count.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,6 +29,7 @@ const PAGE: u32 = 500;
 /// A Pod without the fields that are not read.
 #[derive(Clone, Debug, Deserialize)]
 struct Workload {
+    #[serde(deserialize_with = "partial_resource::metadata")]
     metadata: ObjectMeta,
     #[serde(default)]
     spec: Spec,
@@ -127,5 +132,14 @@ mod tests {
         ] {
             assert_eq!(serde_json::from_str::<Workload>(pod).unwrap().counts(), counts, "{pod}");
         }
+    }
+
+    /// Else the author of one pod in the cluster decides that none is counted.
+    #[test]
+    fn a_pod_whose_managed_fields_cannot_be_held_counts() {
+        let pod = serde_json::json!({
+            "metadata": partial_resource::unreadable_metadata(), "status": {"phase": "Running"},
+        });
+        assert!(serde_json::from_value::<Workload>(pod).unwrap().counts());
     }
 }

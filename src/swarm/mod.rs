@@ -8,14 +8,12 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
-use kube::{
-    core::DeserializeGuard,
-    runtime::reflector::{ObjectRef, Store},
-};
+use kube::runtime::reflector::{ObjectRef, Store};
 
 use crate::{
     api::{Swarm, SwarmStatus},
     controller::{Error, Notice, Plan, Reconciler, disruptions::Disruptions, schedule::Schedule},
+    infra::watch::DeserializeGuard,
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{Endpoints, QueryError, Shared},

@@ -14,7 +14,7 @@ use crate::{
     controller::MANAGED_BY,
     infra::watch::{self, Mirror, Reduced, Synced},
     metrics::Metrics,
-    partial_resource::partial_resource,
+    partial_resource::{self, partial_resource},
 };
 
 type Key = (String, String);
@@ -45,7 +45,7 @@ impl DeploymentFacts {
 /// A Deployment without the fields that are never read.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct DeploymentObject {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "partial_resource::metadata")]
     metadata: ObjectMeta,
     #[serde(default)]
     spec: Spec,
@@ -145,3 +145,28 @@ fn facts(object: &DeploymentObject) -> DeploymentFacts {
 }
 
 partial_resource!(DeploymentObject as Deployment, NamespaceResourceScope);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Anyone may give a Deployment our label.
+    #[test]
+    fn a_deployment_whose_managed_fields_cannot_be_held_is_read() {
+        let mut metadata = partial_resource::unreadable_metadata();
+        metadata["ownerReferences"][0]["controller"] = true.into();
+        let object = serde_json::json!({
+            "metadata": metadata, "spec": {"replicas": 2}, "status": {"availableReplicas": 1},
+        });
+        let object: DeploymentObject = serde_json::from_value(object).unwrap();
+        assert_eq!(key(&object.metadata), ("n".into(), "o".into()));
+        let expected = DeploymentFacts {
+            uid: "u".into(),
+            generation: 3,
+            wanted: 2,
+            available: 1,
+            owner: Some("v".into()),
+        };
+        assert_eq!(facts(&object), expected);
+    }
+}

@@ -15,12 +15,13 @@
 //! | `replay` | the same decisions over a history |
 use std::sync::Arc;
 
-use kube::{core::DeserializeGuard, runtime::reflector::Store};
+use kube::runtime::reflector::Store;
 use tokio::sync::Semaphore;
 
 use crate::{
     api::{TrafficWatch, TrafficWatchStatus, traffic_watch::Mode},
     controller::{Error, Key, Notice, Plan, Reconciler, schedule::Schedule},
+    infra::watch::DeserializeGuard,
     metrics::Metrics,
     nodes::NodeStore,
     prometheus::{Endpoints, Exporters, QueryError, Shared},

@@ -115,13 +115,6 @@ impl RequestStore {
         let mut state = self.state();
         let listed = matches!(event, Event::InitDone);
         let event = watch::map(event, |pod| state.reduced(&pod));
-        let event = match event {
-            // It was kept, and has ended since: the watch reports that as a deletion too.
-            Event::Apply(pod) if pod.facts.is_none() && state.pods.get(&pod.key).is_some() => {
-                Event::Delete(pod)
-            }
-            event => event,
-        };
         state.pods.apply(event);
         if listed {
             state.nodes.retain(|node| Arc::strong_count(node) > 1);

@@ -44,7 +44,7 @@ pub struct Mirror<K, V> {
     known: BTreeMap<K, Known<V>>,
     /// The objects of a list that is not complete yet.
     listing: BTreeMap<K, Known<V>>,
-    /// The version of the last deletion: an older event about an unknown object is outdated.
+    /// The version of the last object that went: an older event about an unknown one is outdated.
     deleted: u64,
     synced: bool,
 }
@@ -68,7 +68,11 @@ impl<K: Ord, V> Mirror<K, V> {
             Event::Apply(Reduced { key, version, facts: Some(facts) }) => {
                 self.put(key, Known { version, ours: false, facts });
             }
-            Event::Delete(Reduced { key, version, .. }) if !self.is_outdated(&key, version) => {
+            // An object that is ignored from now on is gone, or its last facts would stay for ever.
+            Event::Delete(Reduced { key, version, .. })
+            | Event::Apply(Reduced { key, version, facts: None })
+                if !self.is_outdated(&key, version) =>
+            {
                 self.deleted = self.deleted.max(version);
                 return self.remove(&key).into_iter().collect();
             }
@@ -205,6 +209,22 @@ mod tests {
         mirror.apply(Event::Apply(object(1, 2)));
         mirror.apply(Event::Delete(ignored(3)));
         assert!(known(&mirror).is_empty());
+    }
+
+    #[test]
+    fn an_object_that_is_ignored_from_now_on_is_gone() {
+        let ignored = |version| Reduced { facts: None, ..object(1, version) };
+        let mut mirror = Numbers::default();
+        mirror.wrote(1, 5, 5);
+        assert!(mirror.apply(Event::Apply(ignored(4))).is_empty(), "from before our write");
+        assert_eq!(known(&mirror), [(1, 5)]);
+        assert_eq!(mirror.apply(Event::Apply(ignored(9))), [5]);
+        assert!(known(&mirror).is_empty());
+        // The answer to a write arrives after the edit that followed it.
+        mirror.wrote(1, 8, 8);
+        assert!(known(&mirror).is_empty());
+        mirror.apply(Event::Apply(object(1, 10)));
+        assert_eq!(known(&mirror), [(1, 10)]);
     }
 
     /// An API server with delayed events and answers.

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch as signal;
 
 use super::{ByNamespace, Constraints};
-use crate::network_prober::snapshot::Snapshot;
+use crate::{infra::watch::DeserializeGuard, network_prober::snapshot::Snapshot};
 
 /// Time between two readings. A controller tries a refused pod again after seconds, then minutes:
 /// by then it is created without an agent.
@@ -145,11 +145,14 @@ async fn of_namespace(client: &Client, namespace: &str) -> kube::Result<Constrai
 
 async fn everywhere(client: &Client) -> kube::Result<ByNamespace> {
     let mut all = ByNamespace::new();
-    each(Api::<LimitRange>::all(client.clone()), |range| {
+    // What cannot be read constrains nothing: it must not hide what constrains other namespaces.
+    each(Api::<DeserializeGuard<LimitRange>>::all(client.clone()), |range| {
+        let Ok(range) = range.0 else { return };
         all.entry(range.namespace().unwrap_or_default()).or_default().add_range(&range);
     })
     .await?;
-    each(Api::<ResourceQuota>::all(client.clone()), |quota| {
+    each(Api::<DeserializeGuard<ResourceQuota>>::all(client.clone()), |quota| {
+        let Ok(quota) = quota.0 else { return };
         all.entry(quota.namespace().unwrap_or_default()).or_default().add_quota(&quota);
     })
     .await?;
@@ -173,11 +176,41 @@ where
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::partial_resource::unreadable_metadata;
 
     fn wanted(everywhere: bool, namespaces: &[&str]) -> Wanted {
         let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
         Wanted { everywhere, namespaces }
+    }
+
+    #[tokio::test]
+    async fn one_quota_that_cannot_be_read_hides_no_other() {
+        let hard = json!({"hard": {"requests.cpu": "3"}});
+        let quota = |namespace: &str, managed: Value, spec: &Value| {
+            let mut metadata = unreadable_metadata();
+            metadata["namespace"] = namespace.into();
+            metadata["managedFields"] = managed;
+            json!({"metadata": metadata, "spec": spec, "status": hard})
+        };
+        let strange = unreadable_metadata()["managedFields"].clone();
+        let quotas = json!([
+            quota("strange", strange, &hard),
+            quota("broken", Value::Null, &json!(7)),
+            quota("plain", Value::Null, &hard),
+        ]);
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let are_quotas = request.uri().path().ends_with("/resourcequotas");
+            let items = if are_quotas { quotas.clone() } else { json!([]) };
+            let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items});
+            let answer =
+                http::Response::new(kube::client::Body::from(list.to_string().into_bytes()));
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        });
+        let found = everywhere(&Client::new(service, "ops")).await.unwrap();
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["plain", "strange"]);
     }
 
     #[test]

@@ -32,6 +32,7 @@ const PODS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 #[derive(Default)]
 struct Reviews {
     slow: AtomicBool,
+    down: AtomicBool,
     asked: AtomicUsize,
     now: AtomicUsize,
     most: AtomicUsize,
@@ -54,6 +55,9 @@ impl Reviews {
         let slow = self.slow.load(Ordering::SeqCst);
         tokio::time::sleep(Duration::from_millis(if slow { 300 } else { 20 })).await;
         self.now.fetch_sub(1, Ordering::SeqCst);
+        if self.down.load(Ordering::SeqCst) {
+            return http::Response::builder().status(503).body(Body::empty()).unwrap();
+        }
         let body = to_bytes(Body::new(request.into_body()), usize::MAX).await.unwrap();
         let review: Value = serde_json::from_slice(&body).unwrap();
         let token = review["spec"]["token"].as_str().unwrap();
@@ -87,6 +91,7 @@ fn token(audience: &str, uid: &str, signature: &str) -> String {
 }
 
 struct Running {
+    agents: Agents,
     address: SocketAddr,
     reviews: Arc<Reviews>,
     refused: Counter,
@@ -106,8 +111,8 @@ async fn start(limits: Limits) -> Running {
     let server = Server::bind(([127, 0, 0, 1], 0).into(), limits, None, refused.clone());
     let server = server.await.unwrap();
     let address = server.address().unwrap();
-    tokio::spawn(server.run(agents.router(), std::future::pending()));
-    Running { address, reviews, refused }
+    tokio::spawn(server.run(agents.clone().router(), std::future::pending()));
+    Running { agents, address, reviews, refused }
 }
 
 async fn connect(from: u8, to: SocketAddr) -> TcpStream {
@@ -232,6 +237,24 @@ async fn n09_an_address_and_a_pod_have_their_parts_of_the_reviews() {
     }
     assert_eq!(all(wrong).await, [(401, 20)].into());
     assert_eq!(running.reviews.most(), 1, "reviews of one pod at once");
+}
+
+/// Its list may be as old as the outage, and its agents would read it for half an hour.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_cannot_ask_the_api_server_sends_its_agents_to_another() {
+    let running = start(LIMITS).await;
+    let (to, good) = (running.address, token(AUDIENCE, "uid-a", "good"));
+    let mut kept = connect(9, to).await;
+    assert_eq!(ask(&mut kept, &good).await, 200);
+    running.reviews.down.store(true, Ordering::SeqCst);
+    assert_eq!(ask(&mut kept, &good).await, 200, "confirmed a moment ago");
+    let (mut other, unknown) = (connect(8, to).await, token(AUDIENCE, "uid-b", "good"));
+    assert_eq!(ask(&mut other, &unknown).await, 503);
+    assert_eq!(ask(&mut other, &unknown).await, 0, "the connection is closed");
+    if running.agents.0.tokens.age(Duration::from_mins(6)) {
+        assert_eq!(ask(&mut kept, &good).await, 200);
+        assert_eq!(ask(&mut kept, &good).await, 0, "the connection is closed");
+    }
 }
 
 /// A hurried server: tests do not wait as long as clients may.

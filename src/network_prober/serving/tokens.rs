@@ -42,6 +42,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Time between two log lines about tokens that cannot be reviewed.
 const SAID: Duration = Duration::from_mins(1);
 
+/// A pod by its UID, as its token proves it.
+pub(super) struct Proven {
+    pub(super) uid: String,
+    /// True if the API server could not be asked: this replica may be cut off from it.
+    pub(super) in_outage: bool,
+}
+
 /// The print of a token: it is a secret, and a hundred times as long.
 type Print = [u8; SHA256_OUTPUT_LEN];
 
@@ -76,8 +83,8 @@ impl Tokens {
     }
 
     /// Returns the pod of a token, if the API server has confirmed it recently.
-    pub(super) fn believed(&self, token: &str) -> Option<String> {
-        self.memory().known(&print(token), BELIEVED)
+    pub(super) fn believed(&self, token: &str) -> Option<Proven> {
+        self.memory().known(&print(token), BELIEVED).map(Proven::now)
     }
 
     /// Asks the API server about a token that claims to belong to the pod `claimed`.
@@ -86,7 +93,7 @@ impl Tokens {
         token: &str,
         source: IpAddr,
         claimed: String,
-    ) -> Result<String, Refusal> {
+    ) -> Result<Proven, Refusal> {
         let key = print(token);
         let claimant = (source, claimed);
         let pause = || {
@@ -103,11 +110,11 @@ impl Tokens {
         }
         let Ok(_turn) = timeout(TURN, turn).await else {
             let busy = Refusal::Unavailable("too many unknown tokens at once\n".into());
-            return self.memory().known(&key, BELIEVED_IN_OUTAGE).ok_or(busy);
+            return self.memory().known_in_outage(&key).ok_or(busy);
         };
         // Meanwhile the same token may have been presented, or a wrong one.
         if let Some(uid) = self.memory().known(&key, BELIEVED) {
-            return Ok(uid);
+            return Ok(Proven::now(uid));
         }
         if pause() {
             return Err(stranger);
@@ -115,7 +122,7 @@ impl Tokens {
         match self.ask(token).await {
             Ok(status) if pod(&status).is_some_and(|uid| *uid == claimant.1) => {
                 self.memory().learn(key, &claimant);
-                Ok(claimant.1)
+                Ok(Proven::now(claimant.1))
             }
             Ok(_) => {
                 self.memory().refuse(&key, claimant);
@@ -126,7 +133,7 @@ impl Tokens {
                 memory.say(&error);
                 let text = "the API server does not review tokens now\n";
                 let unavailable = Refusal::Unavailable(text.into());
-                memory.known(&key, BELIEVED_IN_OUTAGE).ok_or(unavailable)
+                memory.known_in_outage(&key).ok_or(unavailable)
             }
         }
     }
@@ -143,12 +150,34 @@ impl Tokens {
         Ok(api.create(&PostParams::default(), &review).await?.status.unwrap_or_default())
     }
 
+    /// Makes everything that is known older, if this machine has run for as long.
+    #[cfg(test)]
+    pub(super) fn age(&self, by: Duration) -> bool {
+        let mut memory = self.memory();
+        memory.known.values_mut().all(|(_, at)| {
+            let Some(earlier) = at.checked_sub(by) else { return false };
+            *at = earlier;
+            true
+        })
+    }
+
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Proven {
+    fn now(uid: String) -> Self {
+        Self { uid, in_outage: false }
+    }
+}
+
 impl Memory {
+    fn known_in_outage(&self, key: &Print) -> Option<Proven> {
+        let uid = self.known(key, BELIEVED_IN_OUTAGE)?;
+        Some(Proven { uid, in_outage: true })
+    }
+
     fn known(&self, key: &Print, within: Duration) -> Option<String> {
         let (uid, at) = self.known.get(key)?;
         (at.elapsed() < within).then(|| uid.clone())

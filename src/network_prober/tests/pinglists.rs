@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     agent::pinglist::Pinglist,
     network_prober::{
+        children::LARGEST_FILE,
         members::{Member, Members},
         pinglists::{Pinglists, config_json},
     },
@@ -129,6 +130,41 @@ fn a_large_file_is_written_less_often() {
     let (written, again) = maps(Some(0));
     assert!(!written && again.as_secs() < 10, "checked again soon: {again:?}");
     assert!(maps(Some(30)).0);
+}
+
+/// Agents that ask the operator would lose their lists at the next change of its certificates.
+#[test]
+fn a_file_that_is_too_large_keeps_no_certificate_from_agents_nor_an_old_file_from_its_readers() {
+    let spec = json!({"agentImage": "x"});
+    let prober = prober("np", "2026-01-01T00:00:00Z", &spec);
+    let long = "x".repeat(200);
+    let pods: Vec<_> =
+        (0..1_200).map(|i| pod(&format!("p{i}-{long}"), Some("team/np"), &json!({}))).collect();
+    let mut world = observed(view_among(&prober, &Snapshot::default(), &pods, &setup(None)));
+    let file = config_json(&settings(&spec), &world.view.as_ref().unwrap().members.members);
+    assert!(file.len() > LARGEST_FILE, "{}", file.len());
+    let key =
+        ChildKey { kind: ChildKind::ConfigMap, namespace: Some("team".into()), name: "np".into() };
+    let map = |world: &Observed| {
+        let decided = plan(&prober, world).unwrap();
+        assert!(decided.conditions[0].message.contains("more than a ConfigMap holds"));
+        assert!(!decided.desired.delete.contains(&key));
+        decided.desired.apply.into_iter().find(|child| child.key == key)
+    };
+    // A new one has no file.
+    let new = map(&world).unwrap();
+    assert_eq!((new.is_part, &new.object["data"]), (false, &json!({"ca.crt": "PEM"})));
+    assert_eq!(new.object.get("binaryData"), None);
+    // An existing one keeps its own, and is written again only for other authorities.
+    world.existing = vec![key.clone()];
+    let part = map(&world).unwrap();
+    assert_eq!((part.is_part, &part.object), (true, &json!({"data": {"ca.crt": "PEM"}})));
+    world.unchanged = [(key.clone(), part.hash)].into();
+    assert_eq!(map(&world), None);
+    world.bundle = Some("NEXT".into());
+    assert_eq!(map(&world).unwrap().object, json!({"data": {"ca.crt": "NEXT"}}));
+    world.bundle = None;
+    assert_eq!(map(&world), None);
 }
 
 /// A pod that is alone in its zone cannot probe a hundred others at a time: the condition reports

@@ -183,7 +183,7 @@ impl PodWatches {
                 changed = false;
             }
             Event::InitApply(pod) => {
-                open.listing.get_or_insert_default().put(self.pool.share(pod));
+                open.listing.get_or_insert_default().put(self.pool.share_listed(pod));
                 changed = false;
             }
             Event::InitDone => {

@@ -37,13 +37,25 @@ impl Hash for ByUid {
 pub struct Pool(HashSet<ByUid>);
 
 impl Pool {
-    /// The pod as it is known, if this is no news of it.
+    /// The pod of an event as it is known, if this is no news of it.
     pub fn share(&mut self, pod: PodObject) -> ByUid {
-        if let Some(known) = self.0.get(pod.uid())
-            && !is_newer(&pod, &known.0)
-        {
-            return known.clone();
+        match self.0.get(pod.uid()) {
+            Some(known) if !is_newer(&pod, &known.0) => known.clone(),
+            _ => self.replace(pod),
         }
+    }
+
+    /// The pod of a list, as it is known only if it has the same version. After etcd was restored
+    /// from a backup, versions begin again below the known ones: a pod that kept its known state
+    /// would stay so until it is deleted.
+    pub fn share_listed(&mut self, pod: PodObject) -> ByUid {
+        match self.0.get(pod.uid()) {
+            Some(known) if !is_newer(&pod, &known.0) && !is_newer(&known.0, &pod) => known.clone(),
+            _ => self.replace(pod),
+        }
+    }
+
+    fn replace(&mut self, pod: PodObject) -> ByUid {
         let pod = ByUid(Arc::new(pod));
         self.0.replace(pod.clone());
         pod

@@ -148,6 +148,45 @@ fn s02_a_pod_is_kept_once_however_many_probers_select_it() {
     assert_eq!((bench.watches.kept(), bench.watches.open()), (0, 0));
 }
 
+/// All versions of the restored store are older than those that the watches have seen.
+#[test]
+fn pods_are_as_a_list_has_them_also_after_etcd_was_restored_from_a_backup() {
+    let (mut bench, now) = (Bench::default(), Instant::now());
+    let (one, other) = (query("team", "app=a"), query("team", "app"));
+    let demands = [&one, &other].map(|query| demand_of("team", std::slice::from_ref(query)));
+    bench.settle(&demands, now);
+    let at = |version: u64, ip: &str| -> PodObject {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": "p-7", "namespace": "team", "uid": "uid-7", "labels": {"app": "a"},
+                "resourceVersion": version.to_string(),
+            },
+            "status": {"podIPs": [{"ip": ip}]},
+        }))
+        .unwrap()
+    };
+    let ips = |bench: &Bench| -> Vec<_> {
+        let pods = [0, 1].map(|place| bench.watches.pods(place, false).unwrap());
+        pods.iter().flatten().map(|pod| pod.ips()[0].to_string()).collect()
+    };
+    for query in [&one, &other] {
+        bench.lists(query, &[at(900, "10.0.0.1")], now);
+    }
+    assert_eq!(ips(&bench), ["10.0.0.1", "10.0.0.1"]);
+    bench.lists(&one, &[at(480, "10.0.0.2")], now);
+    assert_eq!(ips(&bench), ["10.0.0.2", "10.0.0.1"], "the other has not listed again");
+    bench.lists(&other, &[at(480, "10.0.0.2")], now);
+    assert_eq!(ips(&bench), ["10.0.0.2", "10.0.0.2"]);
+    assert_eq!(bench.watches.kept(), 1);
+    for query in [&one, &other] {
+        bench.watches.take(query, Event::Apply(at(490, "10.0.0.3")), now);
+    }
+    assert_eq!(ips(&bench), ["10.0.0.3", "10.0.0.3"]);
+    // Of two watches one may still be behind the other.
+    bench.watches.take(&one, Event::Apply(at(485, "10.0.0.4")), now);
+    assert_eq!(ips(&bench), ["10.0.0.3", "10.0.0.3"]);
+}
+
 #[test]
 fn s02_watches_have_a_budget_and_the_older_keep_theirs() {
     let (mut bench, now) = (Bench::default(), Instant::now());

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use futures::{FutureExt, Stream, future::BoxFuture, stream};
-use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
-use tokio::task::JoinSet;
+use kube::runtime::reflector::ObjectRef;
 
 use super::{Tasks, admin::Readiness, first_ended, kinds::Definition, leader::Leader};
 use crate::{
     controller::{self, Reconciler, schedule::Schedule},
-    infra::lease::Candidate,
+    infra::{lease::Candidate, shutdown::Shutdown, watch::DeserializeGuard},
     network_prober::NetworkProberReconciler,
     nodes::NodeStore,
     route_reflector::RouteReflectorReconciler,
@@ -37,13 +36,13 @@ impl Leader {
         tracing::info!("leading");
         self.metrics.set_leader(true);
         self.live.lead();
-        let metrics = self.metrics.clone();
-        let mut tasks = JoinSet::new();
+        let (metrics, shutdown) = (self.metrics.clone(), self.shutdown.clone());
+        let mut tasks = Tasks::new();
         self.start(&mut tasks);
         readiness.reached("lease");
         let why = tokio::select! {
             lost = candidate.renew() => anyhow::Error::new(lost),
-            ended = first_ended(&mut tasks) => ended,
+            why = ended(&mut tasks, &shutdown) => why,
         };
         metrics.set_leader(false);
         why
@@ -59,35 +58,63 @@ impl Leader {
         leader.spawn::<TrafficWatchReconciler>(tasks);
     }
 
-    /// Starts a configured kind: now, or as soon as its dependencies exist.
+    /// Starts a configured kind as one task: now, or as soon as its dependencies exist.
     fn spawn<R: Start>(self: &Arc<Self>, tasks: &mut Tasks) {
         let Some(definition) = self.definitions.of::<R::Kind>() else { return };
         if let Some(needs) = R::Needs::now(self, &definition) {
             R::expect(&self.readiness);
-            return self.control(R::build(self, needs, tasks), tasks);
+            tasks.spawn(self.control::<R>(needs));
+            return;
         }
         let leader = Arc::clone(self);
         tasks.spawn(async move {
-            let needs = R::Needs::later(&leader, &definition).await?;
-            let mut tasks = Tasks::new();
-            let controller = R::build(&leader, needs, &mut tasks);
-            leader.control(controller, &mut tasks);
-            Err(first_ended(&mut tasks).await)
+            let needs = tokio::select! {
+                needs = R::Needs::later(&leader, &definition) => needs?,
+                () = leader.shutdown.begun() => return Ok(R::TASK),
+            };
+            leader.control::<R>(needs).await
         });
     }
 
-    /// Runs the controller of one kind, once the objects that it follows have been listed.
-    fn control<R: Start>(&self, controller: Controller<R>, tasks: &mut Tasks) {
+    /// Builds one kind, and runs its controller once the objects that it follows have been listed.
+    /// Ends with the last pass after a shutdown has begun; or with an error, when a watch ends.
+    fn control<R: Start>(
+        &self,
+        needs: R::Needs,
+    ) -> impl Future<Output = anyhow::Result<&'static str>> + Send + 'static + use<R> {
+        let mut watches = Tasks::new();
+        let controller = R::build(self, needs, &mut watches);
         let Controller { reconciler, schedule, listed, synced } = controller;
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        let stop = self.shutdown.begun();
-        tasks.spawn(async move {
-            listed.await;
-            let triggers = reconciler.changes();
-            controller::run(client, reconciler, schedule, metrics, triggers, synced, stop).await;
-            Ok(R::TASK)
-        });
+        let (unlisted, stop) = (self.shutdown.begun(), self.shutdown.begun());
+        async move {
+            let passes = async move {
+                tokio::select! {
+                    () = listed => {}
+                    () = unlisted => return,
+                }
+                let triggers = reconciler.changes();
+                controller::run(client, reconciler, schedule, metrics, triggers, synced, stop)
+                    .await;
+            };
+            let watched = !watches.is_empty();
+            tokio::select! {
+                () = passes => Ok(R::TASK),
+                why = first_ended(&mut watches), if watched => Err(why),
+            }
+        }
     }
+}
+
+/// Waits for the first kind that ends, which none may, and returns the reason. After a shutdown has
+/// begun, waits for all of them, each of which ends with its passes: a request of a pass that is
+/// cut off could still be on its way when the next leader writes.
+async fn ended(tasks: &mut Tasks, shutdown: &Shutdown) -> anyhow::Error {
+    let why = first_ended(tasks).await;
+    if shutdown.has_begun() {
+        while tasks.join_next().await.is_some() {}
+    }
+    why
 }
 
 /// Facts that a kind needs before it starts.
@@ -158,4 +185,44 @@ fn follow(tasks: &mut Tasks, name: &'static str, watch: impl Future<Output = ()>
         watch.await;
         Ok(name)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Adds a kind whose passes take this time to end after a shutdown has begun.
+    fn add(tasks: &mut Tasks, shutdown: &Shutdown, name: &'static str, seconds: u64) {
+        let stop = shutdown.begun();
+        tasks.spawn(async move {
+            stop.await;
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok(name)
+        });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_signal_the_passes_of_all_kinds_end_before_the_lease_is_released() {
+        let (mut tasks, shutdown) = (Tasks::new(), Shutdown::default());
+        add(&mut tasks, &shutdown, "idle", 0);
+        add(&mut tasks, &shutdown, "busy", 3);
+        shutdown.begin();
+        let began = Instant::now();
+        assert_eq!(ended(&mut tasks, &shutdown).await.to_string(), "idle ended");
+        // No task was left to be cut off.
+        assert_eq!((began.elapsed().as_secs(), tasks.len()), (3, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_signal_the_first_kind_that_ends_ends_the_process() {
+        let (mut tasks, shutdown) = (Tasks::new(), Shutdown::default());
+        add(&mut tasks, &shutdown, "busy", 3);
+        tasks.spawn(async { Ok("broken") });
+        let why = ended(&mut tasks, &shutdown).await;
+        assert_eq!((why.to_string().as_str(), tasks.len()), ("broken ended", 1));
+    }
 }

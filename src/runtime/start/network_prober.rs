@@ -3,11 +3,12 @@ use std::{sync::Mutex, time::Duration};
 
 use anyhow::Context;
 use futures::{FutureExt, Stream};
-use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+use kube::runtime::reflector::ObjectRef;
 
 use super::{Controller, Definition, Leader, Needs, Schedule, Start, Tasks, follow};
 use crate::{
     api::NetworkProber,
+    infra::watch::DeserializeGuard,
     network_prober::{
         Entries, Gauges, Memories, NetworkProberReconciler, Owned, Refusals, state::ClusterState,
     },

@@ -2,11 +2,12 @@
 use std::sync::Arc;
 
 use futures::Stream;
-use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+use kube::runtime::reflector::ObjectRef;
 
 use super::{Controller, Leader, Schedule, Start, Tasks};
 use crate::{
     api::RouteReflectorSet,
+    infra::watch::DeserializeGuard,
     prometheus::Shared,
     route_reflector::{
         Gauges, RouteReflectorReconciler,

@@ -1,10 +1,11 @@
 //! Starts the controller of `Swarm`s.
 use futures::Stream;
-use kube::{core::DeserializeGuard, runtime::reflector::ObjectRef};
+use kube::runtime::reflector::ObjectRef;
 
 use super::{Controller, Leader, Schedule, Start, Tasks, follow};
 use crate::{
     api::Swarm,
+    infra::watch::DeserializeGuard,
     prometheus::Shared,
     swarm::{Gauges, SwarmReconciler, watches::WorkloadCache},
 };

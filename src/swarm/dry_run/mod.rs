@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::DeserializeGuard};
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 
 use super::{
     apply, cluster, conflict,
@@ -23,6 +23,7 @@ use super::{
 use crate::{
     api::{Mode, Swarm, SwarmStatus},
     controller::{Error, Plan},
+    infra::watch::DeserializeGuard,
     nodes::NodeStore,
 };
 

@@ -8,7 +8,7 @@ use futures::{
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::{
     Api, Client, Resource,
-    core::{DeserializeGuard, NamespaceResourceScope},
+    core::NamespaceResourceScope,
     runtime::{
         reflector::{self, Store},
         watcher::{self, Event},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     api::{Swarm, swarm::WorkloadKind},
-    infra::watch::{self, Reduced},
+    infra::watch::{self, DeserializeGuard, Reduced},
     metrics::Metrics,
 };
 

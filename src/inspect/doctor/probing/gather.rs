@@ -11,12 +11,12 @@ use k8s_openapi::{
 use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, ListParams},
-    core::DeserializeGuard,
 };
 
 use super::{Probing, Shown, Trouble, Webhook, handshake};
 use crate::{
     api::NetworkProber,
+    infra::watch::DeserializeGuard,
     inspect::cluster::{describe, name_of},
     network_prober::{
         children::ChildKind,
