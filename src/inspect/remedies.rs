@@ -50,6 +50,7 @@ fn remedy(reason: &str) -> Option<&'static str> {
             "compare spec.candidates with kubectl get nodes --show-labels, and with their taints"
         }
         "CalicoNotFound" => "install Calico, or correct spec.datastore",
+        "CalicoUnreadable" => "correct the object of Calico's that the message names",
         "SecretInvalid" => "correct the Secret that the message names",
         _ => return None,
     })

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     KIND, RouteReflectorReconciler,
-    datastore::{self, Datastore, IdChange, Session, WantedPeer},
+    datastore::{self, Datastore, IdChange, Session, WantedPeer, Written},
+    memory::Memory,
     plan::{self, Desired, Reports},
     steps::{NodeWrite, Step, Why, Write},
 };
@@ -58,40 +59,67 @@ impl RouteReflectorReconciler {
         desired: Desired,
     ) -> Result<Vec<Notice>, Error> {
         let key = key(set);
-        let (_, name) = &key;
-        let mut memory = desired.memory.unwrap_or_default();
-        if let Some(reports) = datastore.node_status() {
-            match &desired.reports {
-                Reports::Keep => {}
-                Reports::Start(nodes) => {
-                    let nodes: Vec<&str> = nodes.iter().map(|node| &**node).collect();
-                    reports.start_reports(&nodes, name).await?;
-                }
-                Reports::Stop => {
-                    reports.stop_reports().await?;
-                }
-            }
+        let Desired { step, session, reports, memory } = desired;
+        let memory = memory.unwrap_or_else(|| self.memories.get(&key));
+        let taken = self.take_step(&key, datastore, step, memory, &session).await;
+        // After the step: an object that cannot be deleted keeps no dead reflector in its slot.
+        let reported = self.change_reports(&key, datastore, &reports).await;
+        let notices = taken?;
+        match reported {
+            // The status reports the step that was taken.
+            Err(error) if !notices.is_empty() => Error::stages(notices, vec![error]),
+            reported => reported.map(|()| notices),
         }
-        let Some((step, writes)) = desired.step else {
+    }
+
+    /// Takes a step, if there is one and its zones are free.
+    async fn take_step(
+        &self,
+        key: &Key,
+        datastore: &Datastore,
+        step: Option<(Step, Vec<Write>)>,
+        mut memory: Memory,
+        session: &Session,
+    ) -> Result<Vec<Notice>, Error> {
+        // If another object was faster since this was planned, the next plan sees it.
+        let Some((step, writes)) = step.filter(|(step, _)| self.may_disrupt(key, step)) else {
             self.memories.put(key.clone(), memory);
             return Ok(vec![]);
         };
-        if !self.may_disrupt(&key, &step) {
-            // Another object was faster since this was planned: the next plan sees it.
-            self.memories.put(key.clone(), memory);
-            return Ok(vec![]);
-        }
         // Before it is tried: a write that failed may have been carried out.
         memory.last_step = Some(plan::whole(clock::timestamp()));
         memory.statuses = super::gate::Measured::default();
         self.memories.put(key.clone(), memory);
-        let session = desired.session;
-        let result = self.write_all(name, datastore, writes, &session).await;
+        let (_, name) = key;
+        let result = self.write_all(name, datastore, writes, session).await;
         let word = if result.is_ok() { "done" } else { "failed" };
-        self.memories.change(&key, |memory| {
+        self.memories.change(key, |memory| {
             *memory.counters.steps.entry((step.word(), word)).or_default() += 1;
         });
         result.map(|()| notices(&step))
+    }
+
+    /// Changes the `CalicoNodeStatus` objects. The memory notes whether the next pass must try it
+    /// again.
+    async fn change_reports(
+        &self,
+        key: &Key,
+        datastore: &Datastore,
+        reports: &Reports,
+    ) -> Result<(), Error> {
+        let (_, name) = key;
+        let changed = match (reports, datastore.node_status()) {
+            (Reports::Keep, _) => return Ok(()),
+            (_, None) => Ok(Written::Unchanged),
+            (Reports::Start(nodes), Some(statuses)) => {
+                let nodes: Vec<&str> = nodes.iter().map(|node| &**node).collect();
+                statuses.start_reports(&nodes, name).await
+            }
+            (Reports::Stop, Some(statuses)) => statuses.stop_reports().await,
+        };
+        self.memories.change(key, |memory| memory.unsettled = changed.is_err());
+        changed?;
+        Ok(())
     }
 
     /// Takes the zones of the nodes that a step changes; returns false if the step must wait. A
@@ -253,3 +281,6 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
         [first, .., last] => Some(format!("{} BGPPeers, {first} to {last}", names.len())),
     }
 }
+
+#[cfg(test)]
+mod tests;

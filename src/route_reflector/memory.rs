@@ -25,12 +25,23 @@ pub struct Memory {
     pub statuses: Measured,
     /// The nodes that have such an object of ours.
     pub asked: Vec<Arc<str>>,
+    /// True if these objects could not be changed accordingly: the next pass tries it again.
+    pub unsettled: bool,
     /// The last refusal, so that it is reported once.
     pub refused: Option<String>,
-    /// The values for the metrics.
-    pub figures: Arc<Figures>,
+    /// The values for the metrics; `None` until this process has decided once: zeros would say that
+    /// every route is there.
+    pub figures: Option<Arc<Figures>>,
     /// Counters since this process started.
     pub counters: Counters,
+}
+
+impl Memory {
+    /// Returns the desired number of reflectors as last decided, by zone.
+    #[must_use]
+    pub fn desired(&self) -> BTreeMap<Arc<str>, usize> {
+        self.figures.as_ref().map(|figures| figures.desired.clone()).unwrap_or_default()
+    }
 }
 
 /// Counters of one set for the metrics.

@@ -1,6 +1,6 @@
 //! The metrics that are computed from the memories at scrape time, so that series vanish with their
 //! object.
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
 use prometheus_client::{
@@ -107,15 +107,21 @@ const GAUGES: [Gauge; 10] = [
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let figures = |memory: &Memory| (Arc::clone(&memory.figures), memory.counters.clone());
+        let figures = |memory: &Memory| (memory.figures.clone(), memory.counters.clone());
         let all: Vec<_> = self.0.each(|_, memory| Some(figures(memory))).collect();
         if all.is_empty() {
             return Ok(());
         }
+        // While paused, or without Calico's objects, a new leader has decided nothing. Zeros would
+        // say that no route is missing, and end an alert.
+        let decided: Vec<_> = all
+            .iter()
+            .filter_map(|((_, name), (figures, _))| Some((name, figures.as_ref()?)))
+            .collect();
         let now = seconds(Timestamp::now());
-        for (metric, help, of) in GAUGES {
+        for (metric, help, of) in GAUGES.iter().filter(|_| !decided.is_empty()) {
             let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Gauge)?;
-            for ((_, name), (figures, _)) in &all {
+            for (name, figures) in &decided {
                 for (labels, value) in of(figures, now) {
                     let mut every = vec![("name", name.as_str())];
                     every.extend(labels);
@@ -154,5 +160,51 @@ impl Collector for Gauges {
             "Plans that were refused because they would lose routes or create too many paths",
             &|counters| vec![(vec![], counters.refusals)],
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use prometheus_client::{encoding::text, registry::Registry};
+
+    use super::*;
+
+    fn page(memories: &Memories) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Gauges(memories.clone())));
+        let mut page = String::new();
+        text::encode_registry(&mut page, &registry).unwrap();
+        page
+    }
+
+    /// A new leader finds the set paused, or an etcd that does not answer: "no route is missing"
+    /// would resolve the alert about the routes that are.
+    #[test]
+    fn a_set_about_which_nothing_is_decided_yet_has_counters_and_no_gauges() {
+        let memories = Memories::default();
+        let (main, other) = ((String::new(), "main".into()), (String::new(), "other".into()));
+        memories.change(&main, |_| ());
+        let gauges = |page: &str, name: &str| -> Vec<String> {
+            let label = format!("{{name=\"{name}\"");
+            let of = |(metric, ..): &Gauge| page.contains(&format!("{metric}{label}"));
+            GAUGES.iter().filter(|&gauge| of(gauge)).map(|(metric, ..)| (*metric).into()).collect()
+        };
+        let before = page(&memories);
+        assert_eq!(gauges(&before, "main"), Vec::<String>::new());
+        assert!(before.contains("plan_oracle_failures_total{name=\"main\"} 0"), "{before}");
+        // One that decided does not lend it its figures.
+        let figures = Figures { missing: 3, ..Figures::default() };
+        memories.change(&other, |memory| memory.figures = Some(Arc::new(figures)));
+        let after = page(&memories);
+        assert_eq!(gauges(&after, "main"), Vec::<String>::new());
+        let other = gauges(&after, "other");
+        for metric in ["mesh", "routes_missing", "steps_left", "waiting_seconds"] {
+            let metric = format!("traffic_operator_routereflector_{metric}");
+            assert!(other.contains(&metric), "{metric}: {other:?}");
+        }
+        let missing = "routes_missing{name=\"other\",down=\"none\"} 3.0";
+        assert!(after.contains(missing), "{after}");
     }
 }

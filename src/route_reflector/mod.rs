@@ -35,6 +35,7 @@ pub(crate) mod conflict;
 pub mod datastore;
 pub mod dry_run;
 pub mod families;
+mod fitness;
 pub mod gate;
 pub(crate) mod memory;
 mod metrics;
@@ -50,6 +51,8 @@ pub mod settings;
 pub mod steps;
 pub mod stores;
 pub(crate) mod taints;
+#[cfg(test)]
+mod testing;
 pub(crate) mod topology;
 mod workloads;
 
@@ -191,7 +194,7 @@ pub async fn simulate(
     // In the dry run, each label is on Kubernetes' Node and on Calico's.
     snapshot.labels = None;
     let mut stage = dry_run::Stage { speakers: nodes.speakers(), snapshot };
-    let fitness = observe::fitness(client, nodes, set).await?;
+    let fitness = fitness::read(client, nodes, set).await?;
     let workloads = Arc::new(workloads::count(client).await?);
     dry_run::simulate(set, &mut stage, fitness, workloads, Timestamp::now())
 }

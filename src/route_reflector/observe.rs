@@ -5,22 +5,23 @@ use std::{
     time::Duration,
 };
 
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 
 use super::{
-    KIND, Others, Question, RouteReflectorReconciler, conflict, datastore,
+    KIND, Others, Question, RouteReflectorReconciler, conflict,
+    datastore::{self, Report},
+    fitness,
     gate::{self, Asked, Measured},
     memory::Memory,
-    plan::{self, Calico, Fitness, Observed, Questions},
+    plan::{self, Calico, Observed, Questions},
     settings::Settings,
     topology::BgpTopology,
     workloads,
 };
 use crate::{
-    api::{Mode, RouteReflectorSet, TrafficWatch},
+    api::{Mode, RouteReflectorSet},
     clock,
     controller::{Error, disruptions, key},
-    nodes::NodeStore,
     prometheus::{Class, Payer, QueryError},
 };
 
@@ -100,15 +101,27 @@ impl RouteReflectorReconciler {
         Some(result.map_err(|error| error.to_string()))
     }
 
-    /// Adds Calico's new reports to those since the last step.
-    async fn reports(&self, set: &RouteReflectorSet, memory: &mut Memory) -> Result<(), Error> {
+    /// Adds Calico's new reports to those since the last step. If they cannot be read there are
+    /// none: the gate stays shut, and repair goes on.
+    async fn hear_reports(&self, set: &RouteReflectorSet, memory: &mut Memory) {
         if memory.asked.is_empty() {
-            return Ok(());
+            return;
         }
+        match self.reports(set).await {
+            Ok(reports) => memory.statuses.hear(reports, plan::seconds(clock::timestamp())),
+            Err(error) => tracing::warn!(
+                set = set.name_any(),
+                reason = error.reason(),
+                error = error.to_text(),
+                "CalicoNodeStatuses not read, sessions count as not reported"
+            ),
+        }
+    }
+
+    async fn reports(&self, set: &RouteReflectorSet) -> Result<BTreeMap<String, Report>, Error> {
         let datastore = self.datastore(set)?;
-        let Some(reports) = datastore.node_status() else { return Ok(()) };
-        memory.statuses.hear(reports.read_reports().await?, plan::seconds(clock::timestamp()));
-        Ok(())
+        let Some(statuses) = datastore.node_status() else { return Ok(BTreeMap::new()) };
+        Ok(statuses.read_reports().await?)
     }
 }
 
@@ -149,7 +162,11 @@ pub(super) async fn observe(
     let holder = disruptions::holder(KIND, &key(set));
     let nodes = observed.speakers.iter().map(|speaker| &speaker.name);
     observed.busy = reconciler.disruptions.blocked(&holder, nodes);
-    observed.fitness = fitness(&reconciler.client, &reconciler.nodes, set).await?;
+    // On the way back to the mesh, no node is chosen.
+    if !deleting {
+        observed.fitness =
+            fitness::read_or_freeze(&reconciler.client, &reconciler.nodes, set).await;
+    }
     observed.bgp = match reconciler.bgp(set, &settings, &sets).await {
         Ok(bgp) => Ok(bgp),
         Err(datastore::Error::Kube { action, source }) => {
@@ -171,31 +188,11 @@ pub(super) async fn observe(
     }
     // They are Calico's objects too.
     if !matches!(&observed.bgp, Ok((snapshot, _)) if snapshot.stale.is_some()) {
-        reconciler.reports(set, &mut observed.memory).await?;
+        reconciler.hear_reports(set, &mut observed.memory).await;
     }
     observed.measured = reconciler.measure(set, &settings, &questions).await;
     Ok(observed)
 }
 
-/// Reads the fitness from `candidates.fitnessRef`.
-pub(super) async fn fitness(
-    client: &kube::Client,
-    nodes: &NodeStore,
-    set: &RouteReflectorSet,
-) -> Result<Option<Fitness>, Error> {
-    let Some(of) = &set.spec.candidates.fitness_ref else { return Ok(None) };
-    let api = Api::<TrafficWatch>::namespaced(client.clone(), &of.namespace);
-    let watch = api.get_opt(&of.name).await.map_err(Error::kube("get TrafficWatch"))?;
-    let Some(watch) = watch else {
-        let frozen = Some(format!("there is no TrafficWatch {}/{}", of.namespace, of.name));
-        return Ok(Some(Fitness { frozen, ..Fitness::default() }));
-    };
-    let conditions = watch.status.iter().flat_map(|status| &status.conditions);
-    let measured = conditions.into_iter().find(|c| c.type_ == "MetricsAvailable");
-    let frozen = measured
-        .is_none_or(|condition| condition.status != "True")
-        .then(|| format!("TrafficWatch {}/{} has no measurement", of.namespace, of.name));
-    let key = watch.label_key();
-    let unfit = nodes.carriers_of(&key, "true");
-    Ok(Some(Fitness { unfit: unfit.into_iter().collect(), frozen }))
-}
+#[cfg(test)]
+mod tests;

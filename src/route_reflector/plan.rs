@@ -143,7 +143,7 @@ impl Reports {
     /// From the nodes that have one to those that need one; the memory notes the latter.
     fn next(memory: &mut Memory, needed: Vec<Arc<str>>) -> Self {
         let before = std::mem::replace(&mut memory.asked, needed);
-        if before == memory.asked {
+        if before == memory.asked && !memory.unsettled {
             return Self::Keep;
         }
         if memory.asked.is_empty() { Self::Stop } else { Self::Start(memory.asked.clone()) }
@@ -175,30 +175,27 @@ pub fn plan(
         Ok((snapshot, bgp)) => (snapshot, bgp),
         Err(calico) => return Ok(standing::unknown(set, calico)),
     };
+    // The critical alerts read these figures, also where nothing can be decided.
+    let counted = || {
+        let figures = Figures {
+            desired: observed.memory.desired(),
+            ..figures(bgp, &BTreeSet::new(), observed.measured.as_ref())
+        };
+        let figures = Some(Arc::new(figures));
+        Memory { figures, shut_since: None, ..observed.memory.clone() }
+    };
     if settings.migrate && snapshot.mesh && !snapshot.only_of_mesh.is_empty() {
         let text = format!(
             "spec.mesh: the mesh has settings that no BGPPeer can have, and Migrate would lose them: spec.{} of \
              BGPConfiguration default; remove it there, or use mesh: Leave",
             snapshot.only_of_mesh.join(", spec.")
         );
-        return Ok(refused(observed.memory.clone(), &text));
+        return Ok(refused(counted(), &text));
     }
     let Decision { target, goal, mut left, unfit_since, unsound, refused } =
         match decide(set, observed, &settings, bgp) {
             Ok(decision) => decision,
-            Err(refusal) => {
-                let nobody = BTreeSet::new();
-                let figures = Figures {
-                    desired: observed.memory.figures.desired.clone(),
-                    ..figures(bgp, &nobody, observed.measured.as_ref())
-                };
-                let memory = Memory {
-                    figures: Arc::new(figures),
-                    shut_since: None,
-                    ..observed.memory.clone()
-                };
-                return Ok(refused(memory, &refusal.to_string()));
-            }
+            Err(refusal) => return Ok(refused(counted(), &refusal.to_string())),
         };
     let mut names = goal.peers.iter().map(|peer| &peer.name);
     let taken = names.find(|name| bgp.taken.contains(*name)).cloned();
@@ -294,7 +291,7 @@ impl Pass<'_> {
         memory.refused = refusal;
         let figures = Figures {
             desired: if target.freeze.is_some() {
-                memory.figures.desired.clone()
+                memory.desired()
             } else {
                 target.by_zone.clone()
             },
@@ -318,11 +315,12 @@ impl Pass<'_> {
         };
         let needed = match (next, self.settings.gate) {
             // They are Calico's objects.
-            _ if snapshot.stale.is_some() => memory.asked.clone(),
-            (Next::Wait(..), Gate::NodeStatus) if writes => self.unseen(&memory),
-            _ => vec![],
+            _ if snapshot.stale.is_some() => None,
+            (Next::Wait(..), Gate::NodeStatus) if writes => Some(self.unseen(&memory)),
+            _ => Some(vec![]),
         };
-        let mut reports = Reports::next(&mut memory, needed);
+        let reports = needed.map(|needed| Reports::next(&mut memory, needed));
+        let mut reports = reports.unwrap_or_default();
         // A process before this one may have left some.
         let first = memory.began == Some(now) && snapshot.stale.is_none();
         if first && writes && self.settings.gate == Gate::NodeStatus && reports == Reports::Keep {
@@ -335,7 +333,7 @@ impl Pass<'_> {
             Next::Wait(..) if writes => TRY,
             _ => self.due().map_or(PERIOD, |due| due.clamp(TRY, PERIOD)),
         };
-        memory.figures = Arc::new(figures);
+        memory.figures = Some(Arc::new(figures));
         let session = snapshot.session();
         let desired = Desired { step, session, reports, memory: Some(memory) };
         Plan { desired, status, conditions, notices, period }

@@ -1,7 +1,7 @@
 //! The taints that prevent a node from reflecting routes.
 use k8s_openapi::api::core::v1::Toleration;
 
-use crate::nodes::Taint;
+use crate::{api::UNFIT_SUFFIX, nodes::Taint};
 
 /// Taints of nodes in trouble, with which Kubernetes itself keeps new pods away: the original's
 /// list.
@@ -22,11 +22,12 @@ const NOT_READY: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.i
 /// The first taint that keeps a node out, if one does.
 ///
 /// Without tolerations only those of nodes in trouble do; with some, each of effect `NoSchedule` or
-/// `NoExecute` that none of them tolerates.
+/// `NoExecute` that none of them tolerates. The marks of `TrafficWatch`es keep no node out: a busy
+/// reflector would leave at once, and `demoteAfter` would not count.
 #[must_use]
 pub fn keeping_out<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a str> {
     let keeps_out = |taint: &&Taint| {
-        if NOT_READY.contains(&&*taint.key) {
+        if NOT_READY.contains(&&*taint.key) || taint.key.ends_with(UNFIT_SUFFIX) {
             return false;
         }
         if tolerations.is_empty() {
@@ -84,5 +85,19 @@ mod tests {
         }
         let soft = [taint("mine", "x", "PreferNoSchedule")];
         assert_eq!(keeping_out(&soft, &[toleration(r#"{"key":"other"}"#)]), None);
+    }
+
+    /// With tolerations for anything at all, a reflector that is busy for a moment would otherwise
+    /// be replaced at once, `demoteAfter` or not.
+    #[test]
+    fn the_mark_of_a_traffic_watch_keeps_no_node_out() {
+        for effect in ["NoSchedule", "NoExecute"] {
+            let marked = [taint("web.traffic.example.com/unfit", "true", effect)];
+            for tolerations in [vec![], vec![toleration(r#"{"key":"mine","operator":"Exists"}"#)]] {
+                assert_eq!(keeping_out(&marked, &tolerations), None, "{effect} {tolerations:?}");
+            }
+            let other = [taint("web.traffic.example.com/unfit-x", "true", effect)];
+            assert!(keeping_out(&other, &[toleration(r#"{"key":"mine"}"#)]).is_some());
+        }
     }
 }

@@ -43,6 +43,10 @@ pub enum Error {
     /// The user's settings cannot work; the text begins with the path of the field.
     #[error("{0}")]
     Invalid(String),
+    /// An object of Calico's that every decision needs cannot be read. Unlike [`Error::Invalid`] it
+    /// is mended without a change of the set, so the set must go on looking.
+    #[error("{0}")]
+    Unreadable(String),
     /// The Secret of an etcd is missing or cannot be used; begins with the path of the field.
     /// Unlike [`Error::Invalid`] it may be mended without a change of the object.
     #[error("{0}")]
@@ -85,6 +89,7 @@ impl Error {
             | Self::Kube { .. }
             | Self::Etcd(_)
             | Self::Secret(_)
+            | Self::Unreadable(_)
             | Self::NotLeading => true,
             Self::NotInstalled
             | Self::Taken { .. }
@@ -111,6 +116,7 @@ impl Error {
             Self::Changed(_) | Self::Kube { .. } | Self::NotLeading => "ApiError",
             Self::Etcd(_) => "DatastoreUnreachable",
             Self::Secret(_) => "SecretInvalid",
+            Self::Unreadable(_) => "CalicoUnreadable",
         }
     }
 }

@@ -38,7 +38,7 @@ fn spec<S: DeserializeOwned + Default>(object: &DynamicObject) -> Result<S, serd
 }
 
 fn unreadable(kind: &str, name: &str) -> impl FnOnce(serde_json::Error) -> Error {
-    move |error| Error::Invalid(format!("{kind} {name}: {error}"))
+    move |error| Error::Unreadable(format!("{kind} {name}: {error}"))
 }
 
 /// Calico in the Kubernetes API.

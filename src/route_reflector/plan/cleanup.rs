@@ -105,11 +105,11 @@ pub fn restore(set: &RouteReflectorSet, observed: &Observed) -> Result<Restore, 
         _ => None,
     };
     let leaving = bgp.reflectors().map(|(node, _)| Arc::clone(node)).collect();
-    memory.figures = Arc::new(Figures {
+    memory.figures = Some(Arc::new(Figures {
         steps_left: left.len(),
         waiting_since: memory.shut_since,
         ..figures(bgp, &leaving, observed.measured.as_ref())
-    });
+    }));
     let waited = memory.shut_since.map(|since| elapsed(since, observed.now)).unwrap_or_default();
     let reports =
         if settings.gate == Gate::NodeStatus { Reports::Stop } else { Reports::default() };

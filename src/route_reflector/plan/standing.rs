@@ -37,7 +37,7 @@ pub(super) fn unknown(
     set: &RouteReflectorSet,
     calico: &Calico,
 ) -> Plan<Desired, RouteReflectorSetStatus> {
-    let known = ["CalicoNotFound", "SecretInvalid"].contains(&calico.reason);
+    let known = ["CalicoNotFound", "CalicoUnreadable", "SecretInvalid"].contains(&calico.reason);
     let conditions = vec![
         verdict("Ready", known.then_some(false), calico.reason, calico.text.clone()),
         verdict("Converged", None, calico.reason, "the state of Calico's objects is unknown"),

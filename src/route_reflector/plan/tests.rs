@@ -353,3 +353,23 @@ fn r16_what_the_mesh_alone_can_have_is_refused_before_anything_is_written() {
     leave.spec.mesh = crate::api::route_reflector_set::Mesh::Leave;
     assert!(plan(&leave, &observed(&leave, &stage)).unwrap().desired.step.is_some());
 }
+
+/// Each new leader would report that the mesh is off and every route is there.
+#[test]
+fn r16_what_is_refused_has_its_figures_and_what_is_not_decided_has_none() {
+    let set = set(&json!({}));
+    let mut stage = mesh();
+    stage.snapshot.only_of_mesh = vec!["nodeMeshKeepalive".into()];
+    let refused = plan(&set, &observed(&set, &stage)).unwrap();
+    let memory = refused.desired.memory.unwrap();
+    assert!(memory.figures.as_ref().is_some_and(|figures| figures.mesh));
+    // While it is paused they stay, and a new leader has none.
+    let mut paused = set;
+    paused.spec.paused = true;
+    let mut seen = observed(&paused, &stage);
+    let none = plan(&paused, &seen).unwrap().desired.memory.unwrap();
+    assert!(none.figures.is_none());
+    seen.memory = memory;
+    let kept = plan(&paused, &seen).unwrap().desired.memory.unwrap();
+    assert!(kept.figures.is_some_and(|figures| figures.mesh));
+}

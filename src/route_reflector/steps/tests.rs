@@ -62,10 +62,7 @@ impl World {
         let address = format!("10.0.{}.{}/16", i / 250, i % 250 + 1);
         self.stage.speakers.push(Speaker {
             name: format!("n{i:02}").into(),
-            incarnation: Incarnation {
-                created: i64::try_from(i).unwrap(),
-                ..Incarnation::default()
-            },
+            incarnation: Incarnation { created: i64::try_from(i).unwrap(), uid: 0 },
             labels: texts(&[(ZONE, zone)]),
             taints: [].into(),
             readiness: Readiness::Ready,

@@ -351,7 +351,7 @@ impl Interned {
 type Listed = Vec<(String, Option<Entry>)>;
 
 fn read<T>(kind: &str, name: &str, read: Result<T, serde_json::Error>) -> Result<T, Error> {
-    read.map_err(|error| Error::Invalid(format!("{kind} {name} in etcd: {error}")))
+    read.map_err(|error| Error::Unreadable(format!("{kind} {name} in etcd: {error}")))
 }
 
 /// The object of a kind that is called `default`.
@@ -364,7 +364,7 @@ fn default<T: Default>(
         return Ok(T::default());
     };
     let Some(entry) = entry else {
-        return Err(Error::Invalid(format!("{kind} {DEFAULT} in etcd is no JSON")));
+        return Err(Error::Unreadable(format!("{kind} {DEFAULT} in etcd is no JSON")));
     };
     read(kind, DEFAULT, parse(entry))
 }
@@ -384,16 +384,4 @@ fn uid() -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_uid_is_a_uuid_and_differs() {
-        let uid = uid();
-        let lengths: Vec<_> = uid.split('-').map(str::len).collect();
-        assert_eq!(lengths, [8, 4, 4, 4, 12], "{uid}");
-        assert_eq!(&uid[14..15], "4", "{uid}");
-        assert!("89ab".contains(&uid[19..20]), "{uid}");
-        assert_ne!(uid, super::uid());
-    }
-}
+mod tests;

@@ -96,3 +96,15 @@ proptest! {
         prop_assert_eq!(hidden, Some([("a".to_owned(), text)].into()));
     }
 }
+
+/// Otherwise one mistake in Calico's object would end all repair until the operator restarts,
+/// although it was corrected a minute later.
+#[test]
+fn an_unreadable_configuration_is_read_again_and_no_mistake_of_the_set() {
+    let read = super::spec::<ConfigurationSpec>(&object(&json!({"asNumber": -1})));
+    let error = read.map_err(unreadable("BGPConfiguration", DEFAULT)).unwrap_err();
+    assert_eq!((error.reason(), error.is_transient()), ("CalicoUnreadable", true));
+    let error = crate::controller::Error::from(error);
+    assert!(error.to_text().starts_with("BGPConfiguration default: "), "{error}");
+    assert!(error.requeue_after(1).is_some());
+}

@@ -29,3 +29,22 @@ fn a_restored_mesh_ends_all_reports() {
         assert_eq!(desired.reports, ends, "{gate}");
     }
 }
+
+/// They cost nodes processor time, and the memory no longer names those that could not be deleted.
+#[test]
+fn reports_that_could_not_be_changed_are_changed_again() {
+    let (mut set, mut stage) = converged(&json!({"transition": {"gate": "NodeStatus"}}));
+    let reports = |set: &RouteReflectorSet, stage: &Stage, unsettled| {
+        let mut seen = observed(set, stage);
+        (seen.memory.began, seen.memory.unsettled) = (Some(ago(60)), unsettled);
+        plan(set, &seen).unwrap().desired.reports
+    };
+    assert_eq!(reports(&set, &stage, false), Reports::Keep);
+    assert_eq!(reports(&set, &stage, true), Reports::Stop);
+    // They are Calico's objects.
+    stage.snapshot.stale = Some(Stale { since: None, why: "503".into() });
+    assert_eq!(reports(&set, &stage, true), Reports::Keep);
+    stage.snapshot.stale = None;
+    set.spec.paused = true;
+    assert_eq!(reports(&set, &stage, true), Reports::Stop);
+}
