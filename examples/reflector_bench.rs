@@ -13,7 +13,7 @@ use anyhow::ensure;
 use k8s_openapi::jiff::Timestamp;
 use traffic_operator::{
     api::RouteReflectorSet,
-    nodes::{Readiness, Speaker, Texts},
+    nodes::{Incarnation, Readiness, Speaker, Texts},
     route_reflector::{
         bgp_model::{Change, Fabric, Local, Node, Peer, Remote, Rule, Selector},
         datastore::Snapshot,
@@ -122,7 +122,10 @@ fn stage() -> Stage {
         let address = format!("10.{}.{}.1/8", place / 250, place % 250);
         Speaker {
             name: format!("node-{place:04}").into(),
-            created: i64::try_from(place).unwrap_or_default(),
+            incarnation: Incarnation {
+                created: i64::try_from(place).unwrap_or_default(),
+                ..Incarnation::default()
+            },
             labels: texts(&[("kubernetes.io/os", "linux"), ("zone", ZONES[place % ZONES.len()])]),
             taints: [].into(),
             readiness: Readiness::Ready,

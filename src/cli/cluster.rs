@@ -11,7 +11,7 @@ use crate::{
 /// The variables by which the operator's Deployments name a pod and its namespace to the processes
 /// in it, such as a command that `kubectl exec` starts there.
 const POD_NAME: &str = "POD_NAME";
-const POD_NAMESPACE: &str = "POD_NAMESPACE";
+pub(super) const POD_NAMESPACE: &str = "POD_NAMESPACE";
 
 /// The cluster.
 #[derive(Args, Clone, Debug)]

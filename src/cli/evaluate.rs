@@ -91,6 +91,6 @@ pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
         evaluations.iter().map(evaluate::text).collect::<Vec<_>>().join("\n")
     })?;
     // The user requested a judgment, and there is none.
-    let failed = evaluations.iter().flat_map(|e| &e.measures).find_map(|m| m.problem.as_ref());
-    failed.map_or(Ok(()), |problem| Err(anyhow::anyhow!("no measurement: {problem}")))
+    let failed = evaluations.iter().find_map(evaluate::Evaluation::failure);
+    failed.map_or(Ok(()), |why| Err(anyhow::anyhow!("no measurement: {why}")))
 }

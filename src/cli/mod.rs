@@ -128,6 +128,20 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// `kubectl exec` runs commands in a pod of the operator, which may be in any namespace.
+    #[test]
+    fn every_command_takes_the_namespace_of_its_pod_for_that_of_the_operator() {
+        fn count(command: &clap::Command) -> usize {
+            let own = command.get_arguments().find(|flag| flag.get_id() == "operator_namespace");
+            if let Some(flag) = own {
+                let variable = flag.get_env().and_then(std::ffi::OsStr::to_str);
+                assert_eq!(variable, Some("POD_NAMESPACE"), "{}", command.get_name());
+            }
+            usize::from(own.is_some()) + command.get_subcommands().map(count).sum::<usize>()
+        }
+        assert!(count(&Cli::command()) > 5);
+    }
+
     #[test]
     fn usage_names_what_was_typed() {
         let usage = |program: &str| {

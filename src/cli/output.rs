@@ -6,6 +6,8 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use crate::text::style::printable;
+
 /// Writes text unchanged.
 pub(super) fn text(text: &str) -> anyhow::Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
@@ -39,8 +41,10 @@ fn json(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(format!("{json}\n"))
 }
 
-/// Writes text with colors, if they are enabled.
+/// Writes text with colors, if they are enabled. Whatever it quotes, a terminal gets no other
+/// control characters.
 fn prose(text: &str) -> anyhow::Result<()> {
+    let text = text.split('\n').map(printable).collect::<Vec<_>>().join("\n");
     let stdout = io::stdout().lock();
     let choice = choice(&stdout);
     match AutoStream::new(stdout, choice).write_all(text.as_bytes()) {

@@ -3,7 +3,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 
 use super::{
-    cluster::{ClusterArgs, OperatorArgs},
+    cluster::{ClusterArgs, OperatorArgs, POD_NAMESPACE},
     documents,
     output::TextFormat,
     progress,
@@ -73,7 +73,8 @@ struct ReflectorArgs {
     output: TextFormat,
 
     /// Namespace of the operator, which contains the Secret of datastore.etcd.
-    #[arg(long, value_name = "NAMESPACE", default_value = manifests::NAMESPACE)]
+    #[arg(long, env = POD_NAMESPACE, value_name = "NAMESPACE")]
+    #[arg(default_value = manifests::NAMESPACE)]
     operator_namespace: String,
 
     #[command(flatten)]

@@ -2,12 +2,12 @@
 use std::fmt::Write;
 
 use super::probing::Advice;
-use crate::text::style::Tone;
+use crate::text::style::{Tone, printable};
 
 /// Adds a fact under its name.
 pub fn line(text: &mut String, name: &str, value: &str) {
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "  {name:<12} {value}");
+    let _ = writeln!(text, "  {:<12} {}", printable(name), printable(value));
 }
 
 /// Adds a condition that is not settled; the color tells one that keeps the object from working
@@ -25,7 +25,8 @@ pub fn advise(text: &mut String, advice: &[Advice]) {
     }
     for one in advice {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {}\n    try: {}", one.what, one.next);
+        let (what, next) = (printable(&one.what), printable(&one.next));
+        let _ = writeln!(text, "  {what}\n    try: {next}");
     }
 }
 
@@ -33,4 +34,22 @@ pub fn advise(text: &mut String, advice: &[Advice]) {
 #[must_use]
 pub fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_another_program_stays_in_its_line() {
+        let mut text = String::new();
+        condition(&mut text, "Ready=False Conflict: a\u{1b}[2J\n  limit        none");
+        advise(&mut text, &[Advice::of("b\nc", "d\u{7}")]);
+        let state = Tone::Bad.paint("Ready=False Conflict");
+        let expected = format!(
+            "  condition    {state}: a\u{fffd}[2J   limit        none\n\nNext\n  b c\n    try: \
+             d\u{fffd}\n"
+        );
+        assert_eq!(text, expected);
+    }
 }

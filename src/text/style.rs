@@ -2,7 +2,9 @@
 //!
 //! A text contains the escape sequences; the command that writes it removes them if colors are
 //! disabled.
-use anstyle::AnsiColor;
+use std::borrow::Cow;
+
+use anstyle::{AnsiColor, Style};
 
 use crate::api::traffic_watch::NodeState;
 
@@ -41,14 +43,45 @@ impl Tone {
     /// Returns the text in this color.
     #[must_use]
     pub fn paint(self, text: &str) -> String {
-        let style = match self {
+        let style = self.style();
+        format!("{style}{text}{style:#}")
+    }
+
+    fn style(self) -> Style {
+        match self {
             Self::Good => AnsiColor::Green,
             Self::Notable => AnsiColor::Yellow,
             Self::Bad => AnsiColor::Red,
         }
-        .on_default();
-        format!("{style}{text}{style:#}")
+        .on_default()
     }
+}
+
+/// Returns the text without control characters other than those of [`Tone`]; line breaks and tabs
+/// become spaces. A message of another program, such as that of a condition, otherwise moves the
+/// cursor of a terminal, or adds a line that seems to be ours.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let styles = [Tone::Good, Tone::Notable, Tone::Bad].map(Tone::style);
+    let colors: Vec<_> =
+        styles.iter().flat_map(|style| [format!("{style}"), format!("{style:#}")]).collect();
+    let mut made = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let color = colors.iter().find(|color| rest.starts_with(color.as_str()));
+        let (now, later) = rest.split_at(color.map_or(first.len_utf8(), String::len));
+        match first {
+            _ if color.is_some() => made.push_str(now),
+            '\n' | '\r' | '\t' => made.push(' '),
+            _ if first.is_control() => made.push(char::REPLACEMENT_CHARACTER),
+            _ => made.push(first),
+        }
+        rest = later;
+    }
+    Cow::Owned(made)
 }
 
 /// Returns the text without escape sequences, which take no columns on a terminal.
@@ -60,6 +93,26 @@ pub fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_control_characters_only_those_of_colors_are_printed() {
+        let painted = Tone::Bad.paint("ä word");
+        for (text, expected) in [
+            ("ä word", "ä word"),
+            (&*painted, &*painted),
+            ("a\nb\r\tc", "a b  c"),
+            (
+                "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}1A\0",
+                "\u{fffd}[2J\u{fffd}]0;x\u{fffd}\u{fffd}1A\u{fffd}",
+            ),
+            // The colors of others, and a sequence that never ends.
+            ("\u{1b}[41mx\u{1b}", "\u{fffd}[41mx\u{fffd}"),
+        ] {
+            assert_eq!(printable(text), expected);
+        }
+        let within = Tone::Good.paint("a\u{1b}[Hb");
+        assert_eq!(printable(&within), Tone::Good.paint("a\u{fffd}[Hb"));
+    }
 
     #[test]
     fn a_painted_word_is_still_that_word() {

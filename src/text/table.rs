@@ -1,7 +1,7 @@
 //! Columns of text, as wide as their widest cell.
 use std::fmt::Write;
 
-use super::style::plain;
+use super::style::{plain, printable};
 
 /// Formats rows under a head, with columns two spaces apart; the last one is not padded.
 #[must_use]
@@ -31,7 +31,7 @@ fn aligned(head: &[String], rows: &[&[String]]) -> String {
         for (cell, widest) in row.iter().zip(&widths) {
             let padding = widest.saturating_sub(width(cell));
             // Writing to a String cannot fail.
-            let _ = write!(line, "{cell}{:padding$}  ", "");
+            let _ = write!(line, "{}{:padding$}  ", printable(cell), "");
         }
         let _ = writeln!(text, "{}", line.trim_end());
     }
@@ -40,7 +40,7 @@ fn aligned(head: &[String], rows: &[&[String]]) -> String {
 
 /// Returns the number of columns that a cell takes on a terminal.
 fn width(cell: &str) -> usize {
-    plain(cell).chars().count()
+    plain(&printable(cell)).chars().count()
 }
 
 #[cfg(test)]
@@ -54,6 +54,12 @@ mod tests {
         let painted = table(["A", "B"], &rows(&Tone::Bad.paint("is")));
         assert_eq!(plain(&painted), table(["A", "B"], &rows("is")));
         assert_ne!(painted, plain(&painted));
+    }
+
+    #[test]
+    fn a_cell_stays_in_its_line() {
+        let rows = [["a\nb\u{1b}[H".into(), "x".into()], ["word".into(), "y".into()]];
+        assert_eq!(table(["A", "B"], &rows), "A       B\na b\u{fffd}[H  x\nword    y\n");
     }
 
     #[test]

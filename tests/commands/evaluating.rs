@@ -182,6 +182,31 @@ fn no_measurement_is_a_failure_that_shows_the_conditions() {
         "{}",
         outcome.err
     );
+    assert!(outcome.out.contains("Ready=False PrometheusUnreachable: "), "{}", outcome.out);
+    assert!(!outcome.out.contains("nodeSelector"), "{}", outcome.out);
+}
+
+/// The first run, against a Prometheus without these series, or with another name for their job.
+#[test]
+fn an_answer_that_names_no_node_is_a_failure_and_not_one_of_the_selector() {
+    let empty = Prometheus::start();
+    let other = Prometheus::start();
+    other.answer("other_job", vec![(json!({"measure": "other_job", "job": "nodes"}), 3.0)]);
+    let spec = watch("maxBandwidthPercent: \"60\"");
+    for (prometheus, warning) in [(empty, None), (other, Some("jobs that have such series: nodes"))]
+    {
+        let args = ["evaluate", "-f", "-", "--prometheus-url", &prometheus.url];
+        let outcome = run_with_input(&args, &spec);
+        assert_eq!(outcome.code, Some(1), "{outcome:?}");
+        for condition in ["Ready", "MetricsAvailable"] {
+            let line = format!("{condition}=False NoSamples: no series names a node\n");
+            assert!(outcome.out.contains(&line), "{outcome:?}");
+        }
+        let why = "error: no measurement: NoSamples: no series names a node\n";
+        assert!(outcome.err.contains(why), "{outcome:?}");
+        assert!(!outcome.out.contains("nodeSelector"), "{outcome:?}");
+        assert!(warning.is_none_or(|warning| outcome.out.contains(warning)), "{outcome:?}");
+    }
 }
 
 #[test]

@@ -293,3 +293,23 @@ fn an_id_that_several_swarms_have_is_asked_back() {
     let outcome = server.explain_what("one", &["stream", "a", "--swarm", "s"]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
 }
+
+#[test]
+fn a_swarm_that_you_may_not_read_does_not_hide_the_streams_of_others() {
+    let server = cluster();
+    let from = json!({"configMapKeyRef": {"name": "v-list"}});
+    let theirs = swarm("theirs", "t", &json!({"workload": {"name": "v"}, "streamsFrom": from}));
+    let both = [swarm("shop", "s", &spec(&["a", "b", "c", "d"])), theirs];
+    server.set(ALL_SWARMS, 200, list("Swarm", "traffic.example.com/v1alpha1", &both));
+    let message = "configmaps is forbidden: User \"jane\" cannot list resource \"configmaps\"";
+    let refused = refusal(403, "Forbidden", message);
+    server.set("/api/v1/namespaces/theirs/configmaps", 403, refused);
+    let outcome = server.explain_what("unread", &["stream", "a"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let line = format!("in another Swarm too: theirs/t: list ConfigMaps: {message}\n");
+    expect(&outcome, &["stream \"a\" of shop/s is with w-0", &line]);
+    // A stream that is nowhere else may be there.
+    let outcome = server.explain_what("unread-none", &["stream", "x"]);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    expect(&outcome, &["error: explain stream x: list ConfigMaps: ", message]);
+}

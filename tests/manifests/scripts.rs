@@ -2,6 +2,7 @@
 use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use lab::newcomer::commands;
+use traffic_operator::api::KINDS;
 
 use crate::rendering::{NAMESPACE, id, objects, read, root, run, scratch, tool};
 
@@ -33,7 +34,7 @@ fn undeploy_leaves_out_what_the_cluster_cannot_have() {
     let answer = |discovery: &str| {
         let dir = scratch("undeploy");
         let cases = format!(
-            "  'get crd '*) exit 1 ;;\n  'get --raw '*) {discovery} ;;\n  \
+            "  'get crd '*) exit 0 ;;\n  'get --raw '*) {discovery} ;;\n  \
              delete*) cat > \"$dir/deleted.yaml\" ;;"
         );
         let said = script("undeploy", &kubectl(&dir, &cases), &[("OVERLAY", "kube-prometheus")]);
@@ -55,6 +56,33 @@ fn undeploy_leaves_out_what_the_cluster_cannot_have() {
     // A server that does not answer is no server without these kinds.
     let refused = answer("echo 'connection refused' >&2; exit 1").expect_err("an error");
     assert!(refused.contains("connection refused"), "{refused}");
+}
+
+/// The operator removes what it wrote outside of its objects; without it, they keep their
+/// finalizers, and nodes their labels.
+#[test]
+fn undeploy_stops_if_the_server_does_not_say_which_kinds_it_has() {
+    let dir = scratch("undeploy-unanswered");
+    let undeploy = |crd: &str| {
+        let _ = fs::remove_file(dir.join("deleted"));
+        let cases = format!(
+            "  'get crd '*) {crd} ;;\n  'get --raw '*) echo NotFound >&2; exit 1 ;;\n  \
+             delete*) echo \"$*\" >> \"$dir/deleted\"; cat > /dev/null ;;"
+        );
+        let program = kubectl(&dir, &cases);
+        let said = script("undeploy", &program, &[("OVERLAY", "kube-prometheus")]);
+        (said, fs::read_to_string(dir.join("deleted")).unwrap_or_default())
+    };
+    let (said, deleted) = undeploy("echo 'connection refused' >&2; exit 1");
+    let said = said.expect_err("an error");
+    assert!(said.contains("connection refused"), "{said}");
+    assert_eq!(deleted, "");
+    let (said, deleted) = undeploy("echo \"customresourcedefinition/$3\"");
+    said.expect("deleted");
+    let kinds = deleted.lines().filter(|line| line.contains(" --all --all-namespaces ")).count();
+    assert_eq!(kinds, KINDS.len(), "{deleted}");
+    // The operator goes after its objects.
+    assert!(deleted.lines().last().is_some_and(|line| line.contains(" -f -")), "{deleted}");
 }
 
 /// A kubelet reports a loaded image up to 40 s later.

@@ -78,7 +78,7 @@ pub fn all_values() -> Value {
                 "nodeExporter": "registry.example.com/node-exporter:2",
             },
         },
-        "serviceMonitor": {"enabled": true, "labels": {"team": "a"}, "interval": "1m"},
+        "serviceMonitor": {"enabled": true, "labels": {"team": "a"}, "interval": "30s"},
         "prometheusRule": {"enabled": true, "labels": {"team": "b"}},
         "runbookUrl": "https://runbooks.example.com/net",
         "dashboards": {
@@ -160,7 +160,7 @@ fn every_value_has_its_effect() {
     let monitor = &objects[&id("ServiceMonitor", NAMESPACE, "traffic-operator")];
     let labels = &monitor["metadata"]["labels"];
     assert_eq!((&labels["team"], &labels["release"]), (&"a".into(), &"stack".into()));
-    assert_eq!(monitor["spec"]["endpoints"][0]["interval"], "1m");
+    assert_eq!(monitor["spec"]["endpoints"][0]["interval"], "30s");
     let rule = &objects[&id("PrometheusRule", NAMESPACE, "traffic-operator")];
     let labels = &rule["metadata"]["labels"];
     assert_eq!((&labels["team"], &labels["release"]), (&"b".into(), &"stack".into()));
@@ -261,12 +261,33 @@ fn a_misspelled_or_impossible_value_is_refused_with_a_sentence() {
         (json!({"prometheus": {"podLabels": {"app": 1}}}), "at '/prometheus/podLabels/app'"),
         (json!({"runbookUrl": "docs/runbooks"}), "at '/runbookUrl'"),
         (json!({"controller": {"extraArgs": ["x"]}}), "at '/controller/extraArgs/0'"),
+        (
+            json!({"controller": {"extraArgs": ["--prometheus-config", "/etc/endpoints.yaml"]}}),
+            "at '/controller/extraArgs/1'",
+        ),
         (json!({"webhook": {"tolerations": [{"keys": "a"}]}}), "at '/webhook/tolerations/0'"),
     ] {
         let Err(said) = template("refused", NAMESPACE, &values) else {
             panic!("{values} is accepted")
         };
         assert!(said.contains(expected), "{values}: no {expected:?} in:\n{said}");
+    }
+}
+
+/// Some alerts look back one minute. With fewer than two scrapes in it, one late scrape empties it,
+/// and an alert that waits for minutes never fires.
+#[test]
+fn a_scrape_interval_that_leaves_alerts_without_samples_is_refused() {
+    let of = |interval: &str| {
+        template("interval", NAMESPACE, &json!({"serviceMonitor": {"interval": interval}}))
+    };
+    for interval in ["1s", "30s", "1500ms", "30000ms"] {
+        let text = of(interval).expect(interval);
+        assert!(text.contains(&format!("interval: {interval}\n")), "{interval} has no effect");
+    }
+    for interval in ["2m", "31s", "100s", "30001ms", "0s", "15"] {
+        let Err(said) = of(interval) else { panic!("{interval} is accepted") };
+        assert!(said.contains("at '/serviceMonitor/interval'"), "{interval}: {said}");
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{cluster::name_of, offers::Offers, population::Population};
 use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
+    controller::Verdict,
     prometheus::{
         Answer, Class, Client, Endpoints, Exporters, QueryError, decode, exporters::untrusted_nodes,
     },
@@ -57,6 +58,23 @@ pub struct Condition {
     pub message: String,
 }
 
+impl Evaluation {
+    /// Returns the reason why no node was judged: a query failed, or no node has evidence.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        let problem = self.measures.iter().find_map(|measure| measure.problem.clone());
+        let mut values = self.nodes.iter().flat_map(|node| &node.values);
+        if problem.is_some() || values.any(|value| value.value.is_some()) {
+            return problem;
+        }
+        let metrics = self.conditions.iter().find(|one| one.type_ == "MetricsAvailable");
+        Some(match metrics.filter(|metrics| metrics.status != "True") {
+            Some(Condition { reason, message, .. }) => format!("{reason}: {message}"),
+            None => "no node has evidence".into(),
+        })
+    }
+}
+
 /// Asks Prometheus, and judges once, as if nothing was judged before. `pod_request` are the units
 /// that a pod requests of what nodes offer.
 ///
@@ -88,8 +106,13 @@ pub async fn evaluate(
     let believed = readings.iter().flatten().filter(|reading| !reading.other_jobs.is_empty());
     warnings.extend(believed.map(|reading| untrusted_nodes(&reading.other_jobs)));
     let nodes = population.select(inquiry.selector(), &watch.label_key(), i64::MAX);
+    let unnamed = population.grows() && nodes.is_empty();
     let mut replay = Replay::new(watch, population.grows());
-    let step = replay.step(Timestamp::now(), nodes, &readings)?;
+    let mut step = replay.step(Timestamp::now(), nodes, &readings)?;
+    if unnamed {
+        let failed = readings.iter().find_map(|reading| reading.as_ref().err());
+        blame_series(&mut step.conditions, failed);
+    }
     let mut nodes = replay.nodes();
     nodes.sort_by_key(|node| node.state);
     Ok(Evaluation {
@@ -111,6 +134,18 @@ pub async fn evaluate(
         warnings,
         offers: Offers::of(&replay, pod_request),
     })
+}
+
+/// Replaces the reason `NoNodes`, which blames `spec.nodeSelector`. Without a cluster, the selector
+/// is not applied: the series name the nodes, and here none did.
+fn blame_series(conditions: &mut [Verdict], failed: Option<&QueryError>) {
+    for condition in conditions.iter_mut().filter(|condition| condition.reason == "NoNodes") {
+        condition.status = Some(false);
+        (condition.reason, condition.message) = match failed {
+            Some(error) => (error.class.reason(), error.message.clone()),
+            None => ("NoSamples", "no series names a node".into()),
+        };
+    }
 }
 
 /// Queries one measure; its nodes are added to the population.
@@ -173,3 +208,6 @@ fn is_above(measure: &MeasureView, node: &NodeView) -> bool {
             .iter()
             .any(|v| v.measure == measure.name && v.value.is_some_and(|value| value > measure.max))
 }
+
+#[cfg(test)]
+mod tests;

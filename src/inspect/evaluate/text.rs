@@ -5,7 +5,11 @@ use super::{Evaluation, is_above};
 use crate::{
     api::traffic_watch::NodeState,
     inspect::reasons,
-    text::{figures::value, style::Tone, table::table},
+    text::{
+        figures::value,
+        style::{Tone, printable},
+        table::table,
+    },
     traffic_watch::overview::{MeasureView, NodeView},
 };
 
@@ -15,7 +19,7 @@ pub fn text(evaluation: &Evaluation) -> String {
     let mut text = format!("{}\n", evaluation.watch);
     for warning in &evaluation.warnings {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  warning: {warning}");
+        let _ = writeln!(text, "  warning: {}", printable(warning));
     }
     let mut rows = Vec::new();
     for node in &evaluation.nodes {
@@ -40,7 +44,7 @@ pub fn text(evaluation: &Evaluation) -> String {
             if condition.message.is_empty() {
                 String::new()
             } else {
-                format!(": {}", condition.message)
+                format!(": {}", printable(&condition.message))
             }
         );
     }

@@ -7,7 +7,7 @@ use crate::{
     inspect::reasons,
     text::{
         figures::{number, span, value},
-        style::Tone,
+        style::{Tone, printable},
     },
     traffic_watch::{BANDWIDTH, overview::ReservationView},
 };
@@ -63,11 +63,11 @@ impl Lines {
             self.0.push('\n');
         }
         // Writing to a String cannot fail.
-        let _ = writeln!(self.0, "{text}");
+        let _ = writeln!(self.0, "{}", printable(text));
     }
 
     fn line(&mut self, name: &str, text: &str) {
-        let _ = writeln!(self.0, "  {name:<12} {text}");
+        let _ = writeln!(self.0, "  {:<12} {}", printable(name), printable(text));
     }
 }
 

@@ -177,6 +177,20 @@ Needs attention
     assert!(text(&made).contains(&Tone::Good.paint("True")));
 }
 
+/// Conditions carry messages of servers, and a status may hold any message.
+#[test]
+fn the_message_of_a_condition_stays_in_its_line_and_leaves_the_terminal_alone() {
+    let message = "Ready False Conflict a\u{1b}[2Jb\nNothing needs attention\u{9b}1m";
+    let made = report(&facts(vec![of::<TrafficWatch>(vec![object(&[message])])]));
+    let shown = text(&made);
+    let line =
+        "    Ready=False Conflict: a\u{fffd}[2Jb Nothing needs attention\u{fffd}1m\n    try: ";
+    assert!(shown.contains(line), "{shown:?}");
+    // The two of the color of the column READY.
+    let controls = shown.chars().filter(|c| c.is_control() && *c != '\n').count();
+    assert_eq!(controls, 2, "{shown:?}");
+}
+
 #[test]
 fn a_missing_leader_and_a_failed_request_need_attention_and_a_missing_right_does_not() {
     let unlisted = |why: Unread| KindFacts { objects: Err(why), ..of::<Swarm>(vec![]) };

@@ -4,7 +4,11 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{KindStatus, ObjectStatus, OperatorStatus, Report, Unread};
-use crate::text::{figures::span, style::Tone, table::rows};
+use crate::text::{
+    figures::span,
+    style::{Tone, printable},
+    table::rows,
+};
 
 /// Returns the report as text, with a line break at its end.
 #[must_use]
@@ -22,11 +26,11 @@ pub fn text(report: &Report) -> String {
     text.push_str("Needs attention\n");
     for attention in &report.attention {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {}", attention.what);
+        let _ = writeln!(text, "  {}", printable(&attention.what));
         for problem in &attention.problems {
-            let _ = writeln!(text, "    {problem}");
+            let _ = writeln!(text, "    {}", printable(problem));
         }
-        let _ = writeln!(text, "    try: {}", attention.next);
+        let _ = writeln!(text, "    try: {}", printable(&attention.next));
     }
     text
 }
@@ -46,8 +50,7 @@ fn operator(operator: &OperatorStatus) -> String {
         let separator = if operator.leader.is_some() { "; " } else { "" };
         let _ = write!(text, "{separator}{problem}");
     }
-    text.push('\n');
-    text
+    format!("{}\n", printable(&text))
 }
 
 fn kind(kind: &KindStatus) -> String {
@@ -55,7 +58,7 @@ fn kind(kind: &KindStatus) -> String {
     match &kind.unlisted {
         Some(Unread::NotInstalled) => return format!("{name}: the kind is not installed\n"),
         Some(Unread::Forbidden(why) | Unread::Failed(why)) => {
-            return format!("{name}: not shown: {why}\n");
+            return format!("{name}: not shown: {}\n", printable(why));
         }
         None if kind.objects.is_empty() => return format!("{name}: none\n"),
         None => {}

@@ -79,6 +79,9 @@ pub struct StreamExplanation {
     pub refreshed: Option<LastRefresh>,
     /// Conditions that are not true.
     pub conditions: Vec<String>,
+    /// Other `Swarm`s that may have it too, each with the reason why it was not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
     /// The advice.
     pub next: Vec<Advice>,
     /// The source of the answer.
@@ -185,6 +188,7 @@ pub fn explain_stream(facts: &Facts, id: &str) -> StreamExplanation {
         moves,
         refreshed: None,
         conditions: facts.conditions(),
+        unread: facts.unread.clone(),
         next: vec![],
         source: facts.source(),
     };

@@ -1,9 +1,10 @@
 //! Finds the `Swarm` that a stream or a worker belongs to.
-use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::{Facts, dry_run_with};
 use crate::{
     api::Swarm,
+    infra::watch::DeserializeGuard,
     inspect::{
         cluster::{self, describe, name_of},
         leader::Place,
@@ -26,7 +27,8 @@ pub struct Scope<'a> {
 /// Reads everything about one stream.
 ///
 /// # Errors
-/// When no `Swarm` has it, several have it, or the API server refuses.
+/// When no `Swarm` has it, several have it, or the API server refuses. A `Swarm` whose `ConfigMap`s
+/// cannot be read is an error only if no other one has the stream.
 pub async fn gather_stream(
     client: &Client,
     place: &Place,
@@ -38,15 +40,25 @@ pub async fn gather_stream(
         swarms.iter().partition(|swarm| dry_run::is_listed(swarm, stream));
     // A list in a ConfigMap may have it too; a file may still have it when no list does.
     let unlisted = found.is_empty();
+    let (mut unread, mut refused) = (Vec::new(), None);
     for swarm in rest {
-        let elsewhere = unlisted || swarm.spec.streams_from.is_some();
-        let written = dry_run::is_written(client, swarm, stream);
-        if elsewhere && written.await.map_err(super::described)? {
-            found.push(swarm);
+        if !unlisted && swarm.spec.streams_from.is_none() {
+            continue;
+        }
+        match dry_run::is_written(client, swarm, stream).await.map_err(super::described) {
+            Ok(written) => found.extend(written.then_some(swarm)),
+            // A stranger's Swarm keeps nobody from an answer about their own.
+            Err(error) => {
+                unread.push(format!("{}: {error}", name_of(swarm)));
+                refused = refused.or(Some(error));
+            }
         }
     }
+    if let Some(error) = refused.filter(|_| found.is_empty()) {
+        return Err(error);
+    }
     let swarm = only(&format!("stream {stream:?}"), &found, &swarms, scope)?;
-    facts(client, place, swarm.clone()).await
+    Ok(Facts { unread, ..facts(client, place, swarm.clone()).await? })
 }
 
 /// Reads everything about one `Swarm`.
@@ -87,7 +99,7 @@ pub async fn gather_worker(
 
 async fn facts(client: &Client, place: &Place, mut swarm: Swarm) -> anyhow::Result<Facts> {
     let (run, live) = dry_run_with(client, place, &mut swarm).await?;
-    Ok(Facts { swarm, run, live })
+    Ok(Facts { swarm, run, live, unread: vec![] })
 }
 
 async fn swarms(client: &Client, scope: Scope<'_>) -> anyhow::Result<Vec<Swarm>> {

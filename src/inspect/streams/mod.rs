@@ -41,6 +41,8 @@ pub struct Facts {
     pub run: DryRun,
     /// The leader's report.
     pub live: Live,
+    /// Other `Swarm`s that may have the stream too, each with the reason why it was not read.
+    pub unread: Vec<String>,
 }
 
 /// Simulates all steps, from the state of the API server and of the leader.

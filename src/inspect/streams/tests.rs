@@ -87,7 +87,7 @@ fn facts(strategy: &str) -> Facts {
         }],
         ..Page::default()
     };
-    Facts { swarm, run, live: Ok((page, "pod op-1".into())) }
+    Facts { swarm, run, live: Ok((page, "pod op-1".into())), unread: vec![] }
 }
 
 fn expect(text: &str, all: &[&str]) {
@@ -150,6 +150,16 @@ fn every_state_of_a_stream_is_said_with_what_it_waits_for() {
         assert_eq!(made.state, state, "{made:?}");
         expect(&plain(&stream_text(&made)), expected);
     }
+}
+
+#[test]
+fn swarms_that_could_not_be_read_are_named_below_the_answer() {
+    let unread: Vec<_> = (0..12).map(|i| format!("b/t-{i}: you may not")).collect();
+    let facts = Facts { unread, ..facts("HotReload") };
+    let text = plain(&stream_text(&explain_stream(&facts, "a")));
+    let line = "  unread       it may be in another Swarm too: b/t-9: you may not\n";
+    expect(&text, &["is with w-0\n", line, "  unread       2 more Swarms: -o json lists them\n"]);
+    assert!(!text.contains("b/t-10"), "{text}");
 }
 
 #[test]

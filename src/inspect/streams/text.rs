@@ -45,6 +45,12 @@ pub fn stream_text(made: &StreamExplanation) -> String {
     } else {
         line(&mut text, "spec", "it is not listed");
     }
+    for one in made.unread.iter().take(NAMED) {
+        line(&mut text, "unread", &format!("it may be in another Swarm too: {one}"));
+    }
+    if let Some(more @ 1..) = made.unread.len().checked_sub(NAMED) {
+        line(&mut text, "unread", &format!("{more} more Swarms: -o json lists them"));
+    }
     tail(&mut text, made.refreshed.as_ref(), &made.conditions, &made.next);
     text.push_str(&source(&made.source));
     text

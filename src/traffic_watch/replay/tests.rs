@@ -2,6 +2,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::prometheus::Class;
 
 fn watch() -> TrafficWatch {
     serde_json::from_value(json!({
@@ -61,6 +62,17 @@ fn steps_make_the_states_that_the_operator_would_make() {
         (nodes[1].state, nodes[1].reason.as_deref()),
         (NodeState::Unknown, Some("NoSample"))
     );
+}
+
+#[test]
+fn a_failed_query_is_reported_where_no_node_is_known() {
+    let mut replay = Replay::new(&watch(), true);
+    let error = QueryError::new(Class::Unreachable, "connection refused");
+    let step = replay.step(Timestamp::UNIX_EPOCH, vec![], &[Err(error)]).unwrap();
+    assert_eq!(step.evaluation, Evaluation::Failed);
+    let metrics = step.conditions.iter().find(|one| one.type_ == "MetricsAvailable").unwrap();
+    let found = (metrics.status, metrics.reason, &*metrics.message);
+    assert_eq!(found, (Some(false), "PrometheusUnreachable", "connection refused"));
 }
 
 #[test]

@@ -38,8 +38,17 @@ pub(super) async fn shake(
         forward.abort();
         result
     };
-    let late = Trouble::Refused(format!("no answer within {} s", DEADLINE.as_secs()));
-    tokio::time::timeout(DEADLINE, shaken).await.unwrap_or(Err(late))
+    within(DEADLINE, shaken).await
+}
+
+/// Waits for the result of a handshake up to a deadline. A late one proves nothing about the
+/// certificate: it may be the port-forward that hangs.
+pub(super) async fn within(
+    deadline: Duration,
+    shaken: impl Future<Output = Result<(), Trouble>>,
+) -> Result<(), Trouble> {
+    let late = Trouble::NotReached(format!("no answer within {} s", deadline.as_secs()));
+    tokio::time::timeout(deadline, shaken).await.unwrap_or(Err(late))
 }
 
 /// Verifies that the bundle trusts the other end under this name.

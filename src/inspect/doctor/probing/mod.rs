@@ -83,9 +83,9 @@ pub struct Shown {
 pub enum Trouble {
     /// The Service has no ready pod.
     NoPod(String),
-    /// It could not be reached from here.
+    /// It could not be reached from here, or not in time.
     NotReached(String),
-    /// The API server does not trust its certificate, or nothing answers there.
+    /// The API server does not trust its certificate, or nothing listens there.
     Refused(String),
 }
 
@@ -180,7 +180,8 @@ fn certificates(probing: &Probing) -> Vec<Check> {
             }
             Err(Trouble::NotReached(why)) => {
                 let message = format!("the certificate of pod {pod} was not looked at: {why}");
-                let fix = "ask for the right to get and create pods/portforward there";
+                let fix = "ask for the right to get and create pods/portforward there; if you have \
+                           it, see whether kubectl port-forward reaches the pod";
                 Check::warn(check, message, fix)
             }
             Err(Trouble::Refused(why)) => {

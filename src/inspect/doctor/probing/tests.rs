@@ -108,6 +108,20 @@ fn a_certificate_that_the_api_server_does_not_trust_is_named_with_its_pod() {
     assert!(found.contains("UnknownIssuer") && found.contains("logs op-1"), "{found}");
 }
 
+/// A port-forward that hangs says nothing about the certificate, and deleting its Secret
+/// replaces a good one.
+#[tokio::test]
+async fn a_handshake_that_is_late_is_no_certificate_that_is_refused() {
+    let deadline = std::time::Duration::from_millis(1);
+    let late = handshake::within(deadline, std::future::pending()).await;
+    assert_eq!(late, Err(Trouble::NotReached("no answer within 0 s".into())));
+    let mut slow = healthy();
+    slow.shown = vec![shown(late)];
+    let found = text(&checks(&slow));
+    assert!(found.contains("WARN  webhook     the certificate of pod op-1"), "{found}");
+    assert!(!found.contains("FAIL") && !found.contains("deleting the Secret"), "{found}");
+}
+
 #[test]
 fn s15_the_object_of_all_webhooks_is_missing() {
     let missing = Probing { configuration: false, webhooks: Ok(vec![]), ..healthy() };
