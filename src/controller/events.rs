@@ -34,6 +34,9 @@ const SERIES: Duration = Duration::from_mins(6);
 /// not fill the storage.
 const TEXTS: usize = 10;
 
+/// The same of all reasons and objects: each has a recorder, of a few kilobytes with its series.
+const ALL_TEXTS: usize = 1000;
+
 /// The queue for events.
 #[derive(Clone)]
 pub(super) struct Events {
@@ -160,10 +163,12 @@ impl Recorders {
         if job.merges {
             return self.common.clone();
         }
+        let all: usize = self.texts.values().map(BTreeMap::len).sum();
         let object = job.regarding.uid.clone().unwrap_or_default();
         let texts = self.texts.entry((object, job.event.reason.clone())).or_default();
         let text = job.event.note.clone().unwrap_or_default();
-        if texts.len() >= TEXTS && !texts.contains_key(&text) {
+        let full = texts.len() >= TEXTS || all >= ALL_TEXTS;
+        if full && !texts.contains_key(&text) {
             return self.common.clone();
         }
         let new = || (recorder(&self.client), Instant::now());
@@ -298,5 +303,25 @@ mod tests {
         assert_eq!(sent.len(), 100);
         assert_eq!(sent.iter().filter(|line| line.starts_with("POST")).count(), TEXTS + 1);
         assert_eq!(sent.last().map(String::as_str), Some("PATCH port 10"));
+    }
+
+    #[tokio::test]
+    async fn the_texts_of_thousands_of_objects_do_not_fill_the_memory() {
+        let server = tower::service_fn(|_: Request<Body>| async {
+            let body = Full::<Bytes>::default();
+            let body = body.map_err(|never| -> BoxError { match never {} });
+            Ok::<_, BoxError>(Response::new(body))
+        });
+        let client = client::simulated(server, Fence::open(), Metrics::new());
+        let (events, _) = channel(client.clone(), Metrics::new());
+        let mut recorders = Recorders::new(client);
+        for object in 0..2 * ALL_TEXTS {
+            let regarding =
+                ObjectReference { uid: Some(object.to_string()), ..ObjectReference::default() };
+            events.publish(regarding, &notice("InvalidSpec", "spec", None));
+            drop(recorders.of(&events.next().await));
+        }
+        let kept: usize = recorders.texts.values().map(BTreeMap::len).sum();
+        assert_eq!(kept, ALL_TEXTS);
     }
 }
