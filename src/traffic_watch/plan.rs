@@ -33,11 +33,6 @@ mod marks;
 /// shorter: a budget that refuses may do so for hours, and each try is a request and an event.
 const REFUSAL_PAUSE: Duration = Duration::from_mins(1);
 
-/// The time between passes while the labels of nodes move from one key to another: until the last
-/// node has lost the former one, the status names that one, and a rename meanwhile could leave
-/// labels behind.
-const MOVING: Duration = Duration::from_secs(1);
-
 /// The state that must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
@@ -188,7 +183,6 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let mut status = report::status(&judged, ready, refresh);
     status.reservation = reserved.status;
     let mut keys = keys::former(seen, &judged.watch.label_key());
-    let moving = !keys.is_empty() && !nodes.is_empty();
     let published = keys::published(judged.watch, &keys);
     keys.extend(status.label.clone());
     // A removal may fail, or its answer be lost: the next leader still finds the key here.
@@ -242,7 +236,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         status,
         conditions,
         notices,
-        period: judged.settings.interval.min(if moving { MOVING } else { Duration::MAX }),
+        period: judged.settings.interval,
     }
 }
 

@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use super::{Edit, NodeWrite};
-use crate::traffic_watch::{judgment::Judgment, observed::Stray};
+use crate::traffic_watch::judgment::Judgment;
 
 /// Returns the labels and taints to write, and those to remove.
 pub(super) fn writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
@@ -35,18 +35,8 @@ pub(super) fn writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
         let (node, key) = (Arc::clone(&facts.name), Arc::clone(&key));
         Some(NodeWrite { node, incarnation: facts.incarnation, key, label, taint, frees })
     });
-    let strays = judged.seen.stray.iter().filter(|stray| !is_kept(judged, stray)).cloned();
+    let strays = judged.seen.stray.iter().cloned();
     flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()
-}
-
-/// Reports whether a node keeps its label and taint of a former key: until it has the present one,
-/// they alone keep pods away. After a restart that may be many judgments later, if Prometheus does
-/// not answer. Where the label is to go, nothing is kept.
-fn is_kept(judged: &Judgment<'_>, stray: &Stray) -> bool {
-    let nodes = &judged.seen.nodes;
-    let place = nodes.binary_search_by(|facts| facts.name.cmp(&stray.carrier.node));
-    // A node that left the selection is not among them.
-    place.is_ok_and(|i| nodes[i].label.is_none() && !drops(judged, i))
 }
 
 /// Reports whether the label of a node goes, because there is no evidence about it.
