@@ -66,19 +66,31 @@ pub(crate) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Obj
         finalizers: Option<Vec<String>>,
         owner_references: Option<Vec<OwnerReference>>,
     }
-    let kept = Kept::deserialize(deserializer)?;
+    let Kept {
+        name,
+        namespace,
+        uid,
+        resource_version,
+        generation,
+        creation_timestamp,
+        deletion_timestamp,
+        labels,
+        annotations,
+        finalizers,
+        owner_references,
+    } = Kept::deserialize(deserializer)?;
     Ok(ObjectMeta {
-        name: kept.name,
-        namespace: kept.namespace,
-        uid: kept.uid,
-        resource_version: kept.resource_version,
-        generation: kept.generation,
-        creation_timestamp: kept.creation_timestamp,
-        deletion_timestamp: kept.deletion_timestamp,
-        labels: kept.labels,
-        annotations: kept.annotations,
-        finalizers: kept.finalizers,
-        owner_references: kept.owner_references,
+        name,
+        namespace,
+        uid,
+        resource_version,
+        generation,
+        creation_timestamp,
+        deletion_timestamp,
+        labels,
+        annotations,
+        finalizers,
+        owner_references,
         ..ObjectMeta::default()
     })
 }

@@ -13,6 +13,27 @@ use serde_json::Value;
 
 use crate::partial_resource;
 
+/// Gives a type around another one the identity of that one.
+macro_rules! identity_of {
+    ($kind:ident) => {
+        type DynamicType = $kind::DynamicType;
+        type Scope = $kind::Scope;
+
+        fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
+            $kind::kind(of)
+        }
+        fn group(of: &Self::DynamicType) -> Cow<'_, str> {
+            $kind::group(of)
+        }
+        fn version(of: &Self::DynamicType) -> Cow<'_, str> {
+            $kind::version(of)
+        }
+        fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
+            $kind::plural(of)
+        }
+    };
+}
+
 /// An object, or the reason why it cannot be read, as the client library's type of the same name.
 ///
 /// The managed fields are not read. Their times may be later than the client library can hold; that
@@ -32,21 +53,8 @@ impl<'de, K: Resource + Deserialize<'de>> Deserialize<'de> for DeserializeGuard<
 }
 
 impl<K: Resource> Resource for DeserializeGuard<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
+    identity_of!(K);
 
-    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(of)
-    }
-    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(of)
-    }
-    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(of)
-    }
-    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(of)
-    }
     fn meta(&self) -> &ObjectMeta {
         self.0.as_ref().map_or_else(|invalid| &invalid.metadata, K::meta)
     }
@@ -67,23 +75,10 @@ pub struct Metadata<K> {
 }
 
 impl<K: Resource> Resource for Metadata<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
+    identity_of!(K);
 
     fn metadata_api() -> bool {
         true
-    }
-    fn kind(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(of)
-    }
-    fn group(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(of)
-    }
-    fn version(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(of)
-    }
-    fn plural(of: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(of)
     }
     fn meta(&self) -> &ObjectMeta {
         &self.metadata
