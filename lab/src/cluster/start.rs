@@ -72,10 +72,10 @@ pub(super) async fn start(options: Options) -> Result<Cluster> {
     let mut images = tokio::task::spawn_blocking(move || {
         packages::ensure_installed()?;
         program::find()?;
-        tools::ensure_all(&PROGRAMS)?;
-        if monitoring {
-            tools::ensure_all(&MONITORING_PROGRAMS)?;
-        }
+        let monitoring_programs = monitoring.then_some(MONITORING_PROGRAMS);
+        let programs: Vec<_> =
+            PROGRAMS.into_iter().chain(monitoring_programs.into_iter().flatten()).collect();
+        tools::ensure_all(&programs)?;
         image::build_all(monitoring)
     })
     .await??;

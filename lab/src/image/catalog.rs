@@ -140,15 +140,10 @@ fn cached(image: &Image, source: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Builds the pause program from its source in this repository.
+/// The pause program, built from its source in this repository.
 fn pause_program() -> Result<PathBuf> {
-    let source = workspace::root().join("lab/images/pause");
-    let target = workspace::bin().join("pause");
-    let changed = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-    if changed(&target) <= changed(&source.join("main.go")) {
-        tools::go("pause", &source, &["build", "-trimpath", "-ldflags", "-s -w"], ".", &target)?;
-    }
-    Ok(target)
+    tools::build(&["pause"])?;
+    Ok(workspace::bin().join("pause"))
 }
 
 /// Debian's static busybox with a link for each of its applets.

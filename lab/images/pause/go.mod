@@ -1,3 +1,0 @@
-module lab/images/pause
-
-go 1.26.0
