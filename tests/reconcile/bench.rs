@@ -1,7 +1,7 @@
 //! Shared by all tests here: the control plane, nodes, the operator's process, and waits.
 use std::{
     path::{Path, PathBuf},
-    sync::LazyLock,
+    sync::{LazyLock, Mutex, Once, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -17,7 +17,7 @@ use lab::{AuditEvent, ControlPlane, ControlPlaneOptions};
 use serde_json::{Value, json};
 use tokio::{
     runtime::Runtime,
-    sync::{Mutex, MutexGuard, OnceCell},
+    sync::{OnceCell, Semaphore, SemaphorePermit},
 };
 use traffic_operator::api::TrafficWatch;
 
@@ -35,9 +35,14 @@ mod operator;
 
 /// One runtime for all tests: clients and the control plane outlive the test that made them.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("runtime"));
-static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-/// Lets one test run at a time.
-static TURN: Mutex<()> = Mutex::const_new(());
+/// The control planes, each of which serves one test at a time: a cluster has only one operator,
+/// and a test decides about all of its cluster's nodes. A test mostly waits for intervals and
+/// deadlines, so that four use two processors well; a control plane costs five seconds of one when
+/// it starts, and a hundredth of one while nothing happens.
+static PLANES: [OnceCell<ControlPlane>; 4] = [const { OnceCell::const_new() }; 4];
+/// The control planes that no test has now; the last one to be returned is the first to be taken.
+static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+static TURNS: Semaphore = Semaphore::const_new(0);
 
 /// The longest wait for any condition: only failing tests wait this long, and a busy machine is
 /// several times slower than an idle one.
@@ -62,15 +67,44 @@ pub struct Bench {
     /// The time at which this test began: older entries are about another test's objects of the
     /// same name.
     began: Timestamp,
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
+}
+
+/// A control plane, for the time of one test.
+struct Turn {
+    index: usize,
+    _permit: SemaphorePermit<'static>,
+}
+
+impl Turn {
+    async fn take() -> Self {
+        static BEGUN: Once = Once::new();
+        BEGUN.call_once(|| {
+            free().extend(0..PLANES.len());
+            TURNS.add_permits(PLANES.len());
+        });
+        let permit = TURNS.acquire().await.expect("never closed");
+        let index = free().pop().expect("one for each permit");
+        Self { index, _permit: permit }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        free().push(self.index);
+    }
+}
+
+fn free() -> std::sync::MutexGuard<'static, Vec<usize>> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Bench {
     async fn new() -> Self {
-        // A poisoned lock does no harm: each test cleans up before it begins.
-        let turn = TURN.lock().await;
-        let plane = PLANE
-            .get_or_init(|| async {
+        let turn = Turn::take().await;
+        let index = turn.index;
+        let plane = PLANES[index]
+            .get_or_init(|| async move {
                 // As on OpenShift: an owner reference that blocks the deletion of its owner needs a
                 // right that the operator does not have.
                 let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
@@ -82,7 +116,7 @@ impl Bench {
                     ..Default::default()
                 };
                 let plane = ControlPlane::start(options).await.expect("control plane");
-                keep_record(&plane);
+                keep_record(&plane, index);
                 install(&plane.client().expect("client")).await;
                 plane
             })
@@ -330,11 +364,11 @@ pub fn message(all: &Value, type_: &str, status: &str, reason: &str) -> Option<S
         .then(|| c["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// Links the audit log of this process' control plane to where `tests/rights` looks for it. The
-/// link grows with the log, and outlives the control plane.
-fn keep_record(plane: &ControlPlane) {
+/// Links the audit log of a control plane to where `tests/rights` looks for it. The link grows with
+/// the log, and outlives the control plane.
+fn keep_record(plane: &ControlPlane, index: usize) {
     let Some(dir) = std::env::var_os("AUDIT_RECORDS") else { return };
-    let record = Path::new(&dir).join(format!("{}.log", std::process::id()));
+    let record = Path::new(&dir).join(format!("{}-{index}.log", std::process::id()));
     std::fs::hard_link(plane.audit_log(), &record)
         .unwrap_or_else(|error| panic!("{}: {error}", record.display()));
 }

@@ -1,7 +1,7 @@
 //! Whole passes: the operator's own process, under its own RBAC, against a real API server and a
 //! Prometheus with scripted answers.
 //!
-//! One control plane serves all tests, one after the other, because a cluster has only one
+//! A few control planes serve all tests, each one after the other, because a cluster has only one
 //! operator.
 mod admission;
 mod authors;
