@@ -156,7 +156,7 @@ async fn run_control_plane() -> Result<()> {
 }
 
 async fn run_history(dir: PathBuf) -> Result<()> {
-    tools::prepare(&["prometheus", "promtool"]).await?;
+    tools::prepare(vec!["prometheus", "promtool"]).await?;
     let history = History::start(&dir).await?;
     println!("{}", history.url());
     progress("Ctrl-C ends it");

@@ -41,7 +41,7 @@ impl Etcd {
     /// If etcd is missing and cannot be built, or ends, or does not listen in time.
     pub async fn start() -> Result<Self> {
         sweep();
-        tools::prepare(&["etcd"]).await?;
+        tools::prepare(vec!["etcd"]).await?;
         let dir = workspace::run().join(format!("etcd-{}", workspace::unique()));
         let pki = dir.join("pki");
         fs::create_dir_all(&pki)?;

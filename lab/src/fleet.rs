@@ -60,7 +60,7 @@ impl Fleet {
     ///
     /// If Prometheus cannot be built, or does not come up in time.
     pub async fn start(nodes: usize, address: impl Fn(usize) -> String) -> Result<Self> {
-        tools::prepare(&["prometheus"]).await?;
+        tools::prepare(vec!["prometheus"]).await?;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let target = listener.local_addr()?.to_string();
         let counters = Counters::new((0..nodes).map(address).collect());

@@ -11,10 +11,6 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{versions, workspace};
 
-/// The programs of a control plane.
-pub const CONTROL_PLANE: &[&str] =
-    &["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
-
 /// A program: its name, the arguments that make it print its version, and what it prints, up to the
 /// character after the number.
 type Tool = (&'static str, &'static [&'static str], String);
@@ -113,8 +109,8 @@ pub fn ensure_all(names: &[&str]) -> Result<Vec<PathBuf>> {
 
 /// The same without blocking the caller's runtime: a first build takes minutes, and signals must be
 /// heard meanwhile.
-pub(crate) async fn prepare(names: &'static [&'static str]) -> Result<()> {
-    tokio::task::spawn_blocking(|| ensure_all(names)).await?.map(drop)
+pub(crate) async fn prepare(names: Vec<&'static str>) -> Result<()> {
+    tokio::task::spawn_blocking(move || ensure_all(&names)).await?.map(drop)
 }
 
 /// Builds what the cache does not have.

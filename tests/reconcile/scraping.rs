@@ -278,6 +278,7 @@ fn s14_the_certificate_of_the_metrics_can_be_verified() {
 /// Prometheus itself, configured as in `deploy/overlays/standalone`, except for the addresses of
 /// the targets.
 #[test]
+#[ignore = "needs Prometheus: `make verify` runs it"]
 fn s14_prometheus_scrapes_by_the_configuration_that_we_ship() {
     run(async |bench| {
         let stage = stage(&bench).await;

@@ -49,7 +49,7 @@ impl Monitoring {
     ///
     /// If one of them does not come up.
     pub async fn start(ground: Arc<Ground>) -> Result<Self> {
-        tools::prepare(&[PROMETHEUS]).await?;
+        tools::prepare(vec![PROMETHEUS]).await?;
         let loads = Loads::default();
         let outer = network::outer(&ground.id);
         // A socket stays in the namespace in which it was made.

@@ -81,7 +81,10 @@ impl ControlPlane {
     /// the error names it and shows the end of its log.
     pub async fn start(options: Options) -> Result<Self> {
         sweep();
-        tools::prepare(tools::CONTROL_PLANE).await?;
+        let mut programs = vec!["etcd", "kube-apiserver"];
+        programs.extend(options.controller_manager.then_some("kube-controller-manager"));
+        programs.extend(options.scheduler.then_some("kube-scheduler"));
+        tools::prepare(programs).await?;
         let mut attempt = 1;
         loop {
             match Self::start_once(&options).await {

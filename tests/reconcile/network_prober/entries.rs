@@ -153,6 +153,7 @@ fn s15_what_went_while_the_operator_was_away_has_no_entry_afterwards() {
 }
 
 #[test]
+#[ignore = "needs kubectl: `make verify` runs it"]
 fn s15_deploying_again_takes_no_entry_away() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
@@ -179,6 +180,7 @@ fn s15_deploying_again_takes_no_entry_away() {
 }
 
 #[test]
+#[ignore = "needs kubectl: `make verify` runs it"]
 fn s15_without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_back() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
