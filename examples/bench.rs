@@ -56,7 +56,7 @@ const ROWS: [(usize, usize); 5] = [(100, 1), (1000, 1), (1000, 100), (5000, 1), 
 
 /// Limits of a row of 5,000 nodes and one object, by name of the column.
 const LIMITS: [(&str, f64); 7] = [
-    ("peak MiB", 24.0),
+    ("peak MiB", 31.0),
     ("CPU ms/judgment", 10.0),
     ("requests/interval", 1.1),
     ("idle writes/min", 0.0),

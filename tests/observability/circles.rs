@@ -13,7 +13,6 @@ const CRATES: [(&str, &str); 5] = [
     ("src", "traffic_operator"),
     ("crates/agent/src", "traffic_operator_agent"),
     ("crates/core/src", "traffic_operator_core"),
-    ("crates/function-order/src", "function_order"),
     ("lab/src", "lab"),
 ];
 

@@ -25,7 +25,7 @@ impl Operator {
         let [webhook, pinglists, probes, page] = [(); 4].map(|()| free_address());
         let log =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operator-{}.log", address.port()));
-        // Another build of it, for hack/record-functions.
+        // Another build of it.
         let program = std::env::var_os("OPERATOR");
         let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_traffic-operator").into());
         let child = Command::new(program)
