@@ -16,9 +16,7 @@ use crate::cluster::{
 use crate::control_plane::{self, ControlPlane};
 use crate::history::History;
 use crate::image::{self, Compression};
-use crate::{
-    bgp, cluster::leftovers, dashboard, demo, node, packages, progress, relay, sink, tools,
-};
+use crate::{bgp, cluster::leftovers, demo, node, packages, progress, relay, sink, tools};
 
 mod arguments;
 
@@ -88,11 +86,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Traffic { node, rate, seconds } => interruptible(traffic(node, rate, seconds))?,
         Command::Impair { node, seconds, loss, delay } => {
             interruptible(impair(node, seconds, loss, delay))?;
-        }
-        Command::Draw { file, prometheus, out, from, rate_interval, folded, allow_empty } => {
-            let options = dashboard::Options { prometheus, from, rate_interval, folded };
-            let size = interruptible(dashboard::write(&file, &options, &out, allow_empty))?;
-            println!("{} {} kB", out.display(), size.div_ceil(1000));
         }
     }
     Ok(ExitCode::SUCCESS)

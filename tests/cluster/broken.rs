@@ -6,7 +6,7 @@ use lab::Impairment;
 use serde_json::Value;
 
 use crate::{
-    monitoring::drawn,
+    monitoring::has_data,
     prober::{compare, create, delete, deploy, pod, ready},
     stage::Stage,
 };
@@ -95,7 +95,7 @@ pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
     stage.cluster.operator_ready().await?;
     ready(stage, NAME, 3).await?;
     stage.until_label(&bad, NAME, Some("false")).await?;
-    drawn(stage, "networkprober", 10, &QUIET).await?;
+    has_data(stage, "networkprober", 10, &QUIET).await?;
     stage.delete(NAME)?;
     stage.cluster.kubectl(&["delete", "pod", "anchor", "--grace-period=0", "--force"])?;
     delete(stage, NAME).await

@@ -1,9 +1,9 @@
 //! The shipped dashboard, alerts and scrapes at the cluster's Prometheus.
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::jiff::Timestamp;
-use lab::dashboard::{self, Options};
+use lab::dashboard;
 use serde_json::Value;
 
 use crate::stage::Stage;
@@ -42,22 +42,20 @@ pub async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> 
     let mut queries = 0;
     for file in ["grafana/trafficwatch.json", "grafana/overview.json"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-        let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
-        for panel in panels(&dashboard) {
-            for target in panel["targets"].as_array().into_iter().flatten() {
-                let query = with_all(target["expr"].as_str().context("expr")?);
-                // "No Swarm": this cluster has none, and the query must be right even so.
-                let absent = panel["fieldConfig"]["defaults"]["noValue"].as_str();
-                if absent.is_some_and(|text| text.starts_with("No ")) {
-                    stage.cluster.query(&query).await?;
-                } else {
-                    stage
-                        .until(&format!("data of panel {}: {query}", panel["title"]), async || {
-                            Ok(!stage.cluster.query(&query).await?.is_empty())
-                        })
-                        .await?;
-                }
+        for panel in dashboard::panels(&path, "30s", "10m")? {
+            // "No Swarm": this cluster has none, and the query must be right even so.
+            let absent = panel.no_value.is_some_and(|text| text.starts_with("No "));
+            for query in panel.queries {
                 queries += 1;
+                if absent {
+                    stage.cluster.query(&query).await?;
+                    continue;
+                }
+                stage
+                    .until(&format!("data of panel {}: {query}", panel.title), async || {
+                        Ok(!stage.cluster.query(&query).await?.is_empty())
+                    })
+                    .await?;
             }
         }
     }
@@ -68,46 +66,18 @@ pub async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> 
     Ok(())
 }
 
-/// `$__rate_interval`: four scrapes of the operator and of agents.
-const RATE: Duration = Duration::from_mins(1);
-
-/// Draws the dashboard of a kind over the last minutes, and waits until every panel has data, but
-/// those of what a scenario does not make happen. The picture stays in `.lab`.
-pub async fn drawn(stage: &Stage, kind: &str, minutes: u64, quiet: &[&str]) -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let file = root.join(format!("grafana/{kind}.json"));
-    let options = Options {
-        prometheus: stage.cluster.prometheus_url().await?,
-        from: Duration::from_mins(minutes),
-        rate_interval: RATE,
-        folded: false,
-    };
+/// Waits until every panel of the dashboard of a kind has data of the last minutes, but those of what a
+/// scenario does not make happen.
+pub async fn has_data(stage: &Stage, kind: &str, minutes: u64, quiet: &[&str]) -> Result<()> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("grafana/{kind}.json"));
     stage
         .until(&format!("data in every panel of {}", file.display()), async || {
-            let mut picture = dashboard::draw(&file, &options).await?;
-            std::fs::write(root.join(format!(".lab/{kind}.svg")), &picture.svg)?;
-            picture.empty.retain(|title| !quiet.contains(&title.as_str()));
-            if picture.empty.is_empty() {
-                return Ok(true);
-            }
-            bail!("without data: {}", picture.empty.join(", "))
+            let mut empty = dashboard::without_data(&stage.cluster, &file, minutes).await?;
+            empty.retain(|title| !quiet.contains(&title.as_str()));
+            ensure!(empty.is_empty(), "without data: {}", empty.join(", "));
+            Ok(true)
         })
         .await
-}
-
-/// All panels of a dashboard, those of folded rows included.
-fn panels(dashboard: &Value) -> impl Iterator<Item = &Value> {
-    let rows = dashboard["panels"].as_array().into_iter().flatten();
-    rows.flat_map(|row| std::iter::once(row).chain(row["panels"].as_array().into_iter().flatten()))
-}
-
-/// Substitutes all values of the variables in a query; of two names with the same prefix, the
-/// shorter comes last.
-fn with_all(query: &str) -> String {
-    let text = query.replace("$__rate_interval", "30s").replace("$__range", "10m");
-    ["$namespace", "$cluster", "$name", "$node"]
-        .iter()
-        .fold(text.replace("$top", "20"), |text, variable| text.replace(variable, ".*"))
 }
 
 pub async fn the_shipped_alerts_and_scrapes_are_taken_by_prometheus(stage: &Stage) -> Result<()> {

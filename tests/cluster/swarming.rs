@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use lab::streams::{Ledger, Sink, Stretch};
 use serde_json::Value;
 
-use crate::{kubelets::mark, monitoring::drawn, prober::compare, stage::Stage};
+use crate::{kubelets::mark, monitoring::has_data, prober::compare, stage::Stage};
 
 pub const NAMESPACE: &str = "swarm";
 const WORKERS: &str = "swarm-worker";
@@ -110,7 +110,7 @@ pub async fn no_stream_of_a_swarm_runs_twice_while_a_node_is_cut_off(stage: &Sta
     let known: Vec<_> = before.intersection(&stay).filter_map(|s| gaps.get_key_value(s)).collect();
     ensure!(known.is_empty(), "streams of the node that was cut off did not run: {known:?}");
     let (before, stay) = (before.len(), before.intersection(&stay).count());
-    drawn(stage, "swarm", 5, &[]).await?;
+    has_data(stage, "swarm", 5, &[]).await?;
     eprintln!("    {node} cut off: {stay} of {before} streams never stopped, the rest moved later");
     delete(stage)
 }

@@ -9,7 +9,7 @@ use std::{
 use crate::files::{below, name, read, root};
 
 /// The sources of each crate, and its name in paths.
-const CRATES: [(&str, &str); 5] = [
+const CRATES: [(&str, &str); 4] = [
     ("src", "traffic_operator"),
     ("crates/agent/src", "traffic_operator_agent"),
     ("crates/core/src", "traffic_operator_core"),

@@ -20,7 +20,6 @@ mod manifests;
 mod mixin;
 mod names;
 mod objects;
-mod pictures;
 mod processes;
 mod reading;
 mod roles;

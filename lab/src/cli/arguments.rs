@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -126,31 +125,6 @@ pub(super) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Draw a Grafana dashboard as SVG, from the data of any Prometheus.
-    ///
-    /// Fails if a panel has no data, and names it.
-    Draw {
-        /// The dashboard's JSON.
-        file: PathBuf,
-        /// URL of Prometheus, such as `http://127.0.0.1:9090`.
-        #[arg(long, value_name = "URL")]
-        prometheus: String,
-        /// The picture to write.
-        #[arg(long, value_name = "FILE")]
-        out: PathBuf,
-        /// Start of the picture, before now, as -15m, -6h or -2d.
-        #[arg(long, default_value = "-15m", value_parser = parse_ago, allow_hyphen_values = true)]
-        from: Duration,
-        /// Value of `$__rate_interval`: four scrape intervals, such as 8s or 1m.
-        #[arg(long, default_value = "1m", value_parser = parse_ago)]
-        rate_interval: Duration,
-        /// Leave folded rows folded, as Grafana opens the dashboard.
-        #[arg(long)]
-        folded: bool,
-        /// Panels without data are no failure.
-        #[arg(long)]
-        allow_empty: bool,
-    },
     /// Put the static binaries of the operator and of its agent into an OCI image archive, and
     /// beside it into one under the name of the original prober's agent, which runs as the agent.
     Image {
@@ -211,41 +185,4 @@ pub(super) enum Command {
     /// Take a BGP ground down when standard input ends.
     #[command(hide = true)]
     BgpGuard { id: String },
-}
-
-/// Reads a time before now, or any duration: a number and s, m, h or d; a minus before it changes
-/// nothing.
-fn parse_ago(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration: a whole number and s, m, h or d, as 15m");
-    let positive = text.strip_prefix('-').unwrap_or(text);
-    let unit = positive.chars().last().ok_or_else(wrong)?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        'd' => 86_400,
-        _ => return Err(wrong()),
-    };
-    let digits = &positive[..positive.len() - 1];
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
-    }
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds > 0).ok_or_else(wrong)?;
-    Ok(Duration::from_secs(seconds))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_before_now_are_read_with_and_without_minus() {
-        for (text, seconds) in [("-15m", 900), ("6h", 21_600), ("-2d", 172_800), ("8s", 8)] {
-            assert_eq!(parse_ago(text), Ok(Duration::from_secs(seconds)), "{text}");
-        }
-        for text in ["", "-", "15", "m", "-0m", "1.5h", "--1m", "999999999999999999d", "5µ"] {
-            assert!(parse_ago(text).unwrap_err().contains("is no duration"), "{text}");
-        }
-    }
 }

@@ -1,0 +1,106 @@
+//! The panels of Grafana dashboards: what they ask Prometheus for.
+
+use std::cmp::Reverse;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+
+/// One panel of a dashboard.
+#[derive(Debug)]
+pub struct Panel {
+    /// As the dashboard names it.
+    pub title: String,
+    /// The text that the panel shows instead of data; none = it always has data.
+    pub no_value: Option<String>,
+    /// Its expressions, with all values for every variable, or the one that is entered.
+    pub queries: Vec<String>,
+}
+
+/// Returns the panels of a dashboard, those of folded rows included.
+///
+/// # Errors
+///
+/// If the file cannot be read, or an expression is missing.
+pub fn panels(file: &Path, rate_interval: &str, range: &str) -> Result<Vec<Panel>> {
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let dashboard: Value = serde_json::from_str(&text)?;
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut values = vec![("__rate_interval".into(), rate_interval.to_owned())];
+    values.push(("__range".into(), range.to_owned()));
+    for variable in list(&dashboard["templating"]["list"]) {
+        let entered = variable["current"]["value"].as_str().filter(|_| variable["type"] != "query");
+        let value = entered.or(variable["allValue"].as_str()).unwrap_or(".*");
+        values.push((variable["name"].as_str().context("name")?.to_owned(), value.to_owned()));
+    }
+    // $name is the beginning of $namespace.
+    values.sort_by_key(|(name, _): &(String, _)| Reverse(name.len()));
+    let substitute = |query: &str| {
+        values.iter().fold(query.to_owned(), |text, (name, value)| {
+            text.replace(&format!("${{{name}}}"), value).replace(&format!("${name}"), value)
+        })
+    };
+    let rows = list(&dashboard["panels"]);
+    let panels =
+        rows.into_iter().flat_map(|row| [vec![row.clone()], list(&row["panels"])].concat());
+    panels
+        .map(|panel| {
+            let targets = list(&panel["targets"]);
+            let queries =
+                targets.iter().map(|t| t["expr"].as_str().map(substitute).context("expr"));
+            Ok(Panel {
+                title: panel["title"].as_str().context("title")?.to_owned(),
+                no_value: panel["fieldConfig"]["defaults"]["noValue"].as_str().map(str::to_owned),
+                queries: queries.collect::<Result<_>>()?,
+            })
+        })
+        .collect()
+}
+
+/// Returns the titles of panels for which the cluster's Prometheus had no data in the last minutes,
+/// apart from those that have a text for that.
+///
+/// # Errors
+///
+/// As [`panels`], and if Prometheus refuses an expression.
+pub async fn without_data(cluster: &Cluster, file: &Path, minutes: u64) -> Result<Vec<String>> {
+    let mut empty = Vec::new();
+    // Four scrapes of the operator and of agents.
+    for panel in panels(file, "1m", &format!("{minutes}m"))? {
+        let mut data = panel.queries.is_empty();
+        for query in panel.queries {
+            // A quantile of nothing is NaN, for which no comparison holds.
+            let query = format!("last_over_time((({query}) > -Inf)[{minutes}m:5s])");
+            data |= !cluster.query(&query).await.with_context(|| panel.title.clone())?.is_empty();
+        }
+        if !data && panel.no_value.is_none() {
+            empty.push(panel.title);
+        }
+    }
+    Ok(empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::panels;
+    use crate::workspace;
+
+    #[test]
+    fn every_variable_of_the_shipped_dashboards_has_a_value() {
+        let mut queries = 0;
+        for file in std::fs::read_dir(workspace::root().join("grafana")).unwrap() {
+            let file = file.unwrap().path();
+            if file.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            for panel in panels(&file, "1m", "10m").unwrap() {
+                queries += panel.queries.len();
+                let left: Vec<_> = panel.queries.iter().filter(|q| q.contains('$')).collect();
+                assert!(left.is_empty(), "{}: {left:?}", panel.title);
+            }
+        }
+        assert!(queries > 100, "{queries} queries");
+    }
+}
