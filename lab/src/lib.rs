@@ -30,7 +30,7 @@
 //! `demo` plays the product's main jobs on a cluster, [`dashboard`] reads dashboards, [`fault`] is a
 //! proxy that answers wrongly or not at all, [`flood`] has hostile clients, [`newcomer`] runs the
 //! commands of the documentation, [`history`] is a Prometheus with a made-up history, [`fleet`] one
-//! with thousands of nodes, [`proof`] finds the tests that documents name.
+//! with thousands of nodes.
 
 mod audit;
 pub mod bgp;
@@ -54,7 +54,6 @@ mod node;
 pub mod packages;
 mod pki;
 mod process;
-pub mod proof;
 mod relay;
 mod sink;
 mod skips;

@@ -23,8 +23,8 @@
 //! claim. To claim takes two requests, of which the last leaves `d/3` or more for the renewal.
 //!
 //! Like every lease, this cannot recall a write that has already been sent; see
-//! <https://pkg.go.dev/k8s.io/client-go/tools/leaderelection>. docs/operations/faults.md lists what
-//! such a write can do.
+//! <https://pkg.go.dev/k8s.io/client-go/tools/leaderelection>. What refuses such a write is
+//! in docs/operations/failure-modes.md.
 use std::time::Duration;
 
 use k8s_openapi::{

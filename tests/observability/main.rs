@@ -10,7 +10,6 @@ mod circles;
 mod dashboards;
 mod english;
 mod examples;
-mod features;
 mod files;
 mod flags;
 mod images;

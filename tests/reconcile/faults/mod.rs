@@ -1,7 +1,7 @@
 //! The named faults of the API server, of Prometheus and of the lease, injected by proxies.
 //!
 //! Each test is judged by the end state, by the number of writes in the audit log, and by silence
-//! afterwards. docs/operations/faults.md says which fault has which test, for each kind.
+//! afterwards.
 use std::time::Duration;
 
 use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};

@@ -75,8 +75,7 @@ fn a16_marks_are_not_written_when_their_judgment_is_over() {
     });
 }
 
-/// The first page takes longer than a request may, and makes progress all the time: see
-/// docs/operations/faults.md.
+/// The first page takes longer than a request may, and makes progress all the time.
 #[test]
 fn a17_a_slow_line_delays_the_first_judgment_and_no_more() {
     run(async |bench| {

@@ -9,7 +9,6 @@ mod at_rest;
 mod calico_api_down;
 mod deleting;
 mod documented;
-mod fields;
 mod fitness;
 mod groups;
 mod invalid_specs;
