@@ -25,6 +25,8 @@ BINARY := target/image/$(IMAGE_TARGET)/release/traffic-operator
 AGENT := target/image/$(IMAGE_TARGET)/agent/traffic-operator-agent
 ARCHIVE ?= .lab/image/traffic-operator.tar
 LAB := cargo run --quiet --bin lab --
+BENCH := cargo run --package bench --
+RELEASED := $(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --package bench --
 # The decisions optimized, everything else as in every other test: minutes less to build than a release.
 OPTIMIZED := CARGO_INCREMENTAL=0 cargo test \
 	$(foreach crate,traffic-operator-core lab,--config profile.test.package.$(crate).opt-level=3) \
@@ -92,24 +94,16 @@ run: protoc ## Run the operator against the cluster of the current kubeconfig.
 	cargo run --bin traffic-operator -- run
 
 .PHONY: bench
-bench: image bench-peer ## Measure kinds, admission, assignment, reflectors: memory, processor time, requests, writes, latency.
-	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example bench -- $(BINARY)
-	cargo run --example prober_bench -- $(BINARY)
-	cargo run --example flood_bench -- $(BINARY)
-	cargo run --package traffic-operator-agent --example agent_bench -- $(AGENT)
-	cargo run --example reflecting_bench -- $(BINARY)
-	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example admission_bench
-	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example assignment_bench
-	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example shares_bench
-	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example reflector_bench
-	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example scale_bench
+bench: image bench-peer ## Measure kinds, agents, assignment, reflectors: memory, processor time, requests, writes, latency.
+	for bench in operator prober flood reflecting; do $(RELEASED) $$bench $(BINARY); done
+	$(RELEASED) agent $(AGENT)
+	for bench in assignment shares reflector scale; do $(RELEASED) $$bench; done
 
 # A Go operator beside ours, scaffolded and tuned; BENCH_PEER= leaves it out, and names other programs otherwise.
 .PHONY: bench-peer
 bench-peer: image ## Measure the operator and a Go operator side by side, at 5,000 nodes, with a real Prometheus; BENCH_ROUNDS=5.
 	peer="$$(hack/bench-peer)" && export BENCH_PEER="$$peer" && \
-	BENCH_ROWS="$${BENCH_ROWS:-5000x1}" $(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example bench -- $(BINARY) && \
-	$(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --example peer_bench -- $(BINARY)
+	BENCH_ROWS="$${BENCH_ROWS:-5000x1}" $(RELEASED) operator $(BINARY) && $(RELEASED) peer $(BINARY)
 
 .PHONY: explore
 explore: ## Search a million states of each small world of Swarms (the tests: 6,000).
@@ -125,7 +119,7 @@ soak: protoc ## Kill the operator at every write of a pass of every kind, three 
 
 .PHONY: soak-memory
 soak-memory: image ## Judge 20,000 times, and fail above 1 kB of memory kept for each or above 0 descriptors; SOAK_EVALUATIONS=500.
-	cargo run --example soak -- $(BINARY)
+	$(BENCH) soak $(BINARY)
 
 .PHONY: soak-schema
 soak-schema: protoc ## Walk through 200 generated specs of each kind on a real API server (the tests: 10 to 25); SCHEMA_SEED=7, SCHEMA_STEPS=50.
@@ -141,7 +135,7 @@ simulate: protoc ## Play 10,000 seeds of the simulation, with an API server and 
 
 .PHONY: bench-rotation
 bench-rotation: image ## Rotate the webhook's certificates each minute under load, for ten minutes; PASS or FAIL.
-	cargo run --example rotation -- $(BINARY)
+	$(BENCH) rotation $(BINARY)
 
 .PHONY: clean
 clean: lab-down ## Remove what was built (not the cache of the test ground: .lab/cache).

@@ -27,7 +27,7 @@
 //! them, `pki` and `credentials` make identities, `control_plane`, `cluster` and `bgp` put the
 //! levels together, [`calico`] installs Calico's kinds, [`etcd`] is one as Calico has it, `image`
 //! writes OCI archives, `impair` slows links down, `streams` collects the reports of workers,
-//! `demo` plays the product's main jobs on a cluster, [`dashboard`] reads dashboards, [`fault`] is a
+//! `demo` plays the product's main jobs on a cluster, [`dashboard`] reads panels, [`fault`] is a
 //! proxy that answers wrongly or not at all, [`flood`] has hostile clients, [`newcomer`] runs the
 //! commands of the documentation, [`history`] is a Prometheus with a made-up history, [`fleet`] one
 //! with thousands of nodes.

@@ -55,7 +55,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(50);
 const UNKNOWN_POD: Duration = Duration::from_secs(5);
 
 /// For agents. In all: 5,000 that came here because the other replica restarts, and half as many of
-/// theirs that are not closed yet; a waiting agent takes 41 to 45 kB (`prober_bench`), and all of
+/// theirs that are not closed yet; a waiting agent takes 41 to 45 kB (`bench prober`), and all of
 /// them fit in the memory limit of the webhook's Deployment. Of one address: agents may come from
 /// behind that of their node, which runs 250 pods at most, each with a connection and one that is
 /// not closed yet. Strangers lose their places to new clients; an agent's next request follows its

@@ -66,8 +66,8 @@ pub async fn every_panel_of_the_dashboard_has_data(stage: &Stage) -> Result<()> 
     Ok(())
 }
 
-/// Waits until every panel of the dashboard of a kind has data of the last minutes, but those of what a
-/// scenario does not make happen.
+/// Waits until every panel of the dashboard of a kind has data of the last minutes, but those of
+/// what a scenario does not make happen.
 pub async fn has_data(stage: &Stage, kind: &str, minutes: u64, quiet: &[&str]) -> Result<()> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("grafana/{kind}.json"));
     stage

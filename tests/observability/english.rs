@@ -252,7 +252,7 @@ fn help_is_in_plain_english() {
 
 /// Returns the Rust files of the operator, its crates, the lab, tests and benches, with their text.
 fn code() -> Vec<(PathBuf, String)> {
-    let folders = ["src", "crates", "lab/src", "tests", "examples"];
+    let folders = ["src", "crates", "lab/src", "tests", "bench"];
     let files: Vec<_> =
         folders.iter().flat_map(|folder| below(&root().join(folder), &["rs"])).collect();
     assert!(files.len() > 600, "{}", files.len());

@@ -121,7 +121,7 @@ async fn perform(part: Part, operator: &Path, keep: bool) -> Result<Vec<Check>> 
         println!("\nThe operator's log:\n{}", stage.operator.log(LINES));
         checks.push(Check::new("the demo ran to its end", false, format!("{error:#}")));
     }
-    println!("\n{}\n{}", table::table(&stage.rows), table::BESIDE_THE_ORIGINAL);
+    println!("\n{}", table::table(&stage.rows));
     checks.splice(0..0, verdict::all(&stage, scene.steps));
     if keep {
         println!("\n{}", super::table(&checks));

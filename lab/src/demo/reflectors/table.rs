@@ -20,15 +20,6 @@ pub fn from_peers(paths: usize) -> usize {
     paths.saturating_sub(OWN_PATHS)
 }
 
-/// The simulation of `cargo run --release --example reflector_bench`: too many nodes for one
-/// machine.
-pub(super) const BESIDE_THE_ORIGINAL: &str = "\
-  1,000 nodes in 3 zones, 12 reflectors, three for each client; one node is deleted   the original        here
-    sessions that change though both their nodes stay                                         75 %         0 %
-    clients that lose all three                                                                355           0
-    BGPPeers                                                                                3n + 1  groups + 1
-";
-
 /// One step of the demo.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Row {

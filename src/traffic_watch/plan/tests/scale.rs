@@ -1,5 +1,5 @@
 //! Fifty thousand nodes: answers as Prometheus sends them are read and judged, and every write,
-//! mark and byte is counted. Numbers and not times: `cargo run --release --example scale_bench`
+//! mark and byte is counted. Numbers and not times: `cargo run --release -p bench scale`
 //! prints those.
 use std::fmt::Write as _;
 

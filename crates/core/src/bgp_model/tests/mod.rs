@@ -7,7 +7,6 @@ mod change;
 mod confd;
 mod lab;
 mod naive;
-mod original;
 mod properties;
 mod selectors;
 mod tables;

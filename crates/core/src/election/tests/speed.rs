@@ -1,4 +1,4 @@
-//! Elections of large clusters. How long one takes is for `make bench` (`reflector_bench`).
+//! Elections of large clusters. How long one takes is for `make bench` (`bench reflector`).
 use super::*;
 
 /// 5,000 nodes and 25 reflectors, or as many as have room in the zones.

@@ -1,7 +1,7 @@
 //! Measures a `RouteReflectorSet`: memory, processor time, requests and writes, at 1,000 and 5,000
 //! nodes.
 //!
-//! `make bench`. A real API server with real Node objects and Calico's kinds; Prometheus reports
+//! A real API server with real Node objects and Calico's kinds; Prometheus reports
 //! every session of every node as established, so that only the operator's own time counts. Figures
 //! of one run are comparable with each other only.
 use std::{
@@ -14,7 +14,6 @@ use std::{
 };
 
 use axum::{Router, http::header, routing::any};
-use ground::{Operator, binary, install, wait};
 use k8s_openapi::{
     api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp,
 };
@@ -23,15 +22,16 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use lab::{
-    ControlPlane, ControlPlaneOptions,
+    ControlPlane,
     calico::{self, Group},
 };
 use serde_json::{Value, json};
 use traffic_operator::api::RouteReflectorSet;
 
-mod ground;
-#[path = "ground/nodes.rs"]
-mod nodes;
+use crate::{
+    ground::{Operator, header, start, wait},
+    nodes,
+};
 
 /// Time for which nothing should happen.
 const IDLE: Duration = Duration::from_mins(2);
@@ -49,17 +49,10 @@ const HEADER: [&str; 10] = [
     "idle writes/min",
 ];
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let binary = binary()?;
-    let options =
-        ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
-    let plane = ControlPlane::start(options).await?;
-    let client = plane.client()?;
-    install(&client).await?;
+pub async fn run(binary: &Path) -> anyhow::Result<()> {
+    let (plane, client) = start().await?;
     calico::install(&client, Group::V1).await?;
-    println!("{}", HEADER.join(" | "));
-    println!("{}", HEADER.map(|_| "---").join(" | "));
+    header(&HEADER);
     let simple = json!({"topology": "Simple", "count": {"min": 3, "max": 25}});
     let zonal = json!({"topology": "Zonal", "count": {"min": 9, "max": 9}});
     // `BENCH_ROWS=5000xSimple` selects some of them.
@@ -74,7 +67,7 @@ async fn main() -> anyhow::Result<()> {
         if !asked.is_empty() && !asked.split(',').any(|asked| *asked == row) {
             continue;
         }
-        let row = measure(&plane, &client, &binary, count, name, spec).await?;
+        let row = measure(&plane, &client, binary, count, name, spec).await?;
         println!("{}", row.join(" | "));
     }
     plane.stop().await
@@ -147,22 +140,9 @@ async fn measure(
         let ours = ours.filter(|e| !e.resource.starts_with("leases"));
         Ok(ours.filter(|e| e.subresource != "status" && !e.resource.starts_with("events")).count())
     };
-    let (lease, any) = (format!("bench-{count}-{}", name.to_lowercase()), "127.0.0.1:0");
-    let operator = Operator::start(
-        binary,
-        plane.kubeconfig(),
-        &lease,
-        &[
-            "--prometheus-url",
-            &url,
-            "--admin-address",
-            any,
-            "--webhook-address",
-            any,
-            "--pinglist-address",
-            any,
-        ],
-    )?;
+    let lease = format!("bench-{count}-{}", name.to_lowercase());
+    let args = ["--prometheus-url", &url, "--admin-address", "127.0.0.1:0"];
+    let operator = Operator::start(binary, plane.kubeconfig(), &lease, &args)?;
     let api = Api::<RouteReflectorSet>::all(client.clone());
     let mut spec = spec.clone();
     spec["mesh"] = "Migrate".into();

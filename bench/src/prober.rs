@@ -1,9 +1,9 @@
 //! Measures a `NetworkProber`: series, pinglists, memory, processor time and writes, at 250 to
 //! 2,000 pods.
 //!
-//! `make bench`. A real API server; pods come through the webhook, and the bench sets their status
+//! A real API server; pods come through the webhook, and the bench sets their status
 //! in place of a kubelet. Every agent is a connection over TLS that waits for its list, with the
-//! token of its own pod. Figures of one run are comparable with each other only.
+//! token of its own pod.
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -11,9 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agents::Agents;
 use futures::{StreamExt, TryStreamExt};
-use ground::{binary, wait};
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
     jiff::Timestamp,
@@ -22,19 +20,16 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
-use lab::{ControlPlane, ControlPlaneOptions};
-use member::Member;
-use prober::{NAME, NAMESPACE, Serving, free_address, pod};
+use lab::ControlPlane;
 use serde_json::json;
 use traffic_operator::api::NetworkProber;
 
-#[path = "ground/agents.rs"]
-mod agents;
-mod ground;
-#[path = "ground/member.rs"]
-mod member;
-#[path = "ground/prober.rs"]
-mod prober;
+use crate::{
+    agents::Agents,
+    ground::{free_address, header, start, wait},
+    member::Member,
+    serving::{self, NAME, NAMESPACE, Serving, pod},
+};
 
 /// Number of nodes, in three zones: each has 40 of 2,000 pods.
 const NODES: usize = 50;
@@ -78,27 +73,20 @@ const HEADER: [&str; 19] = [
     "writes/change",
 ];
 
-// Thousands of agents on two threads: they wait.
-#[tokio::main(worker_threads = 2)]
-async fn main() -> anyhow::Result<()> {
-    let options =
-        ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
-    let plane = ControlPlane::start(options).await?;
-    let client = plane.client()?;
-    ground::install(&client).await?;
+pub async fn run(binary: &Path) -> anyhow::Result<()> {
+    let (plane, client) = start().await?;
     let mut bench = Bench {
         client: client.clone(),
         plane,
-        binary: binary()?,
+        binary: binary.into(),
         webhook: free_address()?,
         members: Vec::new(),
     };
     let first = bench.operator("first").await?;
-    prober::install(&client).await?;
+    serving::install(&client).await?;
     bench.nodes().await?;
     drop(first);
-    println!("{}", HEADER.join(" | "));
-    println!("{}", HEADER.map(|_| "---").join(" | "));
+    header(&HEADER);
     for count in rows() {
         println!("{}", bench.measure(count).await?.join(" | "));
     }
@@ -145,7 +133,7 @@ impl Bench {
     async fn create(&self, i: usize) -> anyhow::Result<Member> {
         let pod = serde_json::from_value(pod(&name(i), Some(&node(i))))?;
         let pod = self.pods().create(&PostParams::default(), &pod).await?;
-        anyhow::ensure!(prober::has_agent(&pod), "a pod without agent");
+        anyhow::ensure!(serving::has_agent(&pod), "a pod without agent");
         Member::of(&self.client, &pod).await
     }
 

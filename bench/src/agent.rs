@@ -2,14 +2,13 @@
 //! 20 peers that it probes with three protocols every 10 s, 20 that probe it, lists over TLS, and a
 //! scrape every 5 s.
 //!
-//! `agent_bench PROGRAM [SECONDS]`, where PROGRAM is what `make image` builds, with its arguments
-//! if it has some (`"…/traffic-operator agent"`). Fails above the limits.
+//! The program is what `make image` builds, or `"…/traffic-operator agent"`.
 use std::{
     env, fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream, UdpSocket},
     path::Path,
-    process::{Child, Command, ExitCode, Stdio},
+    process::{Child, Command, Stdio},
     sync::Arc,
     thread::{sleep, spawn},
     time::{Duration, Instant},
@@ -36,23 +35,10 @@ const MOST_RESIDENT: u64 = 6 * 1024;
 /// run.
 const HELD: Duration = Duration::from_secs(5);
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("FAIL: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> anyhow::Result<()> {
-    let mut args = env::args().skip(1);
-    let program = args.next().context("usage: agent_bench PROGRAM [SECONDS]")?;
-    let seconds = args.next().map_or(Ok(60), |text| text.parse())?;
+pub fn run(program: &str, seconds: u64) -> anyhow::Result<()> {
     let directory = env::temp_dir().join(format!("agent-bench-{}", std::process::id()));
     fs::create_dir_all(&directory)?;
-    let measured = measure(&program, Duration::from_secs(seconds), &directory);
+    let measured = measure(program, Duration::from_secs(seconds), &directory);
     fs::remove_dir_all(&directory)?;
     measured
 }

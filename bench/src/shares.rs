@@ -2,7 +2,7 @@
 //! `ConfigMap`s: the number and size of writes when one stream moves and when a worker is lost, and
 //! the processor time of a pass.
 //!
-//! `make bench`. Build with `--release`: without it the times are some twenty times worse.
+//! Build with `--release`: without it the times are some twenty times worse.
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -31,7 +31,7 @@ const LARGEST: usize = 1 << 20;
 /// work noticeably.
 const LIMIT: Duration = Duration::from_secs(2);
 
-fn main() -> anyhow::Result<()> {
+pub fn run() -> anyhow::Result<()> {
     let ids: Vec<Name> = (0..STREAMS).map(|i| format!("stream:{i}").into()).collect();
     let names: Vec<Name> = (0..WORKERS).map(|i| format!("swarm-worker-{i}").into()).collect();
     let mut bench = Bench { ids, names, files: 0, published: Published::default(), there: vec![] };

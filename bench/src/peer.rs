@@ -7,30 +7,23 @@
 //! requests in its audit log, and Prometheus its queries. Figures of one run are comparable with
 //! each other only. Fails if the operator is above [`LIMITS`].
 use std::{
-    process::ExitCode,
+    path::Path,
     time::{Duration, Instant},
 };
 
-use anyhow::Context;
-use ground::{install, wait_for};
+use anyhow::{Context, ensure};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use lab::{ControlPlane, ControlPlaneOptions, fleet::Fleet};
-use labels::{Labels, bare_loop};
-use programs::{OURS, Program, programs, rows};
-use watches::LABEL;
+use lab::{ControlPlane, fleet::Fleet};
 
-mod ground;
-#[path = "ground/labels.rs"]
-mod labels;
-#[path = "ground/nodes.rs"]
-mod nodes;
-#[path = "ground/programs.rs"]
-mod programs;
-#[path = "ground/scraper.rs"]
-mod scraper;
-#[path = "ground/watches.rs"]
-mod watches;
+use crate::{
+    ground::{above, free_address, header, start, wait_for},
+    labels::{Labels, bare_loop},
+    nodes,
+    programs::{self, OURS, Program, programs, rows},
+    scraper,
+    watches::{self, LABEL},
+};
 
 /// Nodes and objects of each row.
 const ROWS: [(usize, usize); 1] = [(5000, 100)];
@@ -76,23 +69,16 @@ const FIGURES: [&str; 14] = [
 
 type Figures = [f64; FIGURES.len()];
 
-#[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
-    let programs = programs()?;
+pub async fn run(ours: &Path) -> anyhow::Result<()> {
+    let programs = programs(ours);
     if programs.len() == 1 {
         eprintln!("LEFT OUT: the peers; BENCH_PEER names none (hack/bench-peer builds one)");
     }
     let rounds = std::env::var("BENCH_ROUNDS").ok().and_then(|text| text.parse::<usize>().ok());
     let rounds = rounds.unwrap_or(1).max(1);
-    let options =
-        ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
-    let plane = ControlPlane::start(options).await?;
-    let client = plane.client()?;
-    install(&client).await?;
-    let header = [&["program", "round", "nodes", "TrafficWatches"][..], &FIGURES[..]].concat();
-    println!("{}", header.join(" | "));
-    println!("{}", header.iter().map(|_| "---").collect::<Vec<_>>().join(" | "));
-    let mut excesses = vec![];
+    let (plane, client) = start().await?;
+    header(&[&["program", "round", "nodes", "TrafficWatches"][..], &FIGURES[..]].concat());
+    let mut excess = false;
     for (nodes, watches) in rows(&ROWS) {
         let fleet = Fleet::start(nodes, |node| format!("{}:9100", nodes::address(node))).await?;
         let ground = Ground { plane: &plane, client: &client, fleet: &fleet, nodes, watches };
@@ -105,7 +91,7 @@ async fn main() -> anyhow::Result<ExitCode> {
                 let written = figures.map(|figure| format!("{figure:.1}")).join(" | ");
                 println!("{} | {round} | {nodes} | {watches} | {written}", program.name);
                 if program.name == OURS {
-                    excesses.extend(above(&figures));
+                    excess |= above(&FIGURES, &figures, &LIMITS);
                 }
                 all[at].push(figures);
             }
@@ -113,19 +99,8 @@ async fn main() -> anyhow::Result<ExitCode> {
         compare(&programs, &all, nodes, watches);
     }
     plane.stop().await?;
-    for (name, figure, limit) in &excesses {
-        println!("above the limit: {name} is {figure:.2}, at most {limit}");
-    }
-    Ok(if excesses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Returns the figures above their limits: the name, the figure and the limit.
-fn above(figures: &Figures) -> Vec<(&'static str, f64, f64)> {
-    let exceeded = LIMITS.iter().filter_map(|(name, limit)| {
-        let (_, figure) = FIGURES.iter().zip(figures).find(|(column, _)| *column == name)?;
-        (figure > limit).then_some((*name, *figure, *limit))
-    });
-    exceeded.collect()
+    ensure!(!excess, "above the limits");
+    Ok(())
 }
 
 /// Prints the medians of all rounds, and the ratio of each peer's to ours.
@@ -169,10 +144,8 @@ impl Ground<'_> {
         let (prepared, ()) = tokio::join!(self.prepare(), tokio::time::sleep(CALM));
         prepared?;
         let (started, since) = (Instant::now(), Timestamp::now());
-        let any = "127.0.0.1:0";
-        let admin = scraper::free_address()?.to_string();
-        let mut args = vec!["--prometheus-url", self.fleet.url(), "--admin-address", &admin];
-        args.extend(["--webhook-address", any, "--pinglist-address", any]);
+        let admin = free_address()?.to_string();
+        let args = ["--prometheus-url", self.fleet.url(), "--admin-address", &admin];
         let run = format!("{}-{}-{round}", self.nodes, self.watches);
         let operator = program.start(self.plane, &run, &args)?;
         let scraper = scraper::Scraper::start(format!("http://{admin}/metrics"));

@@ -1,7 +1,7 @@
 //! Measures the pure parts at 5,000 and at 50,000 nodes: reading an answer and judging it, electing
 //! reflectors, lists of agents, and streams on workers.
 //!
-//! `make bench`. Build with `--release`: without it the figures are some ten times worse. Prints
+//! Build with `--release`: without it the figures are some ten times worse. Prints
 //! the growth of each: ten times the nodes should cost ten times, and a little for the sorting.
 use std::{
     fmt::Write as _,
@@ -35,7 +35,7 @@ const MOST: f64 = 25.0;
 /// The measurement of one part with this number of nodes.
 type Part = fn(usize) -> anyhow::Result<Duration>;
 
-fn main() -> anyhow::Result<()> {
+pub fn run() -> anyhow::Result<()> {
     println!("part | {} nodes ms | {} nodes ms | growth", SIZES[0], SIZES[1]);
     println!("--- | --- | --- | ---");
     let parts: [(&str, Part); 5] = [

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     ground::wait,
-    prober::{NAME, NAMESPACE},
+    serving::{NAME, NAMESPACE},
 };
 
 /// A pod with the token of its agent.

@@ -1,7 +1,6 @@
-//! Measures the analysis of a fabric of 5,000 nodes, and the number of sessions that a change of
-//! one node resets under the original operator's choice of reflectors.
+//! Measures the analysis of a fabric of 5,000 nodes, and the whole way from the mesh to reflectors.
 //!
-//! `make bench`. Build with `--release`: without it the figures are some thirty times worse.
+//! Build with `--release`: without it the figures are some thirty times worse.
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr},
@@ -18,18 +17,8 @@ use traffic_operator::{
         bgp_model::{Change, Fabric, Local, Node, Peer, Remote, Rule, Selector},
         datastore::Snapshot,
         dry_run::{Stage, simulate},
-        election::Target,
     },
 };
-
-/// The original's choice, with its test vectors.
-#[path = "../crates/core/src/bgp_model/tests/original.rs"]
-mod original;
-#[path = "ground/trial.rs"]
-mod trial;
-
-use original::{Assignment, disturbance};
-use trial::Trial;
 
 /// The largest cluster that Calico itself is tested with, and the formula's number of reflectors
 /// for it at 0.005.
@@ -49,30 +38,8 @@ const KEY: &str = "calico-route-reflector";
 const SLOT: &str = "route-reflectors.traffic.example.com/slot";
 const GROUP: &str = "route-reflectors.traffic.example.com/group";
 
-fn main() -> anyhow::Result<()> {
+pub fn run() -> anyhow::Result<()> {
     times()?;
-    println!();
-    paths()?;
-    println!();
-    println!(
-        "1,000 nodes, 3 zones, 12 reflectors | original: sessions reset | clients that lose all three | BGPPeers | ours: sessions reset | clients that lose all three | BGPPeers"
-    );
-    println!("--- | --- | --- | --- | --- | --- | ---");
-    for event in Trial::EVENTS {
-        let [before, after] = [None, Some(event)].map(Trial::new);
-        let theirs = disturbance(&before.original(), &after.original());
-        let first = before.ours(None)?;
-        let second = after.ours(Some(&first))?;
-        let ours = disturbance(&assignment(&first), &assignment(&second));
-        let cells = [(theirs, 1 + 3 * after.clients.len()), (ours, second.peers.len())];
-        let cells = cells.map(|(found, peers)| {
-            let original::Disturbance { sessions, changed, bare } = found;
-            #[expect(clippy::cast_precision_loss, reason = "counts of some thousands")]
-            let share = changed as f64 * 100.0 / sessions as f64;
-            format!("{changed} of {sessions} ({share:.1} %) | {bare} | {peers}")
-        });
-        println!("{event:?} | {} | {}", cells[0], cells[1]);
-    }
     println!();
     ways()
 }
@@ -135,19 +102,6 @@ fn stage() -> Stage {
     });
     let snapshot = Snapshot { mesh: true, as_number: 64_512, ..Snapshot::default() };
     Stage { speakers: speakers.collect(), snapshot }
-}
-
-/// Returns the peers of each client.
-fn assignment(target: &Target) -> Assignment {
-    let holder = |slot: &u32| {
-        let slot = target.slots.iter().find(|held| held.id == *slot)?;
-        Some(slot.node.to_string())
-    };
-    let clients = target.groups.iter().filter_map(|(client, group)| {
-        let slots = target.group_slots.get(group)?;
-        Some((client.to_string(), slots.iter().filter_map(holder).collect()))
-    });
-    clients.collect()
 }
 
 /// The peers of each client.
@@ -287,29 +241,6 @@ fn times() -> anyhow::Result<()> {
         }
         println!("{} | {:.2}", row("all"), total.as_secs_f64() * 1000.0);
         ensure!(cfg!(debug_assertions) || total < LIMIT, "{name} took {total:?}");
-    }
-    Ok(())
-}
-
-fn paths() -> anyhow::Result<()> {
-    println!(
-        "topology, nodes, reflectors | paths of a prefix at a reflector | at a client | in a reflector's table | in a client's | bearable"
-    );
-    println!("--- | --- | --- | --- | --- | ---");
-    let sizes = [(200, 3), (500, 6), (1000, 9), (2000, 12), (3000, 15), (5000, 25)];
-    for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {
-        for (nodes, reflectors) in sizes {
-            let found = fabric(topology, nodes, reflectors, false)?.paths(Rule::Bird);
-            let (reflector, client) = (found.reflector, found.client);
-            println!(
-                "{topology:?}, {nodes}, {reflectors} | {} | {} | {} | {} | {}",
-                reflector.per_prefix,
-                client.per_prefix,
-                reflector.table,
-                client.table,
-                if found.bearable() { "yes" } else { "no" }
-            );
-        }
     }
     Ok(())
 }

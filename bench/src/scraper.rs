@@ -1,6 +1,5 @@
 //! A Prometheus that scrapes the operator while it is measured, as the deployed one does.
 use std::{
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -63,10 +62,4 @@ pub async fn page(url: &str) -> anyhow::Result<String> {
     // The text format, which a peer may have, does not mark its end.
     ensure!(page.ends_with(if open { "# EOF\n" } else { "\n" }), "the page has no end");
     Ok(page)
-}
-
-/// Returns an address with a port that has no listener, and that no connection takes in the
-/// meantime.
-pub fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(([127, 0, 0, 1], lab::free_port()?).into())
 }

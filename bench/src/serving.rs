@@ -12,7 +12,7 @@ use lab::ControlPlane;
 use serde_json::{Value, json};
 use traffic_operator::api::NetworkProber;
 
-use crate::ground::{Operator, wait};
+use crate::ground::{Operator, free_address, wait};
 
 /// The object that the operator writes its webhooks into, as installed.
 const WEBHOOKS: &str = include_str!("../../deploy/base/webhook.yaml");
@@ -75,12 +75,6 @@ pub fn sum(page: &str, name: &str, label: &str) -> f64 {
         .filter(|line| line.split(['{', ' ']).next() == Some(name) && line.contains(label))
         .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
         .sum()
-}
-
-/// Returns an address with a port that has no listener, and that no connection takes in the
-/// meantime.
-pub fn free_address() -> anyhow::Result<SocketAddr> {
-    Ok(([127, 0, 0, 1], lab::free_port()?).into())
 }
 
 /// Creates the `NetworkProber` and the objects that pods need, and waits until pods get agents.

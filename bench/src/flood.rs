@@ -1,29 +1,27 @@
 //! Measures the effect on pods and agents while clients flood the operator's ports.
 //!
-//! `make bench`. A real API server creates 20 pods a second, and a known agent asks for its list at
+//! A real API server creates 20 pods a second, and a known agent asks for its list at
 //! the same time; meanwhile, hostile clients with their own addresses do all they can, on the same
 //! processors. The first row creates pods that no object selects: the cost of the API server and of
-//! this machine without the webhook. Figures of one run are comparable with each other only.
+//! this machine without the webhook.
 use std::{
     net::{Ipv4Addr, SocketAddr},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::Context;
-use ground::{binary, wait};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::PostParams};
-use lab::{ControlPlane, ControlPlaneOptions, flood::Flood};
-use member::{Member, authority};
-use prober::{NAMESPACE, Serving, free_address};
+use lab::flood::Flood;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-mod ground;
-#[path = "ground/member.rs"]
-mod member;
-#[path = "ground/prober.rs"]
-mod prober;
+use crate::{
+    ground::{free_address, header, start, wait},
+    member::{Member, authority},
+    serving::{self, NAMESPACE, Serving},
+};
 
 /// Pods of each row: the 99th percentile rests on three of them.
 const PODS: u32 = 300;
@@ -70,19 +68,13 @@ const ROWS: [(&str, bool, &[Attack]); 7] = [
     ("all of it", true, &[Attack::Trickle, Attack::Idle, Attack::Junk, Attack::Tokens]),
 ];
 
-#[tokio::main(worker_threads = 2)]
-async fn main() -> anyhow::Result<()> {
-    let options =
-        ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
-    let plane = ControlPlane::start(options).await?;
-    let client = plane.client()?;
-    ground::install(&client).await?;
-    let (binary, webhook) = (binary()?, free_address()?);
-    let serving = Serving::start((&binary, &plane), "flood", webhook, &[]).await?;
-    prober::install(&client).await?;
+pub async fn run(binary: &Path) -> anyhow::Result<()> {
+    let (plane, client) = start().await?;
+    let webhook = free_address()?;
+    let serving = Serving::start((binary, &plane), "flood", webhook, &[]).await?;
+    serving::install(&client).await?;
     let bench = Bench::new(client, webhook, serving).await?;
-    println!("{}", HEADER.join(" | "));
-    println!("{}", HEADER.map(|_| "---").join(" | "));
+    header(&HEADER);
     for (row, (name, selected, attacks)) in ROWS.into_iter().enumerate() {
         println!("{name} | {}", bench.measure(row, selected, attacks).await?.join(" | "));
     }
@@ -103,7 +95,7 @@ impl Bench {
     async fn new(client: Client, webhook: SocketAddr, serving: Serving) -> anyhow::Result<Self> {
         let authority = authority(&client).await?;
         let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
-        let known = serde_json::from_value(prober::pod("known", None))?;
+        let known = serde_json::from_value(serving::pod("known", None))?;
         let known = pods.create(&PostParams::default(), &known).await?;
         let known = Member::of(&client, &known).await?;
         let roots = reqwest::Certificate::from_pem_bundle(authority.as_bytes())?;
@@ -186,7 +178,7 @@ impl Bench {
             let begun = Instant::now();
             let pod = pods.create(&PostParams::default(), &pod).await?;
             created.push(begun.elapsed());
-            agents += u32::from(prober::has_agent(&pod));
+            agents += u32::from(serving::has_agent(&pod));
             if number % 10 == 0 {
                 asked += 1;
                 lists.extend(self.list().await.ok());
@@ -219,7 +211,7 @@ impl Bench {
 }
 
 fn pod(name: &str, selected: bool) -> Value {
-    let mut pod = prober::pod(name, None);
+    let mut pod = serving::pod(name, None);
     if !selected {
         pod["metadata"]["labels"] = json!({"app": "of-nobody"});
     }

@@ -1,10 +1,13 @@
 //! The programs that a bench measures: the operator, and peers that take the same arguments.
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use k8s_openapi::jiff::Timestamp;
 use lab::{AuditEvent, ControlPlane};
 
-use crate::ground::{Operator, binary};
+use crate::ground::Operator;
 
 /// The operator's name in tables.
 pub const OURS: &str = "ours";
@@ -20,10 +23,10 @@ pub struct Program {
 
 /// Returns the operator, then each peer that `BENCH_PEER` names, with its flags:
 /// `BENCH_PEER="path,path -flag"`.
-pub fn programs() -> anyhow::Result<Vec<Program>> {
-    let ours = Program { name: OURS.to_owned(), path: binary()?, flags: vec![] };
+pub fn programs(ours: &Path) -> Vec<Program> {
+    let ours = Program { name: OURS.to_owned(), path: ours.into(), flags: vec![] };
     let peers = std::env::var("BENCH_PEER").unwrap_or_default();
-    Ok(std::iter::once(ours).chain(peers.split(',').filter_map(Program::peer)).collect())
+    std::iter::once(ours).chain(peers.split(',').filter_map(Program::peer)).collect()
 }
 
 /// Returns the numbers of nodes and objects of each row; `BENCH_ROWS=5000x1,1000x10` asks for other

@@ -82,7 +82,6 @@ impl Prometheus {
     }
 
     /// Returns, for each answer so far, the number of unfit nodes and the time of its last byte.
-    #[allow(dead_code, reason = "the soak counts them only")]
     pub fn answers(&self) -> Vec<(usize, Instant)> {
         self.lock().answers.clone()
     }

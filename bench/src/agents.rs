@@ -13,7 +13,7 @@ use traffic_operator::agent::pinglist::Pinglist;
 
 use crate::{
     member::{Member, authority},
-    prober::{NAME, NAMESPACE},
+    serving::{NAME, NAMESPACE},
 };
 
 /// Time for which an agent waits for a change, in seconds.

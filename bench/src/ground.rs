@@ -1,7 +1,8 @@
-//! Shared by the benches on a real API server: the installation of `make deploy`, and the
+//! The ground of the benches: a real API server with the installation of `make deploy`, and the
 //! operator's process.
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -13,24 +14,24 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
+use lab::{ControlPlane, ControlPlaneOptions};
 use serde_json::json;
 use traffic_operator::{api::KINDS, manifests};
 
 /// The longest wait for any condition: the first pass over 5,000 nodes takes the longest.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Returns the operator's binary: the first argument, else the result of `make image`.
-pub fn binary() -> anyhow::Result<PathBuf> {
-    let root = env!("CARGO_MANIFEST_DIR");
-    let target = format!("target/image/{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let built = || Path::new(root).join(target).join("release/traffic-operator");
-    let binary = std::env::args().nth(1).map_or_else(built, PathBuf::from);
-    ensure!(binary.exists(), "{} is not there: run `make image`", binary.display());
-    Ok(binary)
+/// Starts an API server, and installs the definitions and the operator's namespace for its Lease.
+pub async fn start() -> anyhow::Result<(ControlPlane, Client)> {
+    let options =
+        ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
+    let plane = ControlPlane::start(options).await?;
+    let client = plane.client()?;
+    install(&client).await?;
+    Ok((plane, client))
 }
 
-/// Installs the definitions, and the operator's namespace for its Lease.
-pub async fn install(client: &Client) -> anyhow::Result<()> {
+async fn install(client: &Client) -> anyhow::Result<()> {
     let post = PostParams::default();
     let namespace = json!({"metadata": {"name": manifests::NAMESPACE}});
     Api::<Namespace>::all(client.clone())
@@ -71,6 +72,31 @@ pub async fn wait_for<T>(
     }
 }
 
+/// Prints the head of a table.
+pub fn header(columns: &[&str]) {
+    println!("{}", columns.join(" | "));
+    println!("{}", columns.iter().map(|_| "---").collect::<Vec<_>>().join(" | "));
+}
+
+/// Prints which figures are above their limits, and reports whether there are any.
+pub fn above(columns: &[&str], figures: &[f64], limits: &[(&str, f64)]) -> bool {
+    let mut found = false;
+    for (name, limit) in limits {
+        let figure = columns.iter().zip(figures).find(|(column, _)| *column == name);
+        if let Some((_, figure)) = figure.filter(|(_, figure)| *figure > limit) {
+            println!("above the limit: {name} is {figure:.2}, at most {limit}");
+            found = true;
+        }
+    }
+    found
+}
+
+/// Returns an address with a port that has no listener, and that no connection takes in the
+/// meantime.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(([127, 0, 0, 1], lab::free_port()?).into())
+}
+
 /// The operator's process.
 pub struct Operator(Child);
 
@@ -85,7 +111,6 @@ impl Drop for Operator {
 impl Operator {
     /// Starts `run` with these arguments and the environment of `deploy/base`. A killed operator
     /// keeps its Lease, so the next one needs another.
-    #[allow(dead_code, reason = "benches with peers start commands")]
     pub fn start(
         binary: &Path,
         kubeconfig: &Path,
@@ -111,6 +136,8 @@ impl Operator {
             .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
             .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", "127.0.0.1:0")
             .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", "127.0.0.1:0")
+            .env("TRAFFIC_OPERATOR_WEBHOOK_ADDRESS", "127.0.0.1:0")
+            .env("TRAFFIC_OPERATOR_PINGLIST_ADDRESS", "127.0.0.1:0")
             .env("MALLOC_ARENA_MAX", "1")
             .env("MALLOC_MMAP_THRESHOLD_", "4194304")
             .env("MALLOC_TRIM_THRESHOLD_", "1048576")
@@ -130,14 +157,12 @@ impl Operator {
     }
 
     /// Returns the number of open descriptors.
-    #[allow(dead_code, reason = "the soak alone counts them")]
     pub fn descriptors(&self) -> anyhow::Result<i64> {
         let count = fs::read_dir(format!("/proc/{}/fd", self.0.id()))?.count();
         Ok(i64::try_from(count)?)
     }
 
     /// Returns how much of the resident memory belongs to pages of the binary, in MiB.
-    #[allow(dead_code, reason = "each bench reads what it prints")]
     pub fn binary_pages(&self) -> anyhow::Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
         let line = status.lines().find_map(|l| l.strip_prefix("RssFile:")).context("RssFile")?;
@@ -145,7 +170,6 @@ impl Operator {
     }
 
     /// Returns the processor time so far, in milliseconds (the kernel counts in steps of ten).
-    #[allow(dead_code, reason = "each bench reads what it prints")]
     pub fn cpu(&self) -> anyhow::Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
         let fields: Vec<_> =

@@ -7,23 +7,22 @@
 use std::{
     collections::BTreeSet,
     net::SocketAddr,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, ensure};
-use ground::binary;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{Api, Client, api::PostParams};
-use lab::{ControlPlane, ControlPlaneOptions};
-use prober::{NAME, NAMESPACE, Serving, free_address, has_agent, pod, sum};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use traffic_operator::{manifests, webhook::certificates};
 
-mod ground;
-#[path = "ground/prober.rs"]
-mod prober;
+use crate::{
+    ground::{free_address, start},
+    serving::{self, NAME, NAMESPACE, Serving, has_agent, pod, sum},
+};
 
 /// Lifetime of an authority, which is replaced after two thirds of it: every minute.
 const AUTHORITY: &str = "90s";
@@ -41,19 +40,14 @@ const HANDSHAKE: Duration = Duration::from_millis(250);
 /// Duration in minutes, unless `ROTATION_MINUTES` sets another.
 const MINUTES: u64 = 10;
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
+pub async fn run(binary: &Path) -> anyhow::Result<()> {
     let minutes = std::env::var("ROTATION_MINUTES").ok().map(|text| text.parse()).transpose()?;
     let time = Duration::from_mins(minutes.unwrap_or(MINUTES));
-    let options =
-        ControlPlaneOptions { scheduler: false, controller_manager: false, ..Default::default() };
-    let plane = ControlPlane::start(options).await?;
-    let client = plane.client()?;
-    ground::install(&client).await?;
+    let (plane, client) = start().await?;
     let lives = ["--authority-lifetime", AUTHORITY, "--certificate-lifetime", CERTIFICATE];
     let webhook = free_address()?;
-    let serving = Serving::start((&binary()?, &plane), "rotation", webhook, &lives).await?;
-    prober::install(&client).await?;
+    let serving = Serving::start((binary, &plane), "rotation", webhook, &lives).await?;
+    serving::install(&client).await?;
     let before = Page::read(&client).await?;
     let ((memory, _), cpu) = (serving.operator.memory()?, serving.operator.cpu()?);
     println!(
