@@ -106,7 +106,7 @@ bench-peer: image ## Measure the operator and a Go operator side by side, at 5,0
 	BENCH_ROWS="$${BENCH_ROWS:-5000x1}" $(RELEASED) operator $(BINARY) && $(RELEASED) peer $(BINARY)
 
 .PHONY: explore
-explore: ## Search a million states of each small world of Swarms (the tests: 6,000).
+explore: ## Search a million states of each small world of Swarms (the tests: 1,500).
 	EXPLORE=1000000 $(OPTIMIZED) --lib -- --nocapture swarm::explorer::plots swarm::history::parts::explorer::w20
 
 .PHONY: prove-reflectors
@@ -130,7 +130,7 @@ mutants: protoc ## Break one expression after the other, and name those that no 
 	hack/mutants $(MODULES)
 
 .PHONY: simulate
-simulate: protoc ## Play 10,000 seeds of the simulation, with an API server and a Prometheus in memory (the tests: 16); SEEDS=100, SEED=7 for one of them.
+simulate: protoc ## Play 10,000 seeds of the simulation, with an API server and a Prometheus in memory (the tests: 6); SEEDS=100, SEED=7 for one of them.
 	SIMULATED_SEEDS=$(or $(SEEDS),10000) cargo test --profile campaign --lib simulation::tests::every -- --nocapture
 
 .PHONY: bench-rotation

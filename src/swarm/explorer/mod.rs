@@ -52,9 +52,9 @@ use plot::Plot;
 use search::{Found, search};
 use world::World;
 
-/// The number of states that a search visits, unless `EXPLORE` in the environment sets another one:
-/// all tests together take a minute, unoptimized, on two slow cores.
-const MOST: usize = 6_000;
+/// The number of states that a search visits, unless `EXPLORE` in the environment sets another one,
+/// as `make night` does: all tests together take half a minute of a processor, unoptimized.
+const MOST: usize = 1_500;
 
 /// Returns the maximum number of states that a search visits.
 pub(super) fn most() -> usize {

@@ -162,7 +162,7 @@ fn run(moves: Vec<(u64, Happens)>, restarts: bool) -> Result<(), TestCaseError> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn whatever_happens_there_are_never_two_writers_and_one_in_the_end(
         moves in prop::collection::vec((0..100_u64, happens()), 1..30),
