@@ -73,8 +73,12 @@ test: ## Run all tests; without root, all but the scenarios on nodes (and say so
 quick: ## Format, and run the unit tests of what changed since the last commit (SINCE=main); no cluster.
 	hack/quick
 
+.PHONY: verify
+verify: ## Check what needs no cluster: lints, dependencies, spelling, manifests, PromQL, commands, page; PARTS="clippy links".
+	hack/verify $(PARTS)
+
 .PHONY: check
-check: fmt-check lint docs deny test ## Everything that must hold before a commit lands.
+check: verify test ## What must hold before a commit lands, as far as it needs no root.
 
 .PHONY: build
 build: protoc ## Build the operator.
@@ -147,10 +151,6 @@ clean: lab-down ## Remove what was built (not the cache of the test ground: .lab
 .PHONY: fmt
 fmt: ## Format the code.
 	cargo fmt --all
-
-.PHONY: fmt-check
-fmt-check:
-	cargo fmt --all --check
 
 .PHONY: lint
 lint: protoc ## Lint: clippy pedantic, no warning allowed.

@@ -2,7 +2,7 @@
 //! install renders the same objects, which an API server accepts; and the commands of the
 //! documentation install and uninstall.
 //!
-//! Needs helm, kubectl, bundle-validate and actionlint, and the programs of a control plane for two
+//! Needs helm, kubectl and bundle-validate, and the programs of a control plane for two
 //! tests; `cargo run --bin lab -- tools` builds them beforehand.
 mod accepted;
 mod chart;
@@ -15,4 +15,3 @@ mod releases;
 mod rendering;
 mod scripts;
 mod values;
-mod workflows;

@@ -6,7 +6,6 @@
 //! beforehand.
 mod agreement;
 mod alerts;
-mod circles;
 mod dashboards;
 mod english;
 mod examples;
@@ -14,7 +13,6 @@ mod files;
 mod flags;
 mod images;
 mod kinds;
-mod lengths;
 mod manifests;
 mod mixin;
 mod names;
@@ -23,7 +21,5 @@ mod processes;
 mod reading;
 mod roles;
 mod samples;
-mod selections;
 mod shape;
-mod shells;
 mod supply;
