@@ -77,6 +77,10 @@ quick: ## Format, and run the unit tests of what changed since the last commit (
 verify: ## Check what needs no cluster: lints, dependencies, spelling, manifests, PromQL, commands, page; PARTS="clippy links".
 	hack/verify $(PARTS)
 
+.PHONY: night
+night: ## Run what takes hours, each part with its time, and go on after a failure; PARTS="faults simulate".
+	hack/night $(PARTS)
+
 .PHONY: check
 check: verify test ## What must hold before a commit lands, as far as it needs no root.
 
