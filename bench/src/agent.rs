@@ -22,7 +22,6 @@ use rustls::{
 };
 use traffic_operator_core::pinglist::{Peer, Pinglist, PinglistSelf, Protocol};
 
-/// Number of peers of the agent.
 const PEERS: u8 = 20;
 
 /// The largest program, in bytes.

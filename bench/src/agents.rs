@@ -76,7 +76,6 @@ impl Agents {
         lock(&self.board).lists.len()
     }
 
-    /// Reports whether this agent has a list.
     pub fn has_list(&self, name: &str) -> bool {
         lock(&self.board).lists.contains_key(name)
     }

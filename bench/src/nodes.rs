@@ -7,12 +7,10 @@ use kube::{
 };
 use serde_json::json;
 
-/// Returns the name of a node.
 pub fn name(i: usize) -> String {
     format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", i / 65536, i / 256 % 256, i % 256)
 }
 
-/// Returns the address of a node.
 pub fn address(i: usize) -> String {
     format!("10.{}.{}.{}", i / 65536, i / 256 % 256, i % 256)
 }

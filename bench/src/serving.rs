@@ -110,7 +110,6 @@ pub fn pod(name: &str, node: Option<&str>) -> Value {
     })
 }
 
-/// Reports whether a pod has an agent.
 pub fn has_agent(pod: &Pod) -> bool {
     let spec = pod.spec.as_ref();
     let native = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();

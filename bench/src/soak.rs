@@ -23,7 +23,6 @@ use crate::{
     scraper,
 };
 
-/// Number of nodes.
 const NODES: usize = 1000;
 
 /// Number of objects, each with its own query: an evaluation is one request.

@@ -60,7 +60,6 @@ pub struct AuditEvent {
 impl AuditEvent {
     /// Reports whether the request changes stored objects. A review (of a token, or of access) is a
     /// create that stores nothing.
-    #[must_use]
     pub fn is_write(&self) -> bool {
         let asks = ["tokenreviews.", "subjectaccessreviews."];
         !asks.iter().any(|review| self.resource.starts_with(review))
@@ -71,7 +70,6 @@ impl AuditEvent {
     }
 
     /// Returns the time as seconds since 1970.
-    #[must_use]
     pub fn unix_seconds(&self) -> f64 {
         self.time.as_duration().as_secs_f64()
     }
@@ -79,19 +77,11 @@ impl AuditEvent {
 
 /// Reads all events of an audit log, except for a last line that is still being written. A missing
 /// log has no events: the API server creates it with the first request.
-///
-/// # Errors
-///
-/// If the file cannot be read, or is invalid.
 pub fn read(path: &Path) -> Result<Vec<AuditEvent>> {
     parse(&text(path)?, Timestamp::MIN)
 }
 
 /// Reads the events at or after `time`, as [`read`] does.
-///
-/// # Errors
-///
-/// If the file cannot be read, or is invalid.
 pub(crate) fn since(path: &Path, time: Timestamp) -> Result<Vec<AuditEvent>> {
     parse(&text(path)?, time)
 }
@@ -105,10 +95,6 @@ fn text(path: &Path) -> Result<String> {
 
 /// Waits until the log holds every request that was answered before this call: it is a moment
 /// behind the answers.
-///
-/// # Errors
-///
-/// If the API server does not answer, or the log does not show that it has.
 pub(crate) async fn caught_up(client: &Client, log: &Path) -> Result<()> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

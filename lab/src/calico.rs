@@ -28,7 +28,6 @@ pub enum Group {
 
 impl Group {
     /// Group and version.
-    #[must_use]
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V3 => "projectcalico.org/v3",
@@ -47,10 +46,6 @@ impl Group {
 
 /// Installs BGPPeer, BGPConfiguration, CalicoNodeStatus and ClusterInformation of one group, and
 /// waits until they are served. Existing ones stay.
-///
-/// # Errors
-///
-/// If the API server refuses one, or does not serve it in time.
 pub async fn install(client: &Client, group: Group) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let definitions = group.definitions()?;
@@ -83,10 +78,6 @@ pub async fn install(client: &Client, group: Group) -> Result<()> {
 }
 
 /// Removes the definitions of a group, with all their objects, and waits until they are gone.
-///
-/// # Errors
-///
-/// If the API server refuses, or they still exist at the deadline.
 pub async fn remove(client: &Client, group: Group) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in group.definitions()? {

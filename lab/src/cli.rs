@@ -21,7 +21,6 @@ use crate::{bgp, cluster::leftovers, demo, node, packages, progress, relay, sink
 mod arguments;
 
 /// Runs the program.
-#[must_use]
 pub fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(code) => code,

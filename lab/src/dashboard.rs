@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::cluster::Cluster;
 
-/// One panel of a dashboard.
 #[derive(Debug)]
 pub struct Panel {
     /// As the dashboard names it.
@@ -20,10 +19,6 @@ pub struct Panel {
 }
 
 /// Returns the panels of a dashboard, those of folded rows included.
-///
-/// # Errors
-///
-/// If the file cannot be read, or an expression is missing.
 pub fn panels(file: &Path, rate_interval: &str, range: &str) -> Result<Vec<Panel>> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let dashboard: Value = serde_json::from_str(&text)?;
@@ -61,10 +56,6 @@ pub fn panels(file: &Path, rate_interval: &str, range: &str) -> Result<Vec<Panel
 
 /// Returns the titles of panels for which the cluster's Prometheus had no data in the last minutes,
 /// apart from those that have a text for that.
-///
-/// # Errors
-///
-/// As [`panels`], and if Prometheus refuses an expression.
 pub async fn without_data(cluster: &Cluster, file: &Path, minutes: u64) -> Result<Vec<String>> {
     let mut empty = Vec::new();
     // Four scrapes of the operator and of agents.

@@ -35,10 +35,6 @@ pub struct Etcd {
 
 impl Etcd {
     /// Starts one member on loopback and waits until it listens.
-    ///
-    /// # Errors
-    ///
-    /// If etcd is missing and cannot be built, or ends, or does not listen in time.
     pub async fn start() -> Result<Self> {
         sweep();
         tools::prepare(vec!["etcd"]).await?;
@@ -94,37 +90,21 @@ impl Etcd {
     }
 
     /// Kills it with SIGKILL; its data stays.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be killed.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
     }
 
     /// Starts it again with its data.
-    ///
-    /// # Errors
-    ///
-    /// If it runs, or cannot be started.
     pub fn restart(&self) -> Result<()> {
         self.process.spawn().context("starting etcd again")
     }
 
     /// Stops it without ending it: it accepts connections and answers none.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
     pub fn pause(&self) -> Result<()> {
         self.process.signal(Signal::SIGSTOP)
     }
 
     /// Lets it continue.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
     pub fn resume(&self) -> Result<()> {
         self.process.signal(Signal::SIGCONT)
     }

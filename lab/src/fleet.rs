@@ -55,10 +55,6 @@ pub struct Fleet {
 impl Fleet {
     /// Starts both, and waits until a rate of every node can be computed. `address` returns the
     /// address of each node's exporter, its label `instance`.
-    ///
-    /// # Errors
-    ///
-    /// If Prometheus cannot be built, or does not come up in time.
     pub async fn start(nodes: usize, address: impl Fn(usize) -> String) -> Result<Self> {
         tools::prepare(vec!["prometheus"]).await?;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -112,7 +108,6 @@ impl Fleet {
     }
 
     /// Returns the address of the Prometheus.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -126,10 +121,6 @@ impl Fleet {
 
     /// Returns the processor time of Prometheus so far, in milliseconds (the kernel counts in steps
     /// of ten).
-    ///
-    /// # Errors
-    ///
-    /// If Prometheus has ended.
     pub fn cpu(&self) -> Result<f64> {
         let pid = self.prometheus.pid().context("Prometheus does not run")?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -142,10 +133,6 @@ impl Fleet {
     }
 
     /// Returns the number of instant queries that Prometheus has answered, as it counts them.
-    ///
-    /// # Errors
-    ///
-    /// If Prometheus does not answer.
     pub async fn queries(&self) -> Result<f64> {
         credentials::install_crypto();
         let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build()?;

@@ -45,9 +45,6 @@ pub struct Flood {
 impl Flood {
     /// Creates clients that know the authority (PEM) of the servers' certificates, as every agent
     /// does.
-    ///
-    /// # Errors
-    /// If the authority is invalid.
     pub fn new(authority: &str) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
@@ -69,7 +66,6 @@ impl Flood {
     }
 
     /// Returns the number of connections that a client has started.
-    #[must_use]
     pub fn attempts(&self) -> usize {
         self.attempts.load(Ordering::SeqCst)
     }

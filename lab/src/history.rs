@@ -45,10 +45,6 @@ pub struct History {
 
 impl History {
     /// Writes the history into `dir`, and starts a Prometheus that answers from it.
-    ///
-    /// # Errors
-    ///
-    /// If Prometheus cannot be built, refuses the history, or does not answer in time.
     pub async fn start(dir: &Path) -> Result<Self> {
         let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
         let (samples, data, config) = (path("samples.txt"), path("data"), path("prometheus.yml"));
@@ -80,7 +76,6 @@ impl History {
     }
 
     /// Returns the address of the Prometheus.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }

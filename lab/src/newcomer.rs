@@ -44,10 +44,6 @@ pub struct Installed {
 
 impl Newcomer {
     /// Copies the repository to `dir`, which is emptied first.
-    ///
-    /// # Errors
-    ///
-    /// If a file cannot be copied, or kubectl or Helm cannot be built.
     pub fn arrive(dir: &Path, kubeconfig: &Path) -> Result<Self> {
         if dir.exists() {
             fs::remove_dir_all(dir).with_context(|| format!("emptying {}", dir.display()))?;
@@ -67,17 +63,12 @@ impl Newcomer {
     }
 
     /// Returns the directory of the copy, where the commands run.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// Runs commands in one shell, which ends with the first that fails. Returns what they print,
     /// errors last.
-    ///
-    /// # Errors
-    ///
-    /// With the commands and what they printed, if one fails or they take too long together.
     pub fn run(&self, commands: &[String]) -> Result<String> {
         let Output { stdout, stderr, .. } = self.execute(&commands.concat())?;
         Ok(String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
@@ -85,10 +76,6 @@ impl Newcomer {
 
     /// Returns those objects of a file of manifests that are in the cluster, in the order of the
     /// file.
-    ///
-    /// # Errors
-    ///
-    /// If kubectl fails, for example because the cluster has no such kind.
     pub fn installed(&self, file: &str) -> Result<Vec<Installed>> {
         let metadata = "{.metadata.name} {.metadata.resourceVersion} {.metadata.generation}";
         let path = format!(r#"{{range .items[*]}}{{.kind}}/{metadata}{{"\n"}}{{end}}"#);
@@ -142,10 +129,6 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 /// Returns the commands of a section: those in its blocks of the language `sh`, up to the next
 /// heading. `page` is below the root of the repository.
-///
-/// # Errors
-///
-/// If there is no such page or heading, or no command below it.
 pub fn commands(page: &str, heading: &str) -> Result<Vec<String>> {
     let path = workspace::root().join(page);
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -156,10 +139,6 @@ pub fn commands(page: &str, heading: &str) -> Result<Vec<String>> {
 }
 
 /// Removes the commands that begin with one of these texts: a test names those that it cannot run.
-///
-/// # Errors
-///
-/// If none begins with one of them: the exception is out of date.
 pub fn without(mut commands: Vec<String>, left_out: &[&str]) -> Result<Vec<String>> {
     for beginning in left_out {
         let before = commands.len();

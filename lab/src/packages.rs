@@ -14,7 +14,6 @@ struct Need {
     package: &'static str,
 }
 
-/// The packages that nodes need.
 const NODES: [Need; 10] = [
     Need { what: "containerd", package: "containerd" },
     Need { what: "ctr", package: "containerd" },
@@ -75,21 +74,12 @@ fn missing(needs: &[Need]) -> Vec<&'static str> {
 }
 
 /// Makes sure that everything nodes are made of is installed.
-///
-/// # Errors
-///
-/// Names the exact command if it cannot be run here; shows its output if it fails.
 pub(crate) fn ensure_installed() -> Result<()> {
     ensure_all(&NODES)
 }
 
 /// Makes sure that everything the nodes of the BGP ground are made of is installed, and returns the
 /// versions.
-///
-/// # Errors
-///
-/// If packages are missing and cannot be installed, or if the lab cannot write configurations for
-/// this version of BIRD.
 pub fn ensure_routers() -> Result<String> {
     ensure_all(&ROUTERS)?;
     let said = said(BIRD, "--version")?;
@@ -115,16 +105,11 @@ fn said(program: &str, question: &str) -> Result<String> {
 }
 
 /// Returns the browser that is installed, if one is.
-#[must_use]
 pub fn browser() -> Option<PathBuf> {
     BROWSERS.iter().find_map(|name| find(name))
 }
 
 /// Returns the browser; installs it if there is none.
-///
-/// # Errors
-///
-/// Names the exact command if it cannot be run here; shows its output if it fails.
 pub fn ensure_browser() -> Result<PathBuf> {
     if let Some(path) = browser() {
         return Ok(path);

@@ -49,7 +49,6 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A user with groups.
     pub fn user(name: &str, groups: &[&str]) -> Self {
         Self {
             common_name: name.to_owned(),

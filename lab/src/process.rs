@@ -289,10 +289,6 @@ pub(crate) fn tail(log: &Path) -> String {
 }
 
 /// Runs a short command to its end and returns what it printed.
-///
-/// # Errors
-///
-/// Names the command and shows its output when it fails.
 pub(crate) fn output(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
     let program = program.as_ref();
     let output = Command::new(program)

@@ -13,10 +13,6 @@ use crate::cluster::network;
 ///
 /// Must be called before the process has a second thread: only the calling thread changes its
 /// network namespace.
-///
-/// # Errors
-///
-/// If it cannot listen, or cannot enter the namespace.
 pub fn run(listen: SocketAddr, namespace: &str, target: &str) -> Result<()> {
     let listener = TcpListener::bind(listen).with_context(|| format!("listening on {listen}"))?;
     listener.set_nonblocking(true)?;

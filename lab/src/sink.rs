@@ -6,10 +6,6 @@ use std::net::{SocketAddr, TcpListener};
 use anyhow::{Context, Result};
 
 /// Serves until it is killed.
-///
-/// # Errors
-///
-/// If it cannot listen.
 pub fn run(listen: SocketAddr) -> Result<()> {
     let listener = TcpListener::bind(listen).with_context(|| format!("listening on {listen}"))?;
     for connection in listener.incoming() {

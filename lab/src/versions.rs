@@ -12,7 +12,6 @@ pub const PROMETHEUS: &str = "v3.13.5";
 pub const PROMETHEUS_MODULE: &str = "v0.313.5";
 /// prometheus-operator and its config reloader.
 pub const PROMETHEUS_OPERATOR: &str = "v0.93.0";
-/// Version of `node_exporter`.
 pub const NODE_EXPORTER: &str = "v1.12.1";
 /// Version of `CoreDNS`.
 pub const COREDNS: &str = "v1.15.0";

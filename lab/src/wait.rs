@@ -19,11 +19,6 @@ pub(crate) enum Look<T> {
 }
 
 /// Polls until the condition holds.
-///
-/// # Errors
-///
-/// Immediately if a check fails, for what waiting cannot mend (a dead process). At the deadline,
-/// with the name of the condition and the result of the last check.
 pub(crate) async fn until<T, F>(
     what: &str,
     limit: Duration,

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 ///
 /// Looks upwards from the current directory first, so that a binary built in one clone serves
 /// another; falls back to the directory it was compiled in.
-#[must_use]
 pub fn root() -> PathBuf {
     let compiled = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
     std::env::current_dir()
@@ -22,19 +21,16 @@ fn is_root(dir: &Path) -> bool {
 }
 
 /// Returns `.lab`, which holds everything the lab writes.
-#[must_use]
 pub fn state() -> PathBuf {
     root().join(".lab")
 }
 
 /// Returns the directory of built binaries.
-#[must_use]
 pub fn bin() -> PathBuf {
     state().join("cache/bin")
 }
 
 /// Returns the directory of what is running now: one subdirectory per control plane or cluster.
-#[must_use]
 pub fn run() -> PathBuf {
     state().join("run")
 }

@@ -95,7 +95,6 @@ impl Call {
         matches!(self.verb, Verb::Create | Verb::Edit(_) | Verb::Delete)
     }
 
-    /// Returns a parameter.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }

@@ -37,7 +37,6 @@ impl Dice {
         self.roll() % end
     }
 
-    /// Returns a number from the first to the last.
     pub fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
@@ -47,7 +46,6 @@ impl Dice {
         self.below(100) < percent
     }
 
-    /// Returns one of some things.
     pub fn one<'a, T>(&mut self, things: &'a [T]) -> &'a T {
         let place = self.below(things.len() as u64);
         &things[usize::try_from(place).unwrap()]

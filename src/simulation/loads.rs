@@ -57,7 +57,6 @@ impl Loads {
     }
 }
 
-/// Returns a time in milliseconds.
 pub fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap()
 }

@@ -40,7 +40,6 @@ pub enum Step {
     Kill(usize, u64),
 }
 
-/// The script.
 pub struct Script {
     pub nodes: Vec<String>,
     pub replicas: usize,
@@ -107,7 +106,6 @@ fn consecutive(dice: &mut Dice) -> Value {
 }
 
 impl Script {
-    /// Writes the script of a seed.
     pub fn of(seed: u64) -> Self {
         let mut dice = Dice::of(&[seed, number(b"script")]);
         let count = dice.between(1, 9);

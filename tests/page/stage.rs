@@ -125,7 +125,6 @@ impl Stage {
         serde_json::from_str(&text.replace("&amp;", "&")).with_context(|| text.clone())
     }
 
-    /// Writes a picture of the page.
     pub async fn picture(&self, page: &str, size: (u32, u32), file: &Path) -> Result<Vec<u8>> {
         let flags = [
             format!("--screenshot={}", file.display()),

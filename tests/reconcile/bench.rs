@@ -292,7 +292,6 @@ impl Bench {
         eventually_or(&what, holds, async || self.status(name).await.to_string()).await
     }
 
-    /// The value of a label of a node.
     pub async fn label(&self, node: &str, key: &str) -> Option<String> {
         let node = self.nodes().get(node).await.expect("node");
         node.labels().get(key).cloned()

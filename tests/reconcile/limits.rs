@@ -19,7 +19,6 @@ const LONGEST: usize = 253;
 /// The longest prefix that leaves room for `.traffic.example.com`.
 const LONGEST_LABEL: usize = 233;
 
-/// The longest query.
 const LONGEST_QUERY: usize = 16_384;
 
 /// Nodes of a large cluster. (The tests of `plan` have 10,000 of them: creating and deleting that

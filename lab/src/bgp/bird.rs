@@ -64,7 +64,6 @@ impl Bird {
         Ok(true)
     }
 
-    /// Returns whether it has a configuration.
     pub fn is_configured(&self) -> bool {
         !lock(&self.text).is_empty()
     }
@@ -121,7 +120,6 @@ impl Bird {
         process.kill()
     }
 
-    /// Returns whether it runs.
     pub fn runs(&self) -> bool {
         lock(&self.process).as_ref().is_some_and(|process| process.check().is_ok())
     }

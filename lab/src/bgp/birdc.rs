@@ -13,10 +13,6 @@ use anyhow::{Context, Result, bail};
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Gives one command; returns the lines of the answer without their codes.
-///
-/// # Errors
-///
-/// If nobody answers, or the answer is an error.
 pub(super) fn ask(socket: &Path, command: &str) -> Result<Vec<String>> {
     let talk = || -> Result<Vec<String>> {
         let mut stream = UnixStream::connect(socket)?;

@@ -20,17 +20,12 @@ pub struct Confd {
 
 impl Confd {
     /// One that has configured nothing yet.
-    #[must_use]
     pub fn new(ground: Arc<Ground>) -> Self {
         let history = History::new(World::default());
         Self { ground, history: Arc::new(Mutex::new(history)) }
     }
 
     /// Restarts all BIRDs with this configuration, in empty tables.
-    ///
-    /// # Errors
-    ///
-    /// If one does not come up.
     pub fn restart(&self, world: World) -> Result<()> {
         let version = self.remember(world);
         self.ground.restart(&texts(&version.world, &version.sessions))
@@ -38,23 +33,17 @@ impl Confd {
 
     /// Configures all nodes at once, and only those that are configured differently. Returns their
     /// names.
-    ///
-    /// # Errors
-    ///
-    /// If a BIRD refuses its configuration.
     pub fn apply(&self, world: World) -> Result<BTreeSet<String>> {
         let version = self.remember(world);
         self.ground.configure(&texts(&version.world, &version.sessions))
     }
 
     /// Returns the configurations so far.
-    #[must_use]
     pub fn history(&self) -> History {
         self.locked().clone()
     }
 
     /// Returns the current configuration.
-    #[must_use]
     pub fn last(&self) -> Version {
         self.locked().last().clone()
     }

@@ -15,14 +15,11 @@ impl Family {
     /// Both.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The family of an address.
-    #[must_use]
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 
     /// The family of a network: `10.91.0.0/24`.
-    #[must_use]
     pub fn of_network(network: &str) -> Self {
         if network.contains(':') { Self::V6 } else { Self::V4 }
     }

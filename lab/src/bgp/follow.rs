@@ -34,7 +34,6 @@ impl Follower {
     /// Begins to follow; each node hears of a change within `skew`, each in its own time.
     ///
     /// BIRDs that have never run are started with their first configuration.
-    #[must_use]
     pub fn start(client: Client, confd: Confd, skew: Duration) -> Self {
         let faults = Arc::<Mutex<Vec<String>>>::default();
         let kept = Arc::clone(&faults);
@@ -47,10 +46,6 @@ impl Follower {
     }
 
     /// Fails if something could not be read, or a BIRD refused its configuration.
-    ///
-    /// # Errors
-    ///
-    /// With all that went wrong so far.
     pub fn check(&self) -> Result<()> {
         let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         match faults.first() {

@@ -41,11 +41,6 @@ pub struct Ground {
 impl Ground {
     /// Creates a network with this many nodes that speak some address families; their BIRDs do not
     /// run yet.
-    ///
-    /// # Errors
-    ///
-    /// If this is not root, something is missing and cannot be installed, or a namespace cannot be
-    /// made. What was made is taken down.
     pub async fn start(nodes: u8, families: &[Family]) -> Result<Self> {
         ensure!(nix::unistd::geteuid().is_root(), "network namespaces need root");
         ensure!((1..=MOST_NODES).contains(&nodes), "1 to {MOST_NODES} nodes, not {nodes}");
@@ -79,10 +74,6 @@ impl Ground {
     }
 
     /// Adds nodes; their BIRDs do not run yet.
-    ///
-    /// # Errors
-    ///
-    /// If there are too many, or a namespace cannot be made.
     pub fn add(&self, nodes: u8, families: &[Family]) -> Result<Vec<Arc<Machine>>> {
         let there: Vec<u8> = self.machines().iter().map(|machine| machine.number).collect();
         // A number is never used twice: nobody takes a new node for an old one.
@@ -102,10 +93,6 @@ impl Ground {
     /// Removes a node as if it had been switched off.
     ///
     /// All watchers must have stopped: an open socket keeps a namespace.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such node, or it cannot be removed.
     pub fn remove(&self, name: &str) -> Result<()> {
         let machine = self.machine(name)?;
         machine.end()?;
@@ -115,35 +102,22 @@ impl Ground {
     }
 
     /// All nodes, by name.
-    #[must_use]
     pub fn machines(&self) -> Vec<Arc<Machine>> {
         lock(&self.machines).values().cloned().collect()
     }
 
     /// A node.
-    ///
-    /// # Errors
-    ///
-    /// If no node has this name.
     pub fn machine(&self, name: &str) -> Result<Arc<Machine>> {
         let found = lock(&self.machines).get(name).cloned();
         found.with_context(|| format!("no node {name:?} here"))
     }
 
     /// Pulls the cable of a node, or plugs it in again.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such node.
     pub fn set_link(&self, name: &str, up: bool) -> Result<()> {
         network::set_link(&self.id, self.machine(name)?.number, up)
     }
 
     /// Restarts all BIRDs with these configurations, in empty kernel tables.
-    ///
-    /// # Errors
-    ///
-    /// If one does not come up.
     pub fn restart(&self, texts: &BTreeMap<String, Texts>) -> Result<()> {
         self.each(Machine::kill)?;
         self.each(|machine| {
@@ -156,10 +130,6 @@ impl Ground {
 
     /// Gives all nodes their configurations at once, as confd would. Returns the names of those
     /// that had another one.
-    ///
-    /// # Errors
-    ///
-    /// If a BIRD refuses its configuration.
     pub fn configure(&self, texts: &BTreeMap<String, Texts>) -> Result<BTreeSet<String>> {
         let changed = Mutex::new(BTreeSet::new());
         self.each(|machine| {
@@ -184,10 +154,6 @@ impl Ground {
     }
 
     /// Waits until every session is established; those with nodes in `down` are not waited for.
-    ///
-    /// # Errors
-    ///
-    /// At the limit, with how many are missing.
     pub async fn established(
         &self,
         sessions: &Sessions,
@@ -209,7 +175,6 @@ impl Ground {
     }
 
     /// The ends of sessions that are not established, by node and protocol.
-    #[must_use]
     pub fn down_sessions(
         &self,
         sessions: &Sessions,
@@ -229,10 +194,6 @@ impl Ground {
 
     /// Makes an address of the ground's own network reachable on loopback; returns the address
     /// there.
-    ///
-    /// # Errors
-    ///
-    /// If the relay does not come up.
     pub async fn relay(&self, name: &str, target: &str) -> Result<String> {
         let listen = format!("127.0.0.1:{}", free_port()?);
         let network = network::outer(&self.id);
@@ -262,10 +223,6 @@ impl Ground {
     }
 
     /// Takes everything down, even if it is still in use.
-    ///
-    /// # Errors
-    ///
-    /// If something cannot be ended or removed; it is named.
     pub fn stop(&self) -> Result<()> {
         // The guard first: it would do the same at the same time.
         if let Some(mut guard) = lock(&self.guard).take() {
@@ -293,8 +250,6 @@ impl Drop for Ground {
     }
 }
 
-/// Returns the name of a node.
-#[must_use]
 pub fn node_name(number: u8) -> String {
     format!("bgp-{number:02}")
 }

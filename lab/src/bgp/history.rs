@@ -11,7 +11,6 @@ use super::world::World;
 pub struct Version {
     /// The time at which this began.
     pub at: Instant,
-    /// From what.
     pub world: World,
     /// The peerings between nodes.
     pub sessions: Sessions,
@@ -38,13 +37,11 @@ impl History {
     /// # Panics
     ///
     /// Never: it is made with one.
-    #[must_use]
     pub fn last(&self) -> &Version {
         self.0.last().expect("a history is made with a version")
     }
 
     /// Returns the configuration at a moment, and all later ones.
-    #[must_use]
     pub fn since(&self, moment: Instant) -> &[Version] {
         let later = self.0.partition_point(|version| version.at <= moment);
         &self.0[later.saturating_sub(1)..]
@@ -52,7 +49,6 @@ impl History {
 }
 
 /// The nodes that were promoted, demoted or given another cluster id, and those that came or went.
-#[must_use]
 pub fn changed(versions: &[Version]) -> BTreeSet<String> {
     let mut changed = BTreeSet::new();
     for pair in versions.windows(2) {
@@ -71,7 +67,6 @@ pub fn changed(versions: &[Version]) -> BTreeSet<String> {
 /// The ends of sessions that are the same before and after, at nodes that are not in `changed`.
 ///
 /// Both ends are: a session whose other end is another one afterwards is not kept.
-#[must_use]
 pub fn kept<'a>(
     versions: &'a [Version],
     changed: &BTreeSet<String>,

@@ -53,13 +53,11 @@ impl Machine {
     }
 
     /// Returns the address of the node in a family.
-    #[must_use]
     pub fn address(&self, family: Family) -> String {
         network::address(family, self.number)
     }
 
     /// The network of its pods in a family.
-    #[must_use]
     pub fn pods(&self, family: Family) -> String {
         network::pods(family, self.number)
     }
@@ -80,10 +78,6 @@ impl Machine {
 
     /// Writes the configurations that are other ones; BIRDs that run read them. Returns whether
     /// there was another one.
-    ///
-    /// # Errors
-    ///
-    /// If a BIRD refuses its own; it then continues with the previous one.
     pub fn configure(&self, texts: &Texts) -> Result<bool> {
         let mut changed = false;
         for (family, bird) in &self.birds {
@@ -108,19 +102,11 @@ impl Machine {
     }
 
     /// Starts its BIRDs; `recover` is for those that have crashed, and is what Calico does.
-    ///
-    /// # Errors
-    ///
-    /// If one does not come up; the error shows the end of its log.
     pub fn start(&self, recover: bool) -> Result<()> {
         self.birds().try_for_each(|bird| bird.start(recover))
     }
 
     /// Starts the BIRD of one family.
-    ///
-    /// # Errors
-    ///
-    /// If it does not come up, or the node does not speak this family.
     pub fn start_one(&self, family: Family) -> Result<()> {
         self.bird(family)?.start(false)
     }
@@ -132,28 +118,16 @@ impl Machine {
 
     /// Kills its BIRDs with SIGKILL: their neighbors get no message, and their routes stay in the
     /// kernel.
-    ///
-    /// # Errors
-    ///
-    /// If one cannot be killed.
     pub fn kill(&self) -> Result<()> {
         self.birds().try_for_each(Bird::kill)
     }
 
     /// Stops its BIRDs gracefully: they inform their neighbors, which drop their routes.
-    ///
-    /// # Errors
-    ///
-    /// If one does not end.
     pub fn stop(&self) -> Result<()> {
         self.birds().try_for_each(Bird::stop)
     }
 
     /// Stops the BIRD of one family gracefully.
-    ///
-    /// # Errors
-    ///
-    /// If it does not end, or the node does not speak this family.
     pub fn stop_one(&self, family: Family) -> Result<()> {
         self.bird(family)?.stop()
     }
@@ -164,28 +138,21 @@ impl Machine {
     }
 
     /// Gives its BIRDs a command, as `birdc` does.
-    ///
-    /// # Errors
-    ///
-    /// If one does not answer, or with an error.
     pub fn ask(&self, command: &str) -> Result<()> {
         self.birds().try_for_each(|bird| bird.ask(command).map(drop))
     }
 
     /// Returns the names of the sessions that are established; none of a BIRD that does not run.
-    #[must_use]
     pub fn established(&self) -> BTreeSet<String> {
         self.birds().flat_map(Bird::established).collect()
     }
 
     /// Returns how many paths its fullest table holds; none if no BIRD runs.
-    #[must_use]
     pub fn paths(&self) -> Option<usize> {
         self.birds().filter_map(Bird::paths).max()
     }
 
     /// Returns the processor time that its BIRDs have used; none if none runs.
-    #[must_use]
     pub fn spent(&self) -> Option<Duration> {
         self.birds().filter_map(Bird::spent).reduce(|one, other| one + other)
     }

@@ -28,7 +28,6 @@ pub struct Start {
 
 impl Start {
     /// Returns the current time, by both clocks.
-    #[must_use]
     pub fn now() -> Self {
         Self { at: Instant::now(), time: Timestamp::now() }
     }
@@ -59,7 +58,6 @@ pub struct Outcome {
 
 impl Outcome {
     /// Returns the observations of pairs with a changed node.
-    #[must_use]
     pub fn own(&self) -> Seen {
         self.all.only(&self.changed)
     }
@@ -78,10 +76,6 @@ pub struct Measure {
 
 impl Measure {
     /// Begins to measure.
-    ///
-    /// # Errors
-    ///
-    /// If the nodes cannot be watched.
     pub fn start(ground: Arc<Ground>) -> Result<Self> {
         let watch = Watch::start(&ground.machines())?;
         let paths = Arc::<Mutex<Vec<(Instant, usize)>>>::default();
@@ -90,10 +84,6 @@ impl Measure {
     }
 
     /// Says what has happened since a step began; `touched` are the nodes that it was done to.
-    ///
-    /// # Errors
-    ///
-    /// If the watch has failed.
     pub async fn outcome(
         &self,
         since: Start,
@@ -132,7 +122,6 @@ impl Measure {
     }
 
     /// Returns the number of paths in the fullest table at the last count.
-    #[must_use]
     pub fn held(&self) -> usize {
         let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         paths.last().map_or(0, |(_, count)| *count)

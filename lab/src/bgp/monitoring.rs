@@ -44,10 +44,6 @@ pub struct Monitoring {
 impl Monitoring {
     /// Starts an exporter beside every BIRD and a Prometheus, and waits until it has samples of
     /// all.
-    ///
-    /// # Errors
-    ///
-    /// If one of them does not come up.
     pub async fn start(ground: Arc<Ground>) -> Result<Self> {
         tools::prepare(vec![PROMETHEUS]).await?;
         let loads = Loads::default();
@@ -84,16 +80,11 @@ impl Monitoring {
     }
 
     /// Its URL outside of the ground.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// Evaluates a PromQL expression now.
-    ///
-    /// # Errors
-    ///
-    /// If Prometheus does not answer, or refuses it.
     pub async fn query(&self, expression: &str) -> Result<Vec<Sample>> {
         query(&self.url, expression).await
     }
@@ -110,20 +101,12 @@ impl Monitoring {
     }
 
     /// Starts the exporter of a node that is new, and has it scraped.
-    ///
-    /// # Errors
-    ///
-    /// If it does not start.
     pub fn add(&self, node: &str) -> Result<()> {
         self.ground.machine(node)?.export()?;
         self.follow_machines()
     }
 
     /// Scrapes the current nodes.
-    ///
-    /// # Errors
-    ///
-    /// If the list cannot be written.
     pub fn follow_machines(&self) -> Result<()> {
         let target = |machine: &Arc<super::machine::Machine>| {
             json!({
@@ -138,20 +121,12 @@ impl Monitoring {
     }
 
     /// Kills Prometheus: its clients' connections are refused.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be killed.
     pub fn stop(&self) -> Result<()> {
         self.ground.end_helper(PROMETHEUS)
     }
 
     /// Starts Prometheus, with what it knew before, and waits until it has fresh samples of all
     /// nodes.
-    ///
-    /// # Errors
-    ///
-    /// If it does not come up.
     pub async fn resume(&self) -> Result<()> {
         let arguments = [
             format!("--config.file={}", self.file("prometheus.yml")),

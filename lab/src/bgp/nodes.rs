@@ -21,16 +21,11 @@ pub struct Nodes(Api<Node>);
 
 impl Nodes {
     /// Those behind this client.
-    #[must_use]
     pub fn new(client: Client) -> Self {
         Self(Api::all(client))
     }
 
     /// Makes the Node of a machine, Ready.
-    ///
-    /// # Errors
-    ///
-    /// If the API server refuses it.
     pub async fn create(&self, machine: &Machine, zone: &str) -> Result<()> {
         let name = &machine.name;
         let pods: Vec<String> =
@@ -69,10 +64,6 @@ impl Nodes {
     }
 
     /// Says that a node's kubelet reports, or that it has been silent for too long.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such Node.
     pub async fn set_ready(&self, name: &str, ready: bool) -> Result<()> {
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let (status, reason) =
@@ -93,10 +84,6 @@ impl Nodes {
     }
 
     /// Cordons a node, or lifts that.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such Node.
     pub async fn set_cordoned(&self, name: &str, cordoned: bool) -> Result<()> {
         let taints = if cordoned {
             json!([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}])
@@ -106,21 +93,12 @@ impl Nodes {
         self.patch(name, &json!({"spec": {"unschedulable": cordoned, "taints": taints}})).await
     }
 
-    /// Deletes a Node.
-    ///
-    /// # Errors
-    ///
-    /// If no node has this name.
     pub async fn delete(&self, name: &str) -> Result<()> {
         let deleted = self.0.delete(name, &DeleteParams::default()).await;
         deleted.with_context(|| format!("deleting Node {name}")).map(drop)
     }
 
     /// Changes a Node by a JSON merge patch.
-    ///
-    /// # Errors
-    ///
-    /// If no node has this name, or the API server refuses the change.
     pub async fn patch(&self, name: &str, patch: &Value) -> Result<()> {
         let patched = self.0.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         patched.with_context(|| format!("changing Node {name}")).map(drop)

@@ -92,7 +92,6 @@ impl<'a> Graph<'a> {
 }
 
 /// Returns who misses whose route when the nodes in `down` are.
-#[must_use]
 pub fn missing(sessions: &Sessions, down: &BTreeSet<&str>, rule: Rule) -> Pairs {
     let graph = Graph::new(sessions, down);
     let mut pairs = Pairs::new();
@@ -114,7 +113,6 @@ pub fn missing(sessions: &Sessions, down: &BTreeSet<&str>, rule: Rule) -> Pairs 
 }
 
 /// Returns the most routes missing, between others, when any one reflector is down.
-#[must_use]
 pub fn worst_without_one(sessions: &Sessions, rule: Rule) -> usize {
     let reflects = |name: &&String| sessions[*name].values().any(|end| end.reflects.is_some());
     let reflectors = sessions.keys().filter(reflects);
@@ -124,7 +122,6 @@ pub fn worst_without_one(sessions: &Sessions, rule: Rule) -> usize {
 }
 
 /// Returns how many paths each node's table holds with `add paths on`, as BIRD counts them.
-#[must_use]
 pub fn paths(sessions: &Sessions) -> BTreeMap<String, usize> {
     let mut counts = from_peers(sessions, None);
     for count in counts.values_mut() {
@@ -138,7 +135,6 @@ pub fn paths(sessions: &Sessions) -> BTreeMap<String, usize> {
 ///
 /// What has come through it is held twice: the paths that are kept for it (graceful restart) until
 /// it has announced all, and the new ones beside them, whose path ids differ.
-#[must_use]
 pub fn more_while_restarting(sessions: &Sessions, node: &str) -> usize {
     let (held, through) = (from_peers(sessions, None), from_peers(sessions, Some(node)));
     let both = held.iter().map(|(name, count)| count + through.get(name).unwrap_or(&0));

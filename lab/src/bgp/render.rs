@@ -22,7 +22,6 @@ const METRIC: u32 = 1024;
 pub type Texts = BTreeMap<Family, String>;
 
 /// Returns the texts of every node.
-#[must_use]
 pub fn texts(world: &World, sessions: &Sessions) -> BTreeMap<String, Texts> {
     let empty = BTreeMap::new();
     let texts = |(name, node): (&String, &Node)| {

@@ -38,10 +38,6 @@ enum Comparison {
 
 impl Selector {
     /// Reads a selector; an empty one selects everything.
-    ///
-    /// # Errors
-    ///
-    /// If it is not a selector; the position is named.
     pub fn parse(text: &str) -> Result<Self> {
         if text.trim().is_empty() {
             return Ok(Self(Expression::All));
@@ -53,7 +49,6 @@ impl Selector {
     }
 
     /// Returns whether these labels are selected.
-    #[must_use]
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.holds(labels)
     }

@@ -27,7 +27,6 @@ pub struct Session {
 
 impl Session {
     /// Returns the address family whose routes it carries.
-    #[must_use]
     pub fn family(&self) -> Family {
         Family::of(self.address)
     }
@@ -37,7 +36,6 @@ impl Session {
 pub type Sessions = BTreeMap<String, BTreeMap<String, Session>>;
 
 /// The name of the protocol towards an address.
-#[must_use]
 pub fn protocol(kind: &str, address: IpAddr) -> String {
     format!("{kind}_{}", address.to_string().replace(['.', ':'], "_"))
 }
@@ -60,7 +58,6 @@ impl Member<'_> {
 
 /// Returns all ends of all sessions. `BGPPeers` select nodes: the sessions are the same in each
 /// address family that both nodes speak.
-#[must_use]
 pub fn sessions(world: &World) -> Sessions {
     let mut all: Sessions =
         world.nodes.keys().map(|name| (name.clone(), BTreeMap::new())).collect();
@@ -180,7 +177,6 @@ fn put(all: &mut Sessions, name: &str, protocol: String, session: Session) {
 
 /// Returns the ends that have another one: both of the mesh, or both by peers. Two nodes with both
 /// have two sessions in each address family.
-#[must_use]
 pub fn two_ended(all: &Sessions) -> Sessions {
     let is_mesh = |protocol: &str| protocol.starts_with("Mesh_");
     let answered = |name: &str, protocol: &str, end: &Session| {
@@ -198,7 +194,6 @@ pub fn two_ended(all: &Sessions) -> Sessions {
 }
 
 /// Returns how many sessions have two ends.
-#[must_use]
 pub fn count(all: &Sessions) -> usize {
     two_ended(all).values().map(BTreeMap::len).sum::<usize>() / 2
 }

@@ -42,7 +42,6 @@ pub struct Site {
     pub ground: Arc<Ground>,
     /// The configuration of the nodes.
     pub confd: Confd,
-    /// Their Nodes.
     pub nodes: Nodes,
     /// Brings one to the other.
     pub follower: Follower,
@@ -53,10 +52,6 @@ impl Site {
     /// each address family, and waits until it is one.
     ///
     /// Each node hears of a change within `skew`, in its own time.
-    ///
-    /// # Errors
-    ///
-    /// If something does not come up.
     pub async fn start(
         nodes: u8,
         zones: &[&str],
@@ -98,10 +93,6 @@ impl Site {
     }
 
     /// Takes everything down.
-    ///
-    /// # Errors
-    ///
-    /// If something cannot be ended or removed.
     pub async fn stop(self) -> Result<()> {
         drop(self.follower);
         self.ground.stop()?;

@@ -53,10 +53,6 @@ pub(super) fn end(id: &str) -> Result<()> {
 }
 
 /// Ends every ground whose owner is gone. Returns how many there were.
-///
-/// # Errors
-///
-/// If something cannot be ended or removed.
 pub(crate) fn sweep() -> Result<usize> {
     let mut count = 0;
     for id in ids().into_iter().filter(|id| !is_owned(&dir(id))) {
@@ -77,7 +73,6 @@ fn is_owned(dir: &Path) -> bool {
 }
 
 /// Returns what grounds have left on this machine; one that runs shows up whole.
-#[must_use]
 pub(crate) fn leftovers() -> Vec<String> {
     let mut found = Vec::new();
     for id in ids() {

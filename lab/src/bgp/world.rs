@@ -102,7 +102,6 @@ impl Default for World {
 
 impl World {
     /// Reads all objects. Unreadable ones count as missing; the second value holds the reasons.
-    #[must_use]
     pub fn read<A: Borrow<v1::Node>, B: Borrow<DynamicObject>>(
         nodes: &[A],
         peers: &[B],
@@ -152,10 +151,6 @@ impl Remote {
 
 impl Node {
     /// Reads a Node; one without an address speaks no BGP.
-    ///
-    /// # Errors
-    ///
-    /// If an annotation is not what it should be, or there is no pod network.
     pub fn read(node: &v1::Node) -> Result<Option<Self>> {
         let mut speakers = BTreeMap::new();
         for family in Family::ALL {
@@ -209,10 +204,6 @@ struct PeerSpec {
 
 impl Peer {
     /// Reads a `BGPPeer`.
-    ///
-    /// # Errors
-    ///
-    /// If it has unknown fields, or invalid values.
     pub fn read(object: &DynamicObject) -> Result<Self> {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
         let read = || -> Result<Self> {

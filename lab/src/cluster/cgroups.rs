@@ -23,7 +23,6 @@ pub(crate) fn node_root(id: &str, number: usize) -> String {
     format!("/lab-{id}/{}", node_name(number))
 }
 
-/// Makes the cgroups of a cluster and its nodes.
 pub(super) fn create(id: &str, nodes: usize) -> Result<()> {
     let mut dirs = vec![format!("lab-{id}")];
     dirs.extend((1..=nodes).map(|number| format!("lab-{id}/{}", node_name(number))));
@@ -93,7 +92,6 @@ fn hierarchies() -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// Returns the cgroups that a cluster has.
 pub(super) fn existing(id: &str) -> Vec<PathBuf> {
     let name = format!("lab-{id}");
     // On a mixed machine runc makes one in the version 2 hierarchy too, by itself.

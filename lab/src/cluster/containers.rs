@@ -10,10 +10,6 @@ use crate::node::CONTAINERD_SOCKET;
 impl Cluster {
     /// Kills the first process of a pod's first container with SIGKILL, without a chance to clean
     /// up. The kubelet starts the container again, in the same pod.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such pod, or none of its containers runs.
     pub async fn kill_container(&self, namespace: &str, pod: &str) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(self.client()?, namespace);
         let found = pods.get(pod).await.with_context(|| format!("reading the pod {pod}"))?;

@@ -66,10 +66,6 @@ pub(super) async fn install(client: &Client) -> Result<()> {
 
 /// Returns the definition of a kind, by its plural, as JSON, which the API server reads several
 /// times faster than YAML.
-///
-/// # Errors
-///
-/// If the sources of prometheus-operator cannot be fetched, or have no such kind.
 pub fn cached(kind: &str) -> Result<Vec<u8>> {
     let dir = workspace::state()
         .join(format!("cache/prometheus-operator-{}", versions::PROMETHEUS_OPERATOR));
@@ -90,10 +86,6 @@ pub fn cached(kind: &str) -> Result<Vec<u8>> {
 }
 
 /// Returns the definition of a kind of the Operator Lifecycle Manager, by its plural, as YAML.
-///
-/// # Errors
-///
-/// If the sources of OLM's types cannot be fetched, or have no such kind.
 pub fn of_olm(kind: &str) -> Result<String> {
     let source =
         module_dir(OPERATOR_FRAMEWORK)?.join(format!("crds/operators.coreos.com_{kind}.yaml"));

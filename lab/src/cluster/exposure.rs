@@ -22,10 +22,6 @@ pub type Sample = (BTreeMap<String, String>, f64);
 impl Cluster {
     /// Makes a Service reachable on loopback and returns its URL (`http://127.0.0.1:…`). A repeated
     /// call returns the same URL.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such Service, or it has no address of its own (headless).
     pub async fn expose(&self, namespace: &str, service: &str, port: u16) -> Result<String> {
         let key = format!("{namespace}/{service}:{port}");
         if let Some(url) = self.state().exposed.get(&key) {
@@ -74,10 +70,6 @@ impl Cluster {
 
     /// Listens for workers' reports inside the cluster, behind the bridge that connects the nodes.
     /// Pods reach it over the links of their nodes, and not when those are cut.
-    ///
-    /// # Errors
-    ///
-    /// If the namespace no longer exists.
     pub async fn stream_sink(&self) -> Result<Sink> {
         let network = network::outer(&self.id());
         // A socket stays in the namespace in which it was made; the thread that enters it ends.
@@ -91,20 +83,11 @@ impl Cluster {
     }
 
     /// Returns the URL of the cluster's Prometheus from outside the cluster.
-    ///
-    /// # Errors
-    ///
-    /// If the cluster has none.
     pub async fn prometheus_url(&self) -> Result<String> {
         self.expose("monitoring", "prometheus-k8s", 9090).await
     }
 
     /// Evaluates a PromQL expression now and returns the vector's elements.
-    ///
-    /// # Errors
-    ///
-    /// If Prometheus does not answer, refuses the expression, or answers with anything but a
-    /// vector.
     pub async fn query(&self, expression: &str) -> Result<Vec<Sample>> {
         query(&self.prometheus_url().await?, expression).await
     }

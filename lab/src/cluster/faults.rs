@@ -17,26 +17,17 @@ const WORDS: &str = "Successfully registered node";
 impl Cluster {
     /// Returns address and port of the sink, which discards everything: pods reach it over the link
     /// of their node.
-    #[must_use]
     pub fn sink_address(&self) -> (&'static str, u16) {
         (GATEWAY, SINK_PORT)
     }
 
     /// Stops a component of the control plane without ending it (SIGSTOP): it accepts connections
     /// and answers none.
-    ///
-    /// # Errors
-    ///
-    /// If this process has not started such a component, or it does not run.
     pub fn pause(&self, component: &str) -> Result<()> {
         self.signal(component, Signal::SIGSTOP)
     }
 
     /// Lets a paused component continue.
-    ///
-    /// # Errors
-    ///
-    /// If this process has not started such a component, or it does not run.
     pub fn resume(&self, component: &str) -> Result<()> {
         self.signal(component, Signal::SIGCONT)
     }
@@ -51,10 +42,6 @@ impl Cluster {
     /// its node. The pods run on meanwhile.
     ///
     /// A node survives five of these.
-    ///
-    /// # Errors
-    ///
-    /// If the node does not run, or the kubelet does not register in time.
     pub async fn restart_kubelet(&self, node: &str) -> Result<()> {
         let before = self.registrations(node)?;
         self.in_node(node, "pkill", &["-KILL", "-x", "kubelet"])?;

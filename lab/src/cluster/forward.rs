@@ -44,10 +44,6 @@ pub(crate) async fn get(
 
 impl Cluster {
     /// Gets a path from a port of a pod, which may listen on loopback only.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such pod, or nothing answers there.
     pub async fn get_in_pod(
         &self,
         namespace: &str,

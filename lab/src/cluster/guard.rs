@@ -33,10 +33,6 @@ pub(crate) fn start(program: &Path, dir: &Path, arguments: &[&str]) -> Result<Ch
 }
 
 /// Runs the guard: waits, then removes what is left.
-///
-/// # Errors
-///
-/// If something cannot be ended or removed.
 pub fn run(id: &str) -> Result<()> {
     wait(&state::dir(id));
     if state::read(id).is_some_and(|state| state.keep) {

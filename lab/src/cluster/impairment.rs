@@ -32,7 +32,6 @@ pub struct Impairment {
 
 impl Impairment {
     /// Describes how packets are impaired.
-    #[must_use]
     pub const fn mechanism() -> &'static str {
         "pod packets held and dropped in user space (policy routing through a veth pair; no netem needed)"
     }
@@ -55,10 +54,6 @@ pub struct Impaired {
 
 impl Impaired {
     /// Returns the results for the packets so far.
-    ///
-    /// # Errors
-    ///
-    /// If the process that impairs the link has ended.
     pub fn counts(&self) -> Result<Counts> {
         if let Some(process) = &self.process {
             process.check()?;
@@ -67,10 +62,6 @@ impl Impaired {
     }
 
     /// Ends the impairment and returns the results for the packets. Ending it loses no packet.
-    ///
-    /// # Errors
-    ///
-    /// If something cannot be removed.
     pub async fn lift(mut self) -> Result<Counts> {
         let counts = self.counts();
         impair::divert_no_more(&self.network)?;
@@ -103,10 +94,6 @@ impl Drop for Impaired {
 impl Cluster {
     /// Makes a node's link slow and lossy for its pods, until the returned value is dropped or
     /// `limit` is over.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such node, it is impaired already, or the impairment cannot be set up.
     pub async fn impair(
         &self,
         node: &str,
@@ -180,10 +167,6 @@ impl Impaired {
 }
 
 /// Reads a share in percent, as `20%`.
-///
-/// # Errors
-///
-/// If it is not between 0% and 100%.
 pub fn parse_share(text: &str) -> Result<f64> {
     let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<f64>().ok());
     percent
@@ -193,10 +176,6 @@ pub fn parse_share(text: &str) -> Result<f64> {
 }
 
 /// Reads a delay, as `50ms` or `1s`.
-///
-/// # Errors
-///
-/// If it is no whole number of one of these units.
 pub fn parse_delay(text: &str) -> Result<Duration> {
     let (digits, unit) = text
         .strip_suffix("ms")

@@ -102,12 +102,6 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a cluster and waits until its nodes are ready and, if requested, its Prometheus
     /// answers.
-    ///
-    /// # Errors
-    ///
-    /// If this is not root, something is missing and cannot be installed or built, or a component
-    /// is not ready in time; the error names it and shows the end of its log. What was started is
-    /// taken down.
     pub async fn start(options: Options) -> Result<Self> {
         let keep = options.keep;
         let mut cluster = start::start(options).await?;
@@ -138,85 +132,53 @@ impl Cluster {
     }
 
     /// Attaches to the cluster that `lab up` left running.
-    ///
-    /// # Errors
-    ///
-    /// If there is none.
     pub async fn attach() -> Result<Self> {
         let state = state::kept().context("no cluster is up: `lab up` starts one")?;
         start::attach(state).await
     }
 
     /// Returns the administrator's kubeconfig file; it works outside of the cluster.
-    #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
     /// Returns the administrator's client configuration.
-    #[must_use]
     pub fn config(&self) -> kube::Config {
         self.admin.clone()
     }
 
     /// Returns a new client of the administrator.
-    ///
-    /// # Errors
-    ///
-    /// If TLS cannot be set up.
     pub fn client(&self) -> Result<Client> {
         Client::try_from(self.config()).context("making the administrator's client")
     }
 
     /// Returns a client configuration for any user with at most two groups.
-    ///
-    /// # Errors
-    ///
-    /// If there are more groups, or a name that no certificate can carry.
     pub async fn config_for(&self, user: &str, groups: &[&str]) -> Result<kube::Config> {
         self.credentials.config(user, groups).await
     }
 
     /// Returns every request the API server has answered so far, oldest first.
-    ///
-    /// # Errors
-    ///
-    /// If the log cannot be read.
     pub fn audit(&self) -> Result<Vec<AuditEvent>> {
         audit::read(&start::layout(&self.id()).audit_log())
     }
 
     /// Returns the requests answered at or after `time`.
-    ///
-    /// # Errors
-    ///
-    /// If the log cannot be read.
     pub fn audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
         audit::since(&start::layout(&self.id()).audit_log(), time)
     }
 
     /// Returns the requests answered at or after `time`, until now: unlike
     /// [`Cluster::audit_since`], it waits until the log has them all.
-    ///
-    /// # Errors
-    ///
-    /// If the log cannot be read, or the API server does not answer.
     pub async fn whole_audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
         audit::caught_up(&self.client()?, &start::layout(&self.id()).audit_log()).await?;
         self.audit_since(time)
     }
 
-    /// Returns the names of all nodes.
-    #[must_use]
     pub fn node_names(&self) -> Vec<String> {
         (1..=self.state().nodes).map(addresses::node_name).collect()
     }
 
     /// Runs kubectl as administrator and returns what it prints.
-    ///
-    /// # Errors
-    ///
-    /// With kubectl's output, if it fails.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let mut all =
             vec!["--kubeconfig", self.kubeconfig.to_str().context("a path that is no UTF-8")?];
@@ -226,37 +188,21 @@ impl Cluster {
 
     /// Applies manifests (YAML, any number of documents) on the server's side; unknown fields are
     /// refused.
-    ///
-    /// # Errors
-    ///
-    /// If a document is no Kubernetes object, or the API server refuses one; it is named.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
         apply::apply(&self.client()?, yaml).await
     }
 
     /// Sends traffic from a node, at an even rate, to a sink outside of all nodes.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such node or it cannot connect.
     pub fn traffic(&self, node: &str, bits_per_second: u64, duration: Duration) -> Result<Traffic> {
         Traffic::start(&self.namespace_of(node)?, bits_per_second, duration)
     }
 
     /// Reads the byte counters of a node's `eth0`.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such node.
     pub fn counters(&self, node: &str) -> Result<Counters> {
         traffic::counters(&self.namespace_of(node)?)
     }
 
     /// Takes everything down.
-    ///
-    /// # Errors
-    ///
-    /// If something cannot be ended or removed; it is named.
     #[allow(
         clippy::unused_async,
         reason = "callers await it; ending in order may take time some day"
@@ -267,7 +213,6 @@ impl Cluster {
     }
 
     /// Returns the run's directory: logs are in `log/` below it.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -85,20 +85,12 @@ pub(super) fn prepare(
 
 impl Cluster {
     /// Switches a node off, as a power cut would: every process in it dies at once.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such node.
     pub fn kill_node(&self, node: &str) -> Result<()> {
         self.number_of(node)?;
         self.end_process(node)
     }
 
     /// Switches a node on; its disk is as it was.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such node, or it is already running.
     pub fn start_node(&self, node: &str) -> Result<()> {
         let number = self.number_of(node)?;
         let recorded = teardown::recorded(&self.dir.join(format!("{node}.pid")));
@@ -134,28 +126,16 @@ impl Cluster {
     }
 
     /// Pulls a node's network cable.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such node.
     pub fn cut(&self, node: &str) -> Result<()> {
         network::set_link(&self.id(), self.number_of(node)?, false)
     }
 
     /// Plugs a node's network cable in again.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such node.
     pub fn join(&self, node: &str) -> Result<()> {
         network::set_link(&self.id(), self.number_of(node)?, true)
     }
 
     /// Imports an image archive on every node that runs.
-    ///
-    /// # Errors
-    ///
-    /// With containerd's output, if it refuses the archive.
     pub fn load_image(&self, archive: &Path) -> Result<()> {
         ensure!(archive.is_file(), "no image archive {}", archive.display());
         let path = archive.to_string_lossy();
@@ -185,10 +165,6 @@ impl Cluster {
     }
 
     /// Gives a second name to an image that every node has.
-    ///
-    /// # Errors
-    ///
-    /// With containerd's output, if a node is not running or has no such image.
     pub fn tag_image(&self, image: &str, name: &str) -> Result<()> {
         let address = ["--address", CONTAINERD_SOCKET, "--namespace", "k8s.io"];
         let arguments = [&address[..], &["images", "tag", "--force", image, name]].concat();
@@ -199,10 +175,6 @@ impl Cluster {
     }
 
     /// Runs a program inside a node (all its namespaces) and returns what it prints.
-    ///
-    /// # Errors
-    ///
-    /// If the node is not running, or with the output of the program if it fails.
     pub fn in_node(&self, node: &str, program: &str, arguments: &[&str]) -> Result<String> {
         self.number_of(node)?;
         let holder = teardown::recorded(&self.dir.join(format!("{node}.pid")))
@@ -215,11 +187,6 @@ impl Cluster {
     }
 
     /// Waits until nodes are Ready.
-    ///
-    /// # Errors
-    ///
-    /// If a node's processes end, or it is not Ready in time; the error shows the end of its
-    /// kubelet's log.
     pub async fn nodes_ready(&self, names: &[String]) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client()?);
         for name in names {

@@ -34,10 +34,6 @@ impl Cluster {
     /// its replicas.
     ///
     /// Its image must be on the nodes (see [`crate::image::product_archive`]).
-    ///
-    /// # Errors
-    ///
-    /// If something is refused, or the pods are not ready in time; the error shows their log.
     pub async fn deploy_operator(&self) -> Result<()> {
         let root = workspace::root();
         self.define_kinds(&root).await?;
@@ -45,10 +41,6 @@ impl Cluster {
     }
 
     /// Applies the custom resource definitions of a checkout.
-    ///
-    /// # Errors
-    ///
-    /// If one is refused.
     pub async fn define_kinds(&self, checkout: &Path) -> Result<()> {
         for path in definitions(&checkout.join("deploy/crds"))? {
             self.apply(&fs::read_to_string(&path)?)
@@ -60,10 +52,6 @@ impl Cluster {
 
     /// Deploys the operator of a checkout without its definitions, in the overlay for
     /// kube-prometheus, and waits for all its replicas; `image` in place of the product's own.
-    ///
-    /// # Errors
-    ///
-    /// As [`Cluster::deploy_operator`].
     pub async fn deploy_operator_from(&self, checkout: &Path, image: Option<&str>) -> Result<()> {
         let overlay = checkout.join("deploy/overlays/kube-prometheus");
         let mut manifests = self.kubectl(&["kustomize", &overlay.to_string_lossy()])?;
@@ -75,10 +63,6 @@ impl Cluster {
     }
 
     /// Waits until all replicas of the operator, its webhook's among them, are ready.
-    ///
-    /// # Errors
-    ///
-    /// If they are not ready in time; the error shows their log.
     pub async fn operator_ready(&self) -> Result<()> {
         for name in [NAME, WEBHOOK] {
             self.rolled_out(name).await?;
@@ -87,10 +71,6 @@ impl Cluster {
     }
 
     /// Scales controllers and webhook, and waits until that many of each are there.
-    ///
-    /// # Errors
-    ///
-    /// If they are not there in time.
     pub async fn scale_operator(&self, replicas: usize) -> Result<()> {
         let count = format!("--replicas={replicas}");
         let (controllers, webhook) =
@@ -142,10 +122,6 @@ impl Cluster {
 
     /// Returns the name of the operator's pod that leads, as its Lease has it; that pod may be
     /// gone.
-    ///
-    /// # Errors
-    ///
-    /// If nobody has led yet.
     pub async fn operator_leader(&self) -> Result<String> {
         let leases: Api<Lease> = Api::namespaced(self.client()?, NAMESPACE);
         let lease = leases.get(NAME).await.context("reading the operator's Lease")?;
@@ -155,10 +131,6 @@ impl Cluster {
 
     /// Makes the operator's metrics reachable on loopback and returns their URL. A request reaches
     /// any replica, and needs a token (`kubectl -n monitoring create token prometheus-k8s`).
-    ///
-    /// # Errors
-    ///
-    /// If the operator is not deployed.
     pub async fn operator_metrics_url(&self) -> Result<String> {
         let url = self.expose(NAMESPACE, "traffic-operator-metrics", 8080).await?;
         Ok(format!("{}/metrics", url.replacen("http://", "https://", 1)))
@@ -186,7 +158,6 @@ pub(crate) async fn write_environment(cluster: &Cluster) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the path that [`write_environment`] writes.
 pub(crate) fn environment_file() -> PathBuf {
     workspace::state().join("env")
 }

@@ -94,7 +94,6 @@ fn mounts_below(dir: &Path) -> Vec<String> {
 /// directories.
 ///
 /// Empty after a clean end. A cluster that runs shows up whole.
-#[must_use]
 pub fn leftovers() -> Vec<String> {
     let run = workspace::run();
     let mut found = Vec::new();

@@ -60,16 +60,11 @@ impl Traffic {
     }
 
     /// Returns the bytes sent so far (payload: on the wire headers come on top, up to 6 %).
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     /// Waits until all is sent and returns the bytes.
-    ///
-    /// # Errors
-    ///
-    /// If the connection breaks.
     pub async fn wait(mut self) -> Result<u64> {
         if let Some(thread) = self.thread.take() {
             tokio::task::spawn_blocking(move || thread.join())
@@ -80,10 +75,6 @@ impl Traffic {
     }
 
     /// Stops sending and returns the bytes sent.
-    ///
-    /// # Errors
-    ///
-    /// If the connection broke before.
     pub async fn stop(self) -> Result<u64> {
         self.stop.store(true, Ordering::Relaxed);
         self.wait().await
@@ -193,10 +184,6 @@ fn parse_counters(table: &str, device: &str) -> Option<Counters> {
 }
 
 /// Reads a rate in bits per second: `400M`, `1G`, `2.5G`, `64k`, `1000`.
-///
-/// # Errors
-///
-/// If it is not a positive number with such a unit.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

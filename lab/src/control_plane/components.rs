@@ -48,7 +48,6 @@ impl Layout {
         format!("https://{}:{}", self.host, self.ports.api)
     }
 
-    /// Returns the path of the audit log.
     pub fn audit_log(&self) -> PathBuf {
         self.dir.join("audit.log")
     }

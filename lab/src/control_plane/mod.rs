@@ -74,11 +74,6 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts a control plane and waits until it serves.
-    ///
-    /// # Errors
-    ///
-    /// If a program is missing and cannot be built, or a component ends or is not ready in time;
-    /// the error names it and shows the end of its log.
     pub async fn start(options: Options) -> Result<Self> {
         sweep();
         let mut programs = vec!["etcd", "kube-apiserver"];
@@ -136,22 +131,16 @@ impl ControlPlane {
     }
 
     /// Returns the administrator's kubeconfig file.
-    #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
     /// Returns the administrator's client configuration.
-    #[must_use]
     pub fn config(&self) -> kube::Config {
         self.admin.clone()
     }
 
     /// Returns a new client of the administrator.
-    ///
-    /// # Errors
-    ///
-    /// If TLS cannot be set up.
     pub fn client(&self) -> Result<Client> {
         Client::try_from(self.config()).context("making the administrator's client")
     }
@@ -161,19 +150,11 @@ impl ControlPlane {
     ///
     /// To act as a service account: user `system:serviceaccount:<namespace>:<name>`, groups
     /// `system:serviceaccounts` and `system:serviceaccounts:<namespace>`.
-    ///
-    /// # Errors
-    ///
-    /// If there are more groups, or a name that no certificate can carry.
     pub async fn config_for(&self, user: &str, groups: &[&str]) -> Result<kube::Config> {
         self.credentials.config(user, groups).await
     }
 
     /// Writes the same configuration to a file, for another process.
-    ///
-    /// # Errors
-    ///
-    /// As [`ControlPlane::config_for`], or if the file cannot be written.
     pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
         self.credentials.kubeconfig(user, groups)
     }
@@ -182,66 +163,41 @@ impl ControlPlane {
     ///
     /// The API server logs a request when its answer is complete: it may show up some milliseconds
     /// after the client has it.
-    ///
-    /// # Errors
-    ///
-    /// If the log cannot be read.
     pub fn audit(&self) -> Result<Vec<AuditEvent>> {
         audit::read(&self.layout.audit_log())
     }
 
     /// Returns the file that the API server logs requests to: never rotated, removed with the
     /// control plane.
-    #[must_use]
     pub fn audit_log(&self) -> PathBuf {
         self.layout.audit_log()
     }
 
     /// Returns the requests answered at or after `time`.
-    ///
-    /// # Errors
-    ///
-    /// If the log cannot be read.
     pub fn audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
         audit::since(&self.layout.audit_log(), time)
     }
 
     /// Returns the requests answered at or after `time`, until now: unlike
     /// [`ControlPlane::audit_since`], it waits until the log has them all.
-    ///
-    /// # Errors
-    ///
-    /// If the log cannot be read, or the API server does not answer.
     pub async fn whole_audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
         audit::caught_up(&self.client()?, &self.layout.audit_log()).await?;
         self.audit_since(time)
     }
 
     /// Returns the file a component logs to.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such component.
     pub fn log(&self, component: &str) -> Result<&Path> {
         Ok(&self.component(component)?.log)
     }
 
     /// Kills a component (`etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`)
     /// with SIGKILL.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such component.
     pub fn kill(&self, component: &str) -> Result<()> {
         self.component(component)?.kill()
     }
 
     /// Starts a component again, on the same ports and data, and waits until it serves (where that
     /// can be checked: etcd and the API server). Kills a component that is still running first.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such component, or it does not come up; the error shows the end of its log.
     pub async fn restart(&self, component: &str) -> Result<()> {
         let process = self.component(component)?;
         process.kill()?;
@@ -256,28 +212,16 @@ impl ControlPlane {
     }
 
     /// Stops a component without ending it (SIGSTOP): it accepts connections and answers none.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such component, or it does not run.
     pub fn pause(&self, component: &str) -> Result<()> {
         self.component(component)?.signal(Signal::SIGSTOP)
     }
 
     /// Lets a paused component continue.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such component, or it does not run.
     pub fn resume(&self, component: &str) -> Result<()> {
         self.component(component)?.signal(Signal::SIGCONT)
     }
 
     /// Ends everything and removes its files.
-    ///
-    /// # Errors
-    ///
-    /// If a process cannot be killed or a file cannot be removed.
     #[allow(
         clippy::unused_async,
         reason = "callers await it; ending in order may take time some day"

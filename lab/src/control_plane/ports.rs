@@ -57,9 +57,6 @@ impl Claimed {
 
 /// Picks a port of loopback that has no listener, that no connection takes, and that neither this
 /// process nor another one has handed out.
-///
-/// # Errors
-/// If there is none.
 pub fn free_port() -> Result<u16> {
     let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
     loop {

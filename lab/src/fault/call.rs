@@ -25,7 +25,6 @@ pub struct Call {
 
 impl Call {
     /// Reads a request's method and address.
-    #[must_use]
     pub fn of(method: &Method, uri: &Uri) -> Self {
         let target = uri.path_and_query().map_or_else(String::new, ToString::to_string);
         let mut parts = uri.path().split('/').filter(|part| !part.is_empty());
@@ -67,7 +66,6 @@ impl Call {
     }
 
     /// Reports whether the request changes something. Reviews, and queries by POST, do not.
-    #[must_use]
     pub fn is_write(&self) -> bool {
         let asks = ["tokenreviews", "subjectaccessreviews", "query", "query_range"];
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete")

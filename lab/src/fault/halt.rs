@@ -13,7 +13,6 @@ impl Proxy {
     /// has got as far as it should; 0 before servers other than an API server.
     ///
     /// The test kills the client then, and starts it again behind another proxy.
-    #[must_use]
     pub fn halted(&self) -> Option<u64> {
         self.shared.script().halted
     }

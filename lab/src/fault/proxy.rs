@@ -59,10 +59,6 @@ impl std::fmt::Debug for Proxy {
 
 impl Proxy {
     /// Starts a proxy before an API server, which sends every request as this user.
-    ///
-    /// # Errors
-    ///
-    /// If the user's identity cannot be made, or there is no port.
     pub async fn before_api_server(
         plane: &ControlPlane,
         user: &str,
@@ -77,10 +73,6 @@ impl Proxy {
     }
 
     /// Starts a proxy before a server of plain HTTP, such as a Prometheus.
-    ///
-    /// # Errors
-    ///
-    /// If there is no port.
     pub async fn before(url: &str) -> Result<Self> {
         Self::start(Upstream::plain(url)?).await
     }
@@ -100,8 +92,6 @@ impl Proxy {
         Ok(Self { shared, wire, url, kubeconfig: None, tasks })
     }
 
-    /// Returns its URL.
-    #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -111,7 +101,6 @@ impl Proxy {
     }
 
     /// Returns a kubeconfig for its clients, which need no identity; none before other servers.
-    #[must_use]
     pub fn kubeconfig(&self) -> Option<&Path> {
         self.kubeconfig.as_deref()
     }
@@ -137,10 +126,6 @@ impl Proxy {
     /// through, and so does everything about leases.
     ///
     /// The API server keeps the past for some minutes only.
-    ///
-    /// # Errors
-    ///
-    /// If the server is not an API server, or does not answer.
     pub async fn freeze(&self) -> Result<()> {
         self.freeze_at(halt::version(&self.shared).await?);
         Ok(())
@@ -152,13 +137,11 @@ impl Proxy {
     }
 
     /// Returns the requests so far.
-    #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.shared.script().requests.clone()
     }
 
     /// Returns how many requests had a fault.
-    #[must_use]
     pub fn faults(&self) -> usize {
         self.shared.script().requests.iter().filter(|request| request.fault.is_some()).count()
     }

@@ -95,7 +95,6 @@ pub struct Rule {
 
 impl Rule {
     /// A rule for every request, or every event of every watch.
-    #[must_use]
     pub fn new(fault: Fault) -> Self {
         Self {
             verbs: &[],
@@ -115,13 +114,11 @@ impl Rule {
     }
 
     /// A rule for the events of watches.
-    #[must_use]
     pub fn event(fault: EventFault) -> Self {
         Self::new(Fault::Event(fault))
     }
 
     /// Matches these verbs only.
-    #[must_use]
     pub fn verbs(mut self, verbs: &'static [&'static str]) -> Self {
         self.verbs = verbs;
         self
@@ -130,7 +127,6 @@ impl Rule {
     /// Matches `plural`, `plural/subresource`, `plural.group` or `plural.group/subresource` only:
     /// without a group, those of every group; without a subresource, the object and all of its
     /// subresources; with `plural/`, the object alone.
-    #[must_use]
     pub fn resource(mut self, resource: &str) -> Self {
         let (whole, sub) = match resource.split_once('/') {
             Some((whole, sub)) => (whole, Some(sub.to_owned())),
@@ -145,49 +141,42 @@ impl Rule {
     }
 
     /// Matches this namespace only.
-    #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
         self
     }
 
     /// Matches this object only; of a watch, the events about it.
-    #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
     /// Matches requests whose path and query contain this.
-    #[must_use]
     pub fn target(mut self, text: &str) -> Self {
         self.target = Some(text.to_owned());
         self
     }
 
     /// Matches requests whose path and query do not contain this.
-    #[must_use]
     pub fn other_than(mut self, text: &str) -> Self {
         self.other_than = Some(text.to_owned());
         self
     }
 
     /// Lets the first `skip` pass.
-    #[must_use]
     pub fn skip(mut self, skip: usize) -> Self {
         self.skip = skip;
         self
     }
 
     /// Applies this many times.
-    #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = times;
         self
     }
 
     /// Applies to the first of every `every` requests.
-    #[must_use]
     pub fn every(mut self, every: usize) -> Self {
         self.every = every.max(1);
         self

@@ -98,10 +98,6 @@ type Held = (Instant, Vec<u8>);
 ///
 /// Must be called before the process has a second thread: the calling one moves into a network
 /// namespace of its own.
-///
-/// # Errors
-///
-/// If the namespace, the links or the rules cannot be made, or the link breaks.
 pub fn run(config: &Config) -> Result<()> {
     let end = Instant::now() + Duration::from_millis(config.limit_ms);
     plumbing::leave()?;

@@ -26,10 +26,6 @@ const PERIOD: Duration = Duration::from_millis(50);
 const MOST_RESTARTS: usize = 5;
 
 /// Runs a node until its pid namespace is killed.
-///
-/// # Errors
-///
-/// If the node cannot be set up, or a component ends again and again.
 pub fn run(config_file: &Path) -> Result<()> {
     let text = fs::read_to_string(config_file)
         .with_context(|| format!("reading {}", config_file.display()))?;

@@ -50,7 +50,6 @@ pub struct NodeConfig {
 
 /// The location of a node's programs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is the program of its name")]
 pub struct Programs {
     pub containerd: PathBuf,
     pub ctr: PathBuf,
@@ -63,7 +62,6 @@ pub(crate) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 
 impl NodeConfig {
     /// The file that says that all images are imported.
-    #[must_use]
     pub fn imported(&self) -> PathBuf {
         self.dir.join("imported")
     }

@@ -17,25 +17,20 @@ impl Stretch {
     pub const ALWAYS: Self = Self { from: 0, to: Millis::MAX };
 
     /// Returns the stretch between two times; empty if the second is not the later one.
-    #[must_use]
     pub const fn new(from: Millis, to: Millis) -> Self {
         Self { from, to }
     }
 
     /// Returns its duration.
-    #[must_use]
     pub const fn millis(self) -> Millis {
         self.to.saturating_sub(self.from)
     }
 
-    /// Reports whether it is empty.
-    #[must_use]
     pub const fn is_empty(self) -> bool {
         self.from >= self.to
     }
 
     /// Returns the part that lies within another stretch, which may be empty.
-    #[must_use]
     pub fn within(self, other: Self) -> Self {
         Self { from: self.from.max(other.from), to: self.to.min(other.to) }
     }

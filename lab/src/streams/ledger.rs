@@ -91,7 +91,6 @@ impl Ledger {
     }
 
     /// Returns the number of entered reports.
-    #[must_use]
     pub fn reports(&self) -> usize {
         self.reports
     }
@@ -102,25 +101,21 @@ impl Ledger {
     }
 
     /// The runs of a stream, in order of their beginning.
-    #[must_use]
     pub fn runs(&self, stream: &str) -> &[Run] {
         self.streams.get(stream).map_or(&[], Vec::as_slice)
     }
 
     /// The run of a stream that reaches farthest.
-    #[must_use]
     pub fn latest(&self, stream: &str) -> Option<&Run> {
         self.runs(stream).iter().max_by_key(|run| run.time.to)
     }
 
     /// The time up to which something is known.
-    #[must_use]
     pub fn end(&self) -> Millis {
         self.streams.values().flatten().map(|run| run.time.to).max().unwrap_or(0)
     }
 
     /// Returns the times, within a period, in which more than one pod ran a stream.
-    #[must_use]
     pub fn overlaps(&self, within: Stretch) -> Vec<Overlap> {
         let mut found = Vec::new();
         for (stream, runs) in &self.streams {
@@ -138,7 +133,6 @@ impl Ledger {
 
     /// Returns the times, within a period, in which nobody ran a stream after its first run: up to
     /// the end of the period, which must not lie beyond the last report.
-    #[must_use]
     pub fn gaps(&self, within: Stretch) -> Vec<Gap> {
         let mut found = Vec::new();
         for (stream, runs) in &self.streams {
@@ -155,7 +149,6 @@ impl Ledger {
     }
 
     /// For each stream that had a gap within a time: the milliseconds of all its gaps.
-    #[must_use]
     pub fn gap_times(&self, within: Stretch) -> BTreeMap<String, Millis> {
         let mut times = BTreeMap::new();
         for gap in self.gaps(within) {
@@ -166,7 +159,6 @@ impl Ledger {
 
     /// Runs that carry an older fencing token than the run before; that of another worker must
     /// carry a newer one.
-    #[must_use]
     pub fn regressions(&self) -> Vec<Regression> {
         let mut found = Vec::new();
         for (stream, runs) in &self.streams {

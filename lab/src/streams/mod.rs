@@ -17,7 +17,6 @@ pub use report::{Interval, Report};
 pub use sink::Sink;
 
 /// Returns the time by the clock of the workers' reports.
-#[must_use]
 pub fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

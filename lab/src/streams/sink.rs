@@ -28,19 +28,11 @@ pub struct Sink {
 impl Sink {
     /// Listens on a free port of the loopback device, for workers in the caller's network
     /// namespace.
-    ///
-    /// # Errors
-    ///
-    /// If there is no free port.
     pub fn on_loopback() -> Result<Self> {
         Self::serve(TcpListener::bind(("127.0.0.1", 0)).context("listening on loopback")?)
     }
 
     /// Serves a socket, in whichever network namespace it was made.
-    ///
-    /// # Errors
-    ///
-    /// If the socket is no listening one.
     pub fn serve(listener: TcpListener) -> Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -58,7 +50,6 @@ impl Sink {
     }
 
     /// Returns the URL for the workers' reports.
-    #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/report", self.address)
     }

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lab::bgp::{Session, Sessions};
 
-/// A set of nodes.
 pub type Nodes = u128;
 
 /// Paths of one prefix where counting is given up: far above every limit.
@@ -30,7 +29,6 @@ pub struct Graph {
     with: Vec<Nodes>,
 }
 
-/// The nodes in a set.
 pub fn each(mut nodes: Nodes) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         (nodes != 0).then(|| {

@@ -49,7 +49,6 @@ pub const KINDS: [(Topology, Option<IdScope>); 9] = [
     (Topology::Multi, Some(IdScope::Slot)),
 ];
 
-/// All of them.
 pub fn all() -> Vec<Layout> {
     let mut all = vec![];
     for (topology, ids) in KINDS {

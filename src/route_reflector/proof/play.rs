@@ -87,7 +87,6 @@ impl Play {
         self.stage.edit(node, |speaker| speaker.readiness = Readiness::NotReady(Some(since)));
     }
 
-    /// A node is cordoned.
     pub fn cordon(&mut self, node: &str) {
         self.stage.edit(node, |speaker| speaker.cordoned = true);
     }

@@ -40,7 +40,6 @@ enum Event {
     Leave(usize),
 }
 
-/// A random cluster.
 #[derive(Clone, Debug)]
 struct Cluster {
     /// Nodes of each zone.
@@ -192,7 +191,6 @@ impl Play {
     }
 }
 
-/// Returns the failures.
 fn failures(cluster: &Cluster) -> Vec<String> {
     let mut play = cluster.play();
     let mut way = play.go(40);

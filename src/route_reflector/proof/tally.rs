@@ -147,7 +147,6 @@ pub fn play(
     all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The sum of all.
 pub fn sum(tallies: &BTreeMap<(String, usize), Tally>) -> Tally {
     let mut sum = Tally::default();
     for tally in tallies.values() {

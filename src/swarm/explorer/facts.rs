@@ -72,7 +72,6 @@ pub(super) fn id_of(plot: &Plot, slot: usize, serial: u8) -> Option<u8> {
     if plot.deployment { (serial < 16).then_some((slot + 1) << 4 | serial) } else { Some(slot) }
 }
 
-/// The name of that number.
 pub(super) fn name(id: u8) -> Arc<str> {
     match id {
         0..16 => format!("w-{id}").into(),
@@ -80,7 +79,6 @@ pub(super) fn name(id: u8) -> Arc<str> {
     }
 }
 
-/// Returns the number of a name.
 pub(super) fn id(name: &str) -> u8 {
     let number = |text: &str| text.parse::<u8>().expect("a number");
     match name.strip_prefix("w-h-").and_then(|rest| rest.split_once('-')) {
@@ -89,7 +87,6 @@ pub(super) fn id(name: &str) -> u8 {
     }
 }
 
-/// The UID of a pod.
 pub(super) fn uid(pod: &Pod) -> String {
     format!("{}/{}", name(pod.id), pod.serial)
 }
@@ -99,7 +96,6 @@ pub(super) fn place(stream: &str) -> usize {
     STREAMS.iter().position(|known| *known == stream).expect("a stream")
 }
 
-/// The streams of a set.
 pub(super) fn streams(set: Set) -> Vec<String> {
     let listed = STREAMS.iter().enumerate().filter(|(s, _)| set >> s & 1 == 1);
     listed.map(|(_, stream)| (*stream).to_owned()).collect()

@@ -9,14 +9,12 @@ use super::{
     world::World,
 };
 
-/// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
     /// The operator observes and decides.
     Look,
     /// It executes its decision, or is killed before one of its writes.
     Finish(Option<usize>),
-    /// It is killed.
     Killed,
     /// Another process becomes the leader; this one still executes its decision.
     Depose,

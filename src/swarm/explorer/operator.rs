@@ -191,7 +191,6 @@ impl<'a> Operator<'a> {
         end
     }
 
-    /// The `Swarm` as the operator reads it.
     fn swarm(&self, world: &World) -> Swarm {
         let mut swarm = self.plot.wishes[world.wish].swarm.clone();
         let status = || SwarmStatus { epoch: world.reported.0, ..SwarmStatus::default() };

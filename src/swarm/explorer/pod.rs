@@ -9,7 +9,6 @@ pub(super) const STREAMS: [&str; 3] = ["a", "b", "c"];
 /// A set of streams, or of workers: a bit for each.
 pub(super) type Set = u8;
 
-/// Reports whether it is in the set.
 pub(super) const fn has(set: Set, element: usize) -> bool {
     set >> element & 1 == 1
 }

@@ -82,7 +82,6 @@ impl World {
         u8::try_from(self.history.len() - 1).expect("short histories")
     }
 
-    /// Returns the list of a version for a pod.
     pub(super) fn list(&self, version: u8, pod: &Pod) -> Set {
         self.history[usize::from(version)].list(pod.id)
     }

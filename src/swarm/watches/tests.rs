@@ -175,7 +175,6 @@ fn a_map_says_whose_it_is() {
     assert_eq!(given.given.as_deref(), Some("s"));
 }
 
-/// An object of this name.
 fn object<V>(name: &str, version: u64, facts: V) -> Reduced<String, V> {
     Reduced { key: name.into(), version, facts: Some(facts) }
 }

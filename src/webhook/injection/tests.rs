@@ -67,7 +67,6 @@ fn with(path: &str, value: Value) -> Value {
     pod
 }
 
-/// The agent of an injected pod.
 fn agent(pod: &Value) -> &Value {
     let lists = [&pod["spec"]["initContainers"], &pod["spec"]["containers"]];
     let mut all = lists.into_iter().filter_map(Value::as_array).flatten();

@@ -33,7 +33,6 @@ pub const TENANT: &str = "team-a";
 /// A label key that belongs to that namespace.
 pub const LABEL: &str = "web.team-a";
 
-/// One of our kinds.
 #[derive(Clone, Copy)]
 pub struct Kind {
     group: &'static str,
@@ -250,7 +249,6 @@ pub async fn role(bench: &Bench, name: &str, rules: &[Value]) {
     apply(&api, "Role", name, json!({"rules": rules})).await;
 }
 
-/// A role of the cluster.
 pub async fn cluster_role(bench: &Bench, name: &str, rules: &[Value]) {
     apply(
         &Api::<ClusterRole>::all(bench.client.clone()),

@@ -64,7 +64,6 @@ pub async fn is_whole(client: &Client) -> bool {
     })
 }
 
-/// Installs the definitions.
 pub async fn define(client: &Client) {
     let apply = PatchParams::apply("test").force();
     let crds = Api::<CustomResourceDefinition>::all(client.clone());

@@ -40,7 +40,6 @@ const SOMETIMES: &[(&str, &str)] = &[
 
 /// A reference pass of one kind.
 pub trait Pass: Sized {
-    /// Its kind.
     const KIND: &'static str;
     /// The number of crashes that the tests play by default, beside one with a stale view: they
     /// take about a minute.
@@ -48,7 +47,6 @@ pub trait Pass: Sized {
     /// Further writes of which a run may have fewer, as [`SOMETIMES`].
     const SOMETIMES: &'static [(&'static str, &'static str)] = &[];
 
-    /// The number of its parts.
     fn parts() -> usize;
     /// Makes everything that exists before the operator starts.
     async fn set_up(bench: Bench) -> Self;

@@ -27,7 +27,6 @@ fn foreign() -> Value {
     })
 }
 
-/// The names of the entries.
 async fn names(bench: &Bench) -> Vec<String> {
     let object = bench.webhooks().get(OBJECT).await.expect("the object");
     object.webhooks.into_iter().flatten().map(|entry| entry.name).collect()

@@ -74,13 +74,11 @@ struct Seen {
 #[derive(Default)]
 struct Inner {
     controls: Controls,
-    /// With the instant of each.
     scenes: Vec<(Instant, Arc<Seen>)>,
     /// Events that must not happen.
     complaints: Vec<String>,
 }
 
-/// All of them.
 pub struct Birds {
     inner: Arc<Mutex<Inner>>,
     task: AbortHandle,

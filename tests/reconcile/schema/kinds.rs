@@ -29,7 +29,6 @@ pub type Change = fn(&mut Map<String, Value>);
 /// none if it is about the name, or about two versions of a spec.
 pub type Rule = (&'static str, Option<Change>);
 
-/// One kind.
 pub struct Kind {
     pub name: &'static str,
     pub forms: &'static [Form],

@@ -348,7 +348,6 @@ async fn only_keys(bench: &Bench, prefixes: &[&str], what: &str) {
     eventually(&what, holds).await;
 }
 
-/// Returns our keys on a node.
 fn keys(node: &Node) -> Vec<String> {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let keys = taints.map(|taint| taint.key.clone()).chain(node.labels().keys().cloned());

@@ -27,7 +27,6 @@ pub struct Instance {
     pub runs: bool,
     /// The version of the file that the worker has applied.
     pub loaded: u64,
-    /// The file in its volume.
     volume: Option<File>,
     /// True if the pod changed, so that the kubelet syncs its volumes.
     nudged: bool,

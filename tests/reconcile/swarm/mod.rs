@@ -56,7 +56,6 @@ pub fn sample() -> Vec<String> {
     ids.split_whitespace().map(|id| format!("stream:{id}")).collect()
 }
 
-/// Returns `n` streams.
 pub fn streams(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("stream:{i}")).collect()
 }
@@ -107,7 +106,6 @@ impl Stage {
         self.try_swarm(name, spec).await.expect("create Swarm");
     }
 
-    /// Changes the spec of a Swarm.
     pub async fn change(&self, name: &str, spec: Value) {
         let patch = Patch::Merge(json!({"spec": spec}));
         let params = PatchParams::default();
@@ -154,7 +152,6 @@ impl Stage {
         eventually_or(&what, holds, async || self.state(name).await).await
     }
 
-    /// Returns the file of a Swarm.
     pub async fn file(&self, name: &str) -> Option<File> {
         let map = self.maps().get_opt(&format!("{name}-config")).await.expect("ConfigMap")?;
         if let Some(file) = File::of(&map) {

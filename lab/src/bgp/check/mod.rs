@@ -19,10 +19,6 @@ use stage::Stage;
 const NODES: u8 = 18;
 
 /// Measures all scenarios whose name contains one of `wanted`, or all; says PASS or FAIL.
-///
-/// # Errors
-///
-/// If the ground cannot be made or taken down. What fails in between is a failed check.
 pub async fn run(wanted: &[String]) -> Result<bool> {
     let started = Instant::now();
     let mut stage = Stage::new(NODES).await?;

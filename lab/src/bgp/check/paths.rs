@@ -36,10 +36,6 @@ const LOOK: Duration = Duration::from_millis(500);
 const STILL: Duration = Duration::from_secs(3);
 
 /// Measures all layouts; says PASS or FAIL.
-///
-/// # Errors
-///
-/// If the ground cannot be made or taken down, or a BIRD does not come up.
 pub async fn run() -> Result<bool> {
     let ground = Arc::new(Ground::start(NODES, &[Family::V4]).await?);
     let confd = Confd::new(Arc::clone(&ground));

@@ -27,7 +27,6 @@ pub(crate) fn one(_: usize, _: &str) -> String {
     "224.0.0.1".to_owned()
 }
 
-/// One for each zone.
 pub(crate) fn per_zone(_: usize, zone: &str) -> String {
     let number = ZONES.iter().position(|one| *one == zone).unwrap_or_default() + 1;
     format!("224.0.1.{number}")

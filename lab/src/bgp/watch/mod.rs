@@ -52,10 +52,6 @@ struct Watched {
 
 impl Watch {
     /// Begins to watch some nodes.
-    ///
-    /// # Errors
-    ///
-    /// If a socket cannot be opened in the namespace of a node.
     pub fn start(machines: &[Arc<Machine>]) -> Result<Self> {
         let record = Arc::<Mutex<Record>>::default();
         let (orders, incoming) = mpsc::channel();
@@ -67,10 +63,6 @@ impl Watch {
     }
 
     /// Watches a new node: from now on all others should have its route, and it theirs.
-    ///
-    /// # Errors
-    ///
-    /// If a socket cannot be opened in its namespace.
     pub fn add(&self, machine: &Machine) -> Result<()> {
         let node = Watched {
             number: machine.number,
@@ -82,10 +74,6 @@ impl Watch {
     }
 
     /// Watches a node no more: nobody owes it anything.
-    ///
-    /// # Errors
-    ///
-    /// If the thread has ended.
     pub fn remove(&self, machine: &Machine) -> Result<()> {
         let number = machine.number;
         self.order(|done| Order::Remove { number, done })
@@ -99,16 +87,11 @@ impl Watch {
     }
 
     /// The pairs that have no route now, in one family that both speak: who, whose.
-    #[must_use]
     pub fn missing(&self) -> Vec<(String, String)> {
         lock(&self.record).missing()
     }
 
     /// Waits until at most this many routes are missing; returns the time that it took.
-    ///
-    /// # Errors
-    ///
-    /// At the limit, with some of those that are missing.
     pub async fn complete(&self, at_most: usize, limit: Duration) -> Result<Duration> {
         let began = Instant::now();
         loop {
@@ -124,10 +107,6 @@ impl Watch {
     }
 
     /// Returns the observations of a period; waits until the fate of every probe is known.
-    ///
-    /// # Errors
-    ///
-    /// If the watch has failed: then there are no observations.
     pub async fn seen(&self, since: Instant, until: Instant) -> Result<Seen> {
         if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
             bail!("the watch of the routes has ended");

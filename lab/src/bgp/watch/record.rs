@@ -121,8 +121,6 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// Returns its duration.
-    #[must_use]
     pub fn time(&self) -> Duration {
         self.to - self.from
     }
@@ -141,7 +139,6 @@ pub struct Seen {
 
 impl Seen {
     /// Only what happened between nodes of which neither is in `nodes`.
-    #[must_use]
     pub fn without(&self, nodes: &BTreeSet<String>) -> Self {
         let mut seen = self.clone();
         let is_theirs =
@@ -152,7 +149,6 @@ impl Seen {
     }
 
     /// Only observations of pairs with one node in `nodes`.
-    #[must_use]
     pub fn only(&self, nodes: &BTreeSet<String>) -> Self {
         let mut seen = self.clone();
         let is_theirs =
@@ -163,19 +159,16 @@ impl Seen {
     }
 
     /// The pairs that missed a route at any time.
-    #[must_use]
     pub fn pairs(&self) -> BTreeSet<&(String, String)> {
         self.gaps.iter().map(|gap| &gap.pair).collect()
     }
 
     /// The longest gap.
-    #[must_use]
     pub fn longest(&self) -> Duration {
         self.gaps.iter().map(Gap::time).max().unwrap_or_default()
     }
 
     /// The most pairs that missed a route at one time.
-    #[must_use]
     pub fn peak(&self) -> usize {
         let overlaps =
             |at: Instant| self.gaps.iter().filter(|gap| gap.from <= at && at < gap.to).count();
@@ -183,13 +176,11 @@ impl Seen {
     }
 
     /// Returns the number of lost probes.
-    #[must_use]
     pub fn losses(&self) -> u64 {
         self.lost.values().sum()
     }
 
     /// The first few gaps, for people.
-    #[must_use]
     pub fn examples(&self) -> String {
         let text = |gap: &Gap| {
             let (node, origin) = &gap.pair;

@@ -123,7 +123,6 @@ fn settled(cluster: &mut Cluster) -> bool {
     }
 }
 
-/// Checks the properties of any target.
 fn check(cluster: &Cluster, target: &Target) -> Result<(), TestCaseError> {
     let node = |name: &Arc<str>| cluster.members.iter().find(|m| m.name == *name).unwrap();
     let nodes: BTreeSet<_> = target.slots.iter().map(|slot| &slot.node).collect();

@@ -8,7 +8,6 @@ mod properties;
 mod refreshing;
 mod rules;
 
-/// A name.
 fn n(name: &str) -> Name {
     name.into()
 }

@@ -28,9 +28,7 @@ const LIVES: usize = 60;
 /// The end of a run.
 #[derive(Debug)]
 struct Outcome {
-    /// The number of writes to etcd.
     writes: i64,
-    /// The number of kills.
     kills: usize,
     /// Every object, without versions, times and UIDs.
     objects: BTreeMap<String, Value>,

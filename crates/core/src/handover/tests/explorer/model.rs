@@ -29,7 +29,6 @@ pub(super) struct File {
     pub barrier: u8,
 }
 
-/// One pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Pod {
     /// The epoch of the file that it has read last.

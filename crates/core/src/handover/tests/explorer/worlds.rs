@@ -110,7 +110,6 @@ pub(super) enum From {
     This(State),
 }
 
-/// Explores a world.
 pub(super) fn explore(plot: Plot, rules: Rules, from: From, step: StepFunction) -> Found {
     let world = World::new(plot, Operator::new(&step, rules));
     let beginning = match from {
