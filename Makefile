@@ -27,6 +27,9 @@ ARCHIVE ?= .lab/image/traffic-operator.tar
 LAB := cargo run --quiet --bin lab --
 BENCH := cargo run --package bench --
 RELEASED := $(STATIC) cargo run --release --target $(IMAGE_TARGET) --target-dir target/image --package bench --
+# What the demos run: each library compiled once, and hardly optimized.
+DEMO := target/$(IMAGE_TARGET)/demo
+TOUR = E2E_IMAGE=.lab/image/demo.tar E2E_OPERATOR=$(DEMO)/traffic-operator $(DEMO)/e2e
 # The decisions optimized, everything else as in every other test: minutes less to build than a release.
 OPTIMIZED := CARGO_INCREMENTAL=0 cargo test \
 	$(foreach crate,traffic-operator-core lab,--config profile.test.package.$(crate).opt-level=3) \
@@ -46,24 +49,31 @@ try-down: ## Remove the cluster of `make try`.
 	@hack/try --down
 
 .PHONY: demo
-demo: image ## Run the product's main job on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
-	$(LAB) demo $(if $(KEEP),--keep)
+demo: demo-programs ## Run the product's main job on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
+	$(TOUR) demo $(if $(KEEP),--keep)
 
 .PHONY: demo-prober
-demo-prober: image ## Run the network prober on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
-	$(LAB) demo-prober $(if $(KEEP),--keep)
+demo-prober: demo-programs ## Run the network prober on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
+	$(TOUR) prober $(if $(KEEP),--keep)
 
 .PHONY: demo-swarm
-demo-swarm: image ## Hand streams over between workers on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
-	$(LAB) demo-swarm $(if $(KEEP),--keep)
+demo-swarm: demo-programs ## Hand streams over between workers on a real cluster; PASS or FAIL. KEEP=1 leaves it running.
+	$(TOUR) swarm $(if $(KEEP),--keep)
 
 .PHONY: demo-reflectors
-demo-reflectors: image ## Replace route reflectors under real BGP; PASS or FAIL. KEEP=1 leaves it running until Ctrl-C.
-	$(LAB) demo-reflectors --operator $(BINARY) $(if $(KEEP),--keep)
+demo-reflectors: demo-programs ## Replace route reflectors under real BGP; PASS or FAIL. KEEP=1 leaves it running until Ctrl-C.
+	$(TOUR) reflectors $(if $(KEEP),--keep)
 
 .PHONY: demo-all
-demo-all: image ## Run all four kinds on one cluster, each claim measured independently; PASS or FAIL. KEEP=1 leaves it running.
-	$(LAB) demo-all $(if $(KEEP),--keep)
+demo-all: demo-programs ## Run all four kinds on one cluster, each claim measured independently; PASS or FAIL. KEEP=1 leaves it running.
+	$(TOUR) all $(if $(KEEP),--keep)
+
+.PHONY: demo-programs
+demo-programs: protoc
+	$(STATIC) cargo build --quiet --profile demo --target $(IMAGE_TARGET) \
+		$(foreach program,traffic-operator traffic-operator-agent e2e image,--package $(program) --bin $(program))
+	$(DEMO)/image --uncompressed --binary $(DEMO)/traffic-operator --agent $(DEMO)/traffic-operator-agent \
+		--out .lab/image/demo.tar
 
 .PHONY: test
 test: ## Run all tests; without root, all but the scenarios on nodes (and say so).
@@ -183,7 +193,7 @@ manifests: generate ## The same as generate.
 .PHONY: image
 image: ## Build the image as an OCI archive, without Docker.
 	hack/programs $(IMAGE_TARGET)
-	$(LAB) image --binary $(BINARY) --agent $(AGENT) --ref $(IMG) --out $(ARCHIVE)
+	cargo run --quiet --bin image -- --binary $(BINARY) --agent $(AGENT) --ref $(IMG) --out $(ARCHIVE)
 
 .PHONY: docker-build
 docker-build: ## Build the image with Docker.

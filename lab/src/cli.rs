@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -15,18 +15,37 @@ use crate::cluster::{
 };
 use crate::control_plane::{self, ControlPlane};
 use crate::history::History;
-use crate::image::{self, Compression};
-use crate::{bgp, cluster::leftovers, demo, node, packages, progress, relay, sink, tools};
+use crate::{bgp, cluster::leftovers, node, packages, progress, relay, sink, tools};
 
 mod arguments;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
+    let ran = cluster::program::this_is_it().and_then(|()| run(Arguments::parse().command));
+    match ran {
         Ok(code) => code,
         Err(error) => {
             eprintln!("lab: {error:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// Lets another program be the `lab` program: a copy of it that is named `lab` is one, for the
+/// processes of a cluster and for people who use it.
+///
+/// Returns the exit code, if this process is such a copy.
+#[must_use]
+pub fn stand_in() -> Option<ExitCode> {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    if name.is_some_and(|name| name.file_name().is_some_and(|name| name == "lab")) {
+        return Some(main());
+    }
+    match cluster::program::this_is_it() {
+        Ok(()) => None,
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            Some(ExitCode::FAILURE)
         }
     }
 }
@@ -41,23 +60,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Guard { id } => cluster::run_guard(&id)?,
         Command::BgpGuard { id } => bgp::run_guard(&id)?,
         Command::Tools { print, names } => ensure_tools(print, &names)?,
-        Command::Image { binary, agent, reference, out } => {
-            let original = image::original_agent_archive(&out);
-            // The second archive never leaves this disk, so it is not compressed.
-            for archive in [
-                image::product(&binary, &agent, &reference).write(&out, Compression::Gzip)?,
-                image::original_agent(&binary, &agent).write(&original, Compression::None)?,
-            ] {
-                print_archive(&archive);
-            }
-        }
-        Command::ImageIndex { binaries, agents, reference, out } => {
-            ensure!(binaries.len() == agents.len(), "each --binary needs an --agent");
-            let pairs = binaries.iter().zip(&agents);
-            let images: Vec<_> =
-                pairs.map(|(binary, agent)| image::product(binary, agent, &reference)).collect();
-            print_archive(&image::write_index(&images, &out)?);
-        }
         Command::Status => return Ok(status()),
         Command::Down => down()?,
         Command::Kubectl { arguments } => return kubectl(&arguments),
@@ -68,16 +70,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::ControlPlane => interruptible(run_control_plane())?,
         Command::History { dir } => interruptible(run_history(dir))?,
         Command::Up { capacity, images, bare } => interruptible(up(capacity, images, bare))?,
-        Command::Demo { keep } => return Ok(verdict(interruptible(demo::run(keep))?)),
-        Command::DemoProber { keep } => {
-            return Ok(verdict(interruptible(demo::prober::run(keep))?));
-        }
-        Command::DemoSwarm { keep } => return Ok(verdict(interruptible(demo::swarm::run(keep))?)),
-        Command::DemoReflectors { keep, parts, operator } => {
-            let demo = demo::reflectors::run(&parts, keep, &operator);
-            return Ok(verdict(interruptible(demo)?));
-        }
-        Command::DemoAll { keep } => return Ok(verdict(interruptible(demo::all::run(keep))?)),
         Command::BgpCheck { scenarios } => {
             return Ok(verdict(interruptible(bgp::check::run(&scenarios))?));
         }
@@ -91,13 +83,18 @@ fn run(command: Command) -> Result<ExitCode> {
 }
 
 /// Converts a verdict into the exit code.
-fn verdict(passed: bool) -> ExitCode {
+#[must_use]
+pub fn verdict(passed: bool) -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs a task until it ends or a signal interrupts it. Dropping the task then takes down what it
 /// has started.
-fn interruptible<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
+///
+/// # Errors
+///
+/// Those of the task, or if a signal interrupted it.
+pub fn interruptible<T>(task: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -129,16 +126,6 @@ fn ensure_tools(print: bool, wanted: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn print_archive(archive: &image::Archive) {
-    println!(
-        "{} {} {:.1} MB {}",
-        archive.reference,
-        archive.digest,
-        megabytes(archive.size),
-        archive.path.display()
-    );
-}
-
 async fn run_control_plane() -> Result<()> {
     let plane = ControlPlane::start(control_plane::Options::default()).await?;
     println!("{}", plane.kubeconfig().display());
@@ -158,7 +145,7 @@ async fn run_history(dir: PathBuf) -> Result<()> {
 
 async fn up(capacity: Option<String>, mut images: Vec<PathBuf>, bare: bool) -> Result<()> {
     if !bare {
-        images.push(image::product_archive());
+        images.push(crate::images::product_archive());
     }
     let options = cluster::Options { capacity, images, ..cluster::Options::default() };
     let mut cluster = Cluster::start_keepable(options).await?;

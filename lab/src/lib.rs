@@ -27,7 +27,7 @@
 //! them, `pki` and `credentials` make identities, `control_plane`, `cluster` and `bgp` put the
 //! levels together, [`calico`] installs Calico's kinds, [`etcd`] is one as Calico has it, `image`
 //! writes OCI archives, `impair` slows links down, `streams` collects the reports of workers,
-//! `demo` plays the product's main jobs on a cluster, [`dashboard`] reads panels, [`fault`] is a
+//! [`dashboard`] reads panels, [`fault`] is a
 //! proxy that answers wrongly or not at all, [`flood`] has hostile clients, [`newcomer`] runs the
 //! commands of the documentation, [`history`] is a Prometheus with a made-up history, [`fleet`] one
 //! with thousands of nodes.
@@ -35,32 +35,32 @@
 mod audit;
 pub mod bgp;
 pub mod calico;
+pub mod checks;
 pub mod cli;
 pub mod cluster;
 mod control_plane;
 mod credentials;
 pub mod dashboard;
-pub mod demo;
 pub mod etcd;
 pub mod fault;
 pub mod fleet;
 pub mod flood;
 pub mod history;
-pub mod image;
+pub mod images;
 mod impair;
 mod kubeconfig;
 pub mod newcomer;
 mod node;
 pub mod packages;
 mod pki;
-mod process;
+pub mod process;
 mod relay;
 mod sink;
 mod skips;
 pub mod streams;
 pub mod tools;
 pub mod versions;
-mod wait;
+pub mod wait;
 pub mod workspace;
 
 pub use audit::{AuditEvent, read as audit_file};
@@ -69,6 +69,6 @@ pub use control_plane::{ControlPlane, Options as ControlPlaneOptions, free_port}
 pub use skips::left_out;
 
 /// Reports progress on standard error: standard output is for results.
-pub(crate) fn progress(text: &str) {
+pub fn progress(text: &str) {
     eprintln!("lab: {text}");
 }

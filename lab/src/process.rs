@@ -16,19 +16,19 @@ use nix::unistd::Pid;
 
 /// The environment variable that tells the lab's processes from all others; its value is the run's
 /// directory.
-pub(crate) const MARK: &str = "LAB_MARK";
+pub const MARK: &str = "LAB_MARK";
 
 /// Lines of a log shown in an error: enough for a Go panic's head, short enough for a terminal.
 const TAIL_LINES: usize = 15;
 
 /// The command to run.
 #[derive(Debug, Clone)]
-pub(crate) struct CommandLine {
-    pub program: PathBuf,
-    pub arguments: Vec<String>,
-    pub environment: Vec<(String, String)>,
+pub struct CommandLine {
+    program: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     /// The network namespace to run in, by its name below `/run/netns`; none = the caller's.
-    pub network: Option<String>,
+    network: Option<String>,
 }
 
 impl CommandLine {
@@ -79,7 +79,7 @@ impl CommandLine {
 
 /// The lifetime of a process that nobody ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lifetime {
+pub enum Lifetime {
     /// The kernel kills it when the process that started it dies, even by SIGKILL.
     Starter,
     /// Until it is ended by its pid: for `lab up`, which returns.
@@ -88,8 +88,10 @@ pub(crate) enum Lifetime {
 
 /// One process of a run.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
+    /// Its name among the processes of its run.
     pub name: String,
+    /// The path of its log.
     pub log: PathBuf,
     command: CommandLine,
     mark: PathBuf,
@@ -203,7 +205,7 @@ impl Drop for Process {
 ///
 /// The kernel's "parent died" signal is sent when the *thread* that forked ends; test threads and a
 /// runtime's blocking threads end long before their process does.
-pub(crate) fn spawn(command: Command) -> io::Result<Child> {
+pub fn spawn(command: Command) -> io::Result<Child> {
     type Order = (Command, mpsc::Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
@@ -225,7 +227,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
 /// is gone.
 ///
 /// Returns whether there was one.
-pub(crate) fn kill_recorded(pid: u32, mark: &Path) -> Result<bool> {
+pub fn kill_recorded(pid: u32, mark: &Path) -> Result<bool> {
     if !is_marked(pid, mark) {
         return Ok(false);
     }
@@ -242,7 +244,7 @@ pub(crate) fn kill_recorded(pid: u32, mark: &Path) -> Result<bool> {
 }
 
 /// Returns whether a process runs and carries the mark of the run in directory `mark`.
-pub(crate) fn is_marked(pid: u32, mark: &Path) -> bool {
+pub fn is_marked(pid: u32, mark: &Path) -> bool {
     let wanted = format!("{MARK}={}", mark.display());
     is_alive(pid)
         && fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
@@ -251,7 +253,7 @@ pub(crate) fn is_marked(pid: u32, mark: &Path) -> bool {
 }
 
 /// Returns whether a process runs; one that has ended and only waits for its parent does not.
-pub(crate) fn is_alive(pid: u32) -> bool {
+pub fn is_alive(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
         // The name is in parentheses and may hold anything; the state follows the last one.
@@ -268,7 +270,7 @@ fn pid_of(pid: u32) -> Pid {
 }
 
 /// Returns the last lines of a log, ready to be put behind an error message.
-pub(crate) fn tail(log: &Path) -> String {
+pub fn tail(log: &Path) -> String {
     // Go's longest log lines stay well below 2 kB.
     const BYTES: u64 = 2048 * TAIL_LINES as u64;
     let text = || -> io::Result<String> {
@@ -289,7 +291,7 @@ pub(crate) fn tail(log: &Path) -> String {
 }
 
 /// Runs a short command to its end and returns what it printed.
-pub(crate) fn output(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
+pub fn output(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
     let program = program.as_ref();
     let output = Command::new(program)
         .args(arguments)
@@ -309,7 +311,7 @@ pub(crate) fn output(program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<S
 }
 
 /// Quotes a word for a POSIX shell.
-pub(crate) fn shell_quote(word: &str) -> String {
+pub fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 

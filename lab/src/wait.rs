@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// The result of one check of a condition.
-pub(crate) enum Look<T> {
+pub enum Look<T> {
     /// It holds.
     Done(T),
     /// Not yet, and why: shown if the deadline passes.
@@ -19,11 +19,7 @@ pub(crate) enum Look<T> {
 }
 
 /// Polls until the condition holds.
-pub(crate) async fn until<T, F>(
-    what: &str,
-    limit: Duration,
-    mut look: impl FnMut() -> F,
-) -> Result<T>
+pub async fn until<T, F>(what: &str, limit: Duration, mut look: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<Look<T>>>,
 {

@@ -20,7 +20,7 @@ mod stage;
 mod swarming;
 mod upgrading;
 
-use std::{path::Path, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use stage::Stage;
@@ -54,15 +54,7 @@ fn main() -> ExitCode {
         })
         .with_ignored_flag(!is_root())
     });
-    let of_reflectors = {
-        let runtime = Arc::clone(&runtime);
-        // Real BGP runs between nodes that have no other purpose.
-        Trial::test("reflecting::route_reflectors_replace_the_mesh_and_go_again", move || {
-            runtime.block_on(route_reflectors_replace_the_mesh_and_go_again())
-        })
-        .with_ignored_flag(!is_root())
-    };
-    let conclusion = libtest_mimic::run(&arguments, trials.chain([of_reflectors]).collect());
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
     let struck = runtime.block_on(async {
         match stage.lock().await.take() {
             Some(stage) => stage.strike().await,
@@ -85,12 +77,4 @@ fn failed(error: anyhow::Error) -> Failed {
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0)
-}
-
-/// Nodes of dual stack.
-async fn route_reflectors_replace_the_mesh_and_go_again() -> Result<(), Failed> {
-    let operator = Path::new(env!("CARGO_BIN_EXE_traffic-operator"));
-    let parts = [lab::demo::reflectors::Part::Short];
-    let passed = lab::demo::reflectors::run(&parts, false, operator).await;
-    if passed.map_err(failed)? { Ok(()) } else { Err("see the checks".into()) }
 }

@@ -3,10 +3,8 @@
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
-use lab::{
-    image::PRODUCT_REFERENCE,
-    newcomer::{Installed, Newcomer, commands, without},
-};
+use image::PRODUCT_REFERENCE;
+use lab::newcomer::{Installed, Newcomer, commands, without};
 use traffic_operator::api::KINDS;
 
 use crate::stage::Stage;

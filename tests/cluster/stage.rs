@@ -26,9 +26,9 @@ pub struct Stage {
 
 impl Stage {
     pub async fn set() -> Result<Self> {
-        let image = Path::new(env!("CARGO_MANIFEST_DIR")).join(".lab/image/traffic-operator.tar");
-        ensure!(image.exists(), "{} is not there: run `make image`", image.display());
-        let mut images = vec![lab::image::original_agent_archive(&image), image];
+        let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join(".lab/image/traffic-operator.tar");
+        ensure!(archive.exists(), "{} is not there: run `make image`", archive.display());
+        let mut images = vec![image::original_agent_archive(&archive), archive];
         images.extend(upgrading::before().map(|before| upgrading::image(&before)));
         let options = ClusterOptions {
             // The links are 10 Gbit/s; traffic that fills a tenth of them is enough.

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::jiff::Timestamp;
-use lab::image::PRODUCT_REFERENCE;
+use image::PRODUCT_REFERENCE;
 use serde_json::Value;
 
 use crate::{monitoring::judged_after, prober, scenarios::deployment, stage::Stage, swarming};

@@ -30,7 +30,8 @@ use crate::{progress, workspace};
 #[derive(Debug)]
 pub struct Ground {
     pub(super) id: String,
-    pub(crate) dir: PathBuf,
+    /// The directory of the run.
+    pub dir: PathBuf,
     machines: Mutex<BTreeMap<String, Arc<Machine>>>,
     /// Prometheus, relays.
     helpers: Mutex<BTreeMap<String, Process>>,

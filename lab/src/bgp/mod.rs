@@ -49,7 +49,7 @@ pub use propagation::{Pairs, Rule, missing, more_while_restarting, paths, worst_
 pub use selector::{Labels, Selector};
 pub use sessions::{Session, Sessions, sessions, two_ended};
 pub use site::Site;
-pub(crate) use site::define;
+pub use site::define;
 pub(crate) use teardown::{leftovers, run_guard, sweep};
 pub use watch::{Gap, Seen, Watch};
 pub use world::{Local, Node, Peer, Remote, Speaker, World};

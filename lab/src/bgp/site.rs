@@ -104,7 +104,7 @@ impl Site {
 mod tests;
 
 /// Installs custom resource definitions, and waits until their kinds are served.
-pub(crate) async fn define(client: &Client, yaml: &str) -> Result<()> {
+pub async fn define(client: &Client, yaml: &str) -> Result<()> {
     apply(client, yaml).await?;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     until("custom resource definitions served", PATIENCE, || async {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::{image, impair};
+use crate::impair;
 
 /// The test ground of traffic-operator: real control planes and clusters, without Docker.
 #[derive(Debug, Parser)]
@@ -44,42 +44,6 @@ pub(super) enum Command {
         /// Leave the operator out.
         #[arg(long)]
         bare: bool,
-    },
-    /// Play the product's main job on a cluster, and say PASS or FAIL.
-    Demo {
-        /// Leave the cluster running.
-        #[arg(long)]
-        keep: bool,
-    },
-    /// Play the network prober on a cluster, and say PASS or FAIL.
-    DemoProber {
-        /// Leave the cluster running.
-        #[arg(long)]
-        keep: bool,
-    },
-    /// Play the swarm on a cluster, and say PASS or FAIL.
-    DemoSwarm {
-        /// Leave the cluster running.
-        #[arg(long)]
-        keep: bool,
-    },
-    /// Play route reflectors on nodes with real BGP, and say PASS or FAIL.
-    DemoReflectors {
-        /// Leave the nodes of the last part running until Ctrl-C.
-        #[arg(long)]
-        keep: bool,
-        /// Only this part of it; may be repeated.
-        #[arg(long = "part", default_values_t = crate::demo::reflectors::PARTS, value_enum)]
-        parts: Vec<crate::demo::reflectors::Part>,
-        /// The operator's program.
-        #[arg(long, default_value = "target/debug/traffic-operator")]
-        operator: PathBuf,
-    },
-    /// Play all four kinds on one cluster, and say PASS or FAIL.
-    DemoAll {
-        /// Leave the cluster running.
-        #[arg(long)]
-        keep: bool,
     },
     /// Measure real BGP between nodes whose losses are known, and say PASS or FAIL: does the ground
     /// see them?
@@ -124,38 +88,6 @@ pub(super) enum Command {
         /// Arguments of kubectl.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
-    },
-    /// Put the static binaries of the operator and of its agent into an OCI image archive, and
-    /// beside it into one under the name of the original prober's agent, which runs as the agent.
-    Image {
-        /// The binary of the operator.
-        #[arg(long)]
-        binary: PathBuf,
-        /// The binary of the agent.
-        #[arg(long)]
-        agent: PathBuf,
-        /// The image's full name.
-        #[arg(long = "ref", default_value = image::PRODUCT_REFERENCE)]
-        reference: String,
-        /// The archive to write.
-        #[arg(long, default_value_os_t = image::product_archive())]
-        out: PathBuf,
-    },
-    /// Put the static binaries of the operator and of its agent for several architectures into one
-    /// OCI image archive.
-    ImageIndex {
-        /// The binary of the operator, once for each architecture.
-        #[arg(long = "binary", required = true)]
-        binaries: Vec<PathBuf>,
-        /// The binary of the agent, in the same order.
-        #[arg(long = "agent", required = true)]
-        agents: Vec<PathBuf>,
-        /// The image's full name.
-        #[arg(long = "ref", default_value = image::PRODUCT_REFERENCE)]
-        reference: String,
-        /// The archive to write.
-        #[arg(long)]
-        out: PathBuf,
     },
     /// Relay connections into a network namespace.
     #[command(hide = true)]

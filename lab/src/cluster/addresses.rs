@@ -2,36 +2,38 @@
 //! same ones.
 
 /// The bridge that connects the nodes, and the control plane behind it.
-pub(crate) const GATEWAY: &str = "10.77.0.1";
-pub(crate) const PODS: &str = "10.78.0.0/16";
+pub const GATEWAY: &str = "10.77.0.1";
+/// All pods.
+pub const PODS: &str = "10.78.0.0/16";
 /// The `ClusterIP` of the cluster's DNS.
-pub(crate) const DNS: &str = "10.79.0.10";
+pub const DNS: &str = "10.79.0.10";
 /// The API server's port on [`GATEWAY`].
-pub(crate) const API_PORT: u16 = 6443;
+pub const API_PORT: u16 = 6443;
 /// The port on [`GATEWAY`] of the sink, which discards everything it receives.
-pub(crate) const SINK_PORT: u16 = 5001;
+pub const SINK_PORT: u16 = 5001;
 
 /// Nodes are numbered from 1; a node's address ends in 10 plus its number, and its pods' in its
 /// number.
-pub(crate) const MOST_NODES: usize = 200;
+pub const MOST_NODES: usize = 200;
 
-pub(crate) fn node_name(number: usize) -> String {
+/// Returns the name of a node.
+pub fn node_name(number: usize) -> String {
     format!("node-{number}")
 }
 
 /// Returns the number in a node's name, if it is one of the lab's.
-pub(crate) fn node_number(name: &str) -> Option<usize> {
+pub fn node_number(name: &str) -> Option<usize> {
     let number = name.strip_prefix("node-")?.parse().ok()?;
     (1..=MOST_NODES).contains(&number).then_some(number)
 }
 
 /// Returns the address of a node's `eth0`.
-pub(crate) fn node_address(number: usize) -> String {
+pub fn node_address(number: usize) -> String {
     format!("10.77.0.{}", 10 + number)
 }
 
 /// Returns the network of a node's pods.
-pub(crate) fn pod_cidr(number: usize) -> String {
+pub fn pod_cidr(number: usize) -> String {
     format!("10.78.{number}.0/24")
 }
 

@@ -17,7 +17,7 @@ const AT_ONCE: usize = 8;
 
 /// Applies the objects of a YAML text: namespaces first, then the others concurrently. Unknown
 /// fields are refused.
-pub(crate) async fn apply(client: &Client, yaml: &str) -> Result<()> {
+pub async fn apply(client: &Client, yaml: &str) -> Result<()> {
     let objects = parse(yaml)?;
     let mut kinds = Kinds::default();
     let (first, rest): (Vec<_>, Vec<_>) =

@@ -13,7 +13,7 @@ use super::Cluster;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Gets a path from a port of a pod.
-pub(crate) async fn get(
+pub async fn get(
     client: &Client,
     (namespace, pod, port): (&str, &str, u16),
     path: &str,

@@ -1,19 +1,19 @@
 //! A real cluster: a control plane and nodes in network namespaces of their own. Needs root.
 
-pub(crate) mod addresses;
-pub(crate) mod apply;
+pub mod addresses;
+pub mod apply;
 mod cgroups;
 mod containers;
 mod definitions;
 pub(crate) mod exposure;
 mod faults;
-pub(crate) mod forward;
+pub mod forward;
 pub(crate) mod guard;
 mod impairment;
 mod monitoring;
 pub(crate) mod network;
 mod nodes;
-pub(crate) mod operator;
+pub mod operator;
 pub(crate) mod program;
 mod start;
 pub(crate) mod state;
@@ -30,7 +30,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use kube::Client;
+use serde::{Deserialize, Serialize};
 
+pub use crate::impair::Counts;
 pub use definitions::{cached as prometheus_operator_definition, of_olm as olm_definition};
 pub use exposure::Sample;
 pub use guard::run as run_guard;
@@ -44,6 +46,18 @@ use crate::credentials::Credentials;
 use crate::process::{Lifetime, Process};
 use state::State;
 
+/// Who configures the Prometheus, which has the names of kube-prometheus and scrapes a
+/// `node_exporter` on every node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Monitoring {
+    /// There is none.
+    None,
+    /// The lab: the nodes and the operator's own metrics. Half as many programs to build and to start.
+    Plain,
+    /// prometheus-operator, from `ServiceMonitor`s, `PodMonitor`s and `PrometheusRule`s.
+    Operator,
+}
+
 /// The parts of a [`Cluster`].
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -54,9 +68,8 @@ pub struct Options {
     pub capacity: Option<String>,
     /// Zones of the nodes, one after the other and again from the first; none = no label.
     pub zones: Vec<String>,
-    /// Runs a Prometheus with the names of kube-prometheus, and `node_exporter` on every
-    /// node.
-    pub monitoring: bool,
+    /// The Prometheus, and who writes its configuration.
+    pub monitoring: Monitoring,
     /// Image archives to import on every node, beside the lab's own.
     pub images: Vec<PathBuf>,
     /// True if it outlives this process.
@@ -69,7 +82,7 @@ impl Default for Options {
             nodes: 3,
             capacity: None,
             zones: Vec::new(),
-            monitoring: true,
+            monitoring: Monitoring::Operator,
             images: Vec::new(),
             keep: false,
         }
@@ -113,12 +126,12 @@ impl Cluster {
 
     /// Starts a cluster that can be kept later: until [`Cluster::keep`] it is taken down when
     /// dropped.
-    pub(crate) async fn start_keepable(options: Options) -> Result<Self> {
+    pub async fn start_keepable(options: Options) -> Result<Self> {
         start::start(Options { keep: true, ..options }).await
     }
 
     /// From now on the cluster stays, until it is taken down explicitly.
-    pub(crate) fn keep(&mut self) -> Result<()> {
+    pub fn keep(&mut self) -> Result<()> {
         let mut state = self.state();
         state.keep = true;
         state.save()?;
@@ -230,7 +243,7 @@ impl Cluster {
     }
 
     /// Returns the beginning of the cgroups of all processes on its nodes.
-    pub(crate) fn cgroup(&self) -> String {
+    pub fn cgroup(&self) -> String {
         format!("/lab-{}/", self.id())
     }
 

@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use kube::Client;
 
 use super::addresses::{DNS, node_name};
-use super::{Cluster, definitions};
+use super::{Cluster, Monitoring, definitions};
 use crate::control_plane;
 use crate::credentials::{ADMINS, Credentials};
-use crate::image;
+use crate::images;
 use crate::pki::Authority;
 use crate::process::{self, CommandLine};
 use crate::wait::{Look, until};
@@ -25,14 +25,16 @@ const MONITORING_MANIFESTS: [&str; 3] = [
     include_str!("../../manifests/prometheus-access.yaml"),
     include_str!("../../manifests/node-exporter.yaml"),
 ];
+const PLAIN_MANIFEST: &str = include_str!("../../manifests/prometheus-plain.yaml");
+const OPERATED_MANIFEST: &str = include_str!("../../manifests/prometheus-operated.yaml");
 
 /// Puts the pinned images and the lab's addresses into a manifest.
 fn fill(manifest: &str) -> String {
     let values = [
-        ("{{coredns}}", image::coredns_reference()),
+        ("{{coredns}}", images::coredns_reference()),
         ("{{dns}}", DNS.to_owned()),
-        ("{{node-exporter}}", image::node_exporter_reference()),
-        ("{{prometheus}}", image::prometheus_reference()),
+        ("{{node-exporter}}", images::node_exporter_reference()),
+        ("{{prometheus}}", images::prometheus_reference()),
         ("{{prometheus-version}}", versions::PROMETHEUS.to_owned()),
         // The node that has the images of the cluster's own services.
         ("{{services-node}}", node_name(1)),
@@ -54,11 +56,18 @@ impl Cluster {
         self.apply(&fill(DNS_MANIFEST)).await.context("installing CoreDNS")
     }
 
-    /// Installs prometheus-operator (as a process beside the control plane) and its Prometheus.
-    pub(super) async fn install_monitoring(&self) -> Result<()> {
-        definitions::install(&self.client()?).await?;
-        self.start_prometheus_operator()?;
-        let all: Vec<String> = MONITORING_MANIFESTS.iter().map(|manifest| fill(manifest)).collect();
+    /// Installs Prometheus and, if it is to configure it, prometheus-operator (as a process beside
+    /// the control plane).
+    pub(super) async fn install_monitoring(&self, monitoring: Monitoring) -> Result<()> {
+        let mut manifests = MONITORING_MANIFESTS.to_vec();
+        if monitoring == Monitoring::Operator {
+            definitions::install(&self.client()?).await?;
+            self.start_prometheus_operator()?;
+            manifests.push(OPERATED_MANIFEST);
+        } else {
+            manifests.push(PLAIN_MANIFEST);
+        }
+        let all: Vec<String> = manifests.into_iter().map(fill).collect();
         self.apply(&all.join("\n---\n")).await.context("installing Prometheus and node-exporter")
     }
 
@@ -69,7 +78,7 @@ impl Cluster {
         let kubeconfig = inside.kubeconfig("prometheus-operator", &[ADMINS])?;
         let arguments = [
             "--web.listen-address=127.0.0.1:8080".to_owned(),
-            format!("--prometheus-config-reloader={}", image::config_reloader_reference()),
+            format!("--prometheus-config-reloader={}", images::config_reloader_reference()),
             // "0" = none: the machine is small and shared.
             "--config-reloader-cpu-request=0".to_owned(),
             "--config-reloader-cpu-limit=0".to_owned(),
@@ -114,7 +123,8 @@ mod tests {
 
     #[test]
     fn every_placeholder_is_filled() {
-        for manifest in MONITORING_MANIFESTS.iter().chain([&DNS_MANIFEST]) {
+        let others = [&DNS_MANIFEST, &PLAIN_MANIFEST, &OPERATED_MANIFEST];
+        for manifest in MONITORING_MANIFESTS.iter().chain(others) {
             let filled = fill(manifest);
             assert!(!filled.contains("{{"), "{filled}");
             for document in serde_yaml::Deserializer::from_str(&filled) {

@@ -11,8 +11,9 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::addresses::{API_PORT, DNS, GATEWAY, PODS, node_address, node_name, pod_cidr};
+use super::state::State;
 use super::{Cluster, cgroups, network, teardown};
-use crate::image::{self, Role};
+use crate::images::{self, Role};
 use crate::node::{CONTAINERD_SOCKET, NodeConfig, Programs};
 use crate::pki::{Authority, Identity, write_secret};
 use crate::process::CommandLine;
@@ -63,7 +64,7 @@ pub(super) fn prepare(
             kubelet_kubeconfig: kubeconfigs.join(format!("{name}.conf")),
             proxy_kubeconfig: kubeconfigs.join("kube-proxy.conf"),
             cgroup_root: cgroups::node_root(id, number),
-            sandbox_image: image::pause_reference(),
+            sandbox_image: images::pause_reference(),
             images: images
                 .iter()
                 .filter(|(role, _)| wanted(*role))
@@ -210,21 +211,26 @@ impl Cluster {
         Ok(())
     }
 
-    /// Labels the nodes as workers of their zones and writes their capacity.
-    pub(super) async fn mark_nodes(&self, capacity: Option<&str>, zones: &[String]) -> Result<()> {
-        let nodes: Api<Node> = Api::all(self.client()?);
+    /// Labels a node as a worker of its zone and writes its capacity: what those who register nodes
+    /// write.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such node.
+    pub async fn mark(&self, node: &str) -> Result<()> {
+        let number = self.number_of(node)?;
+        let State { capacity, zones, .. } = self.state().clone();
         // Without zones the label is null, which in a merge patch is absence.
-        let zones = zones.iter().map(Some).cycle().chain(std::iter::repeat(None));
-        for (name, zone) in self.node_names().into_iter().zip(zones) {
-            let patch = json!({"metadata": {
-                "labels": {"node-role.kubernetes.io/worker": "", ZONE: zone},
-                "annotations": {"traffic.example.com/capacity": capacity},
-            }});
-            nodes
-                .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
-                .await
-                .with_context(|| format!("labeling {name}"))?;
-        }
+        let zone = zones.iter().cycle().nth(number - 1);
+        let patch = json!({"metadata": {
+            "labels": {"node-role.kubernetes.io/worker": "", ZONE: zone},
+            "annotations": {"traffic.example.com/capacity": capacity},
+        }});
+        let nodes: Api<Node> = Api::all(self.client()?);
+        nodes
+            .patch(node, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .with_context(|| format!("labeling {node}"))?;
         Ok(())
     }
 }

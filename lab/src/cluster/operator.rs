@@ -11,21 +11,21 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
 
-use super::Cluster;
-use crate::image::PRODUCT_REFERENCE;
+use super::{Cluster, Monitoring};
 use crate::wait::{Look, until};
 use crate::{process, workspace};
+use image::PRODUCT_REFERENCE;
 
 /// The product's namespace.
-pub(crate) const NAMESPACE: &str = "traffic-operator-system";
+pub const NAMESPACE: &str = "traffic-operator-system";
 /// The Deployment of the product's controllers, and its Services' stem.
-pub(crate) const NAME: &str = "traffic-operator";
+pub const NAME: &str = "traffic-operator";
 /// The Deployment of its webhook.
 const WEBHOOK: &str = "traffic-operator-webhook";
 /// Label of the pods of both.
-pub(crate) const OURS: &str = "app.kubernetes.io/part-of=traffic-operator";
+pub const OURS: &str = "app.kubernetes.io/part-of=traffic-operator";
 /// The port of its status page, on the loopback of its pods.
-pub(crate) const PAGE: u16 = 8082;
+pub const PAGE: u16 = 8082;
 /// Its image is on the nodes: it starts in seconds.
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -33,7 +33,7 @@ impl Cluster {
     /// Deploys the operator from `deploy/`, in the overlay for kube-prometheus, and waits for all
     /// its replicas.
     ///
-    /// Its image must be on the nodes (see [`crate::image::product_archive`]).
+    /// Its image must be on the nodes (see [`crate::images::product_archive`]).
     pub async fn deploy_operator(&self) -> Result<()> {
         let root = workspace::root();
         self.define_kinds(&root).await?;
@@ -57,6 +57,9 @@ impl Cluster {
         let mut manifests = self.kubectl(&["kustomize", &overlay.to_string_lossy()])?;
         if let Some(image) = image {
             manifests = with_image(&manifests, image);
+        }
+        if self.state().monitoring != Monitoring::Operator {
+            manifests = without_monitors(&manifests);
         }
         self.apply(&manifests).await.with_context(|| format!("applying {}", overlay.display()))?;
         self.operator_ready().await
@@ -137,7 +140,8 @@ impl Cluster {
     }
 }
 
-pub(crate) fn definitions(dir: &std::path::Path) -> Result<Vec<PathBuf>> {
+/// Returns the files of custom resource definitions in a directory.
+pub fn definitions(dir: &std::path::Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| {
@@ -148,17 +152,16 @@ pub(crate) fn definitions(dir: &std::path::Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Writes `.lab/env`: how to use the cluster from a shell. Returns its text.
-pub(crate) async fn write_environment(cluster: &Cluster) -> Result<String> {
+pub async fn write_environment(cluster: &Cluster) -> Result<String> {
     let (prometheus, metrics) =
         (cluster.prometheus_url().await?, cluster.operator_metrics_url().await?);
-    let lab = std::env::current_exe()?;
-    let programs = lab.parent().context("the program has a directory")?.to_owned();
-    let text = environment(cluster.kubeconfig(), &prometheus, &metrics, &programs);
+    // The cluster's copy of the `lab` program is there.
+    let text = environment(cluster.kubeconfig(), &prometheus, &metrics, cluster.dir());
     fs::write(environment_file(), &text)?;
     Ok(text)
 }
 
-pub(crate) fn environment_file() -> PathBuf {
+pub fn environment_file() -> PathBuf {
     workspace::state().join("env")
 }
 
@@ -217,6 +220,14 @@ fn with_image(manifests: &str, image: &str) -> String {
     manifests.lines().map(line).collect()
 }
 
+/// Removes the objects for prometheus-operator, whose kinds are not there without it.
+fn without_monitors(manifests: &str) -> String {
+    let documents = manifests.split("\n---\n");
+    let rest =
+        documents.filter(|document| !document.contains("apiVersion: monitoring.coreos.com/"));
+    rest.collect::<Vec<_>>().join("\n---\n")
+}
+
 #[cfg(test)]
 mod image_tests {
     use super::*;
@@ -227,5 +238,11 @@ mod image_tests {
             format!("  - image: {PRODUCT_REFERENCE}\n    name: a\n  - image: other.example/b:1\n");
         let expected = "  - image: x:before\n    name: a\n  - image: other.example/b:1\n";
         assert_eq!(with_image(&manifests, "x:before"), expected);
+    }
+
+    #[test]
+    fn only_objects_for_prometheus_operator_are_removed() {
+        let manifests = "kind: A\n---\napiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\n---\nkind: B\n";
+        assert_eq!(without_monitors(manifests), "kind: A\n---\nkind: B\n");
     }
 }

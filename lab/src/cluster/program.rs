@@ -9,18 +9,25 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
+static FOUND: OnceLock<PathBuf> = OnceLock::new();
+
 /// Returns the path of the `lab` program of the same sources as this code.
 ///
-/// That is this process or, in a test, the program that Cargo builds: `cargo test` does not build
-/// the binaries of a dependency.
+/// That is this process, if it says so ([`crate::cli::stand_in`]), or, in a test, the program that
+/// Cargo builds: `cargo test` does not build the binaries of a dependency.
 pub(crate) fn find() -> Result<PathBuf> {
-    static FOUND: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = FOUND.get() {
         return Ok(path.clone());
     }
-    let this = std::env::current_exe()?;
-    let path = if this.file_name().is_some_and(|name| name == "lab") { this } else { build()? };
+    let path = build()?;
     Ok(FOUND.get_or_init(|| path).clone())
+}
+
+/// From now on this process' program is taken for the `lab` program.
+pub(crate) fn this_is_it() -> Result<()> {
+    let this = std::env::current_exe()?;
+    FOUND.get_or_init(|| this);
+    Ok(())
 }
 
 fn build() -> Result<PathBuf> {

@@ -11,11 +11,12 @@ use anyhow::{Context, Result, ensure};
 use super::addresses::{API_PORT, GATEWAY, MOST_NODES, SINK_PORT};
 use super::state::{self, State};
 use super::{
-    Cluster, Options, cgroups, guard, network, nodes, program, require_root, sysctls, teardown,
+    Cluster, Monitoring, Options, cgroups, guard, network, nodes, program, require_root, sysctls,
+    teardown,
 };
 use crate::control_plane::{self, Layout, NODE_GRACE, Ports};
 use crate::credentials::{self, ADMINS, Credentials};
-use crate::image::{self, Role};
+use crate::images::{self, Role};
 use crate::pki::Authority;
 use crate::process::CommandLine;
 use crate::{packages, progress, tools, workspace};
@@ -50,8 +51,16 @@ const PROGRAMS: [&str; 8] = [
     "coredns",
 ];
 
-const MONITORING_PROGRAMS: [&str; 4] =
-    ["prometheus-operator", "prometheus-config-reloader", "prometheus", "node_exporter"];
+/// The programs of a monitoring stack.
+const fn programs_of(monitoring: Monitoring) -> &'static [&'static str] {
+    match monitoring {
+        Monitoring::None => &[],
+        Monitoring::Plain => &["prometheus", "node_exporter"],
+        Monitoring::Operator => {
+            &["prometheus", "node_exporter", "prometheus-operator", "prometheus-config-reloader"]
+        }
+    }
+}
 
 pub(super) async fn start(options: Options) -> Result<Cluster> {
     require_root()?;
@@ -72,11 +81,8 @@ pub(super) async fn start(options: Options) -> Result<Cluster> {
     let mut images = tokio::task::spawn_blocking(move || {
         packages::ensure_installed()?;
         program::find()?;
-        let monitoring_programs = monitoring.then_some(MONITORING_PROGRAMS);
-        let programs: Vec<_> =
-            PROGRAMS.into_iter().chain(monitoring_programs.into_iter().flatten()).collect();
-        tools::ensure_all(&programs)?;
-        image::build_all(monitoring)
+        tools::ensure_all(&[&PROGRAMS, programs_of(monitoring)].concat())?;
+        images::build_all(monitoring)
     })
     .await??;
     images.extend(options.images.iter().map(|path| (Role::All, path.clone())));
@@ -121,14 +127,16 @@ pub(super) async fn start(options: Options) -> Result<Cluster> {
         cluster.processes().insert(process.name.clone(), process);
     }
     cluster.install_dns().await?;
-    if options.monitoring {
-        cluster.install_monitoring().await?;
+    if monitoring != Monitoring::None {
+        cluster.install_monitoring(monitoring).await?;
         step("monitoring applied");
     }
     cluster.nodes_ready(&cluster.node_names()).await?;
-    cluster.mark_nodes(options.capacity.as_deref(), &options.zones).await?;
+    for node in cluster.node_names() {
+        cluster.mark(&node).await?;
+    }
     step(&format!("{} nodes ready", options.nodes));
-    if options.monitoring {
+    if monitoring != Monitoring::None {
         cluster.monitoring_ready().await?;
         step("Prometheus has samples of all nodes");
     }
@@ -146,6 +154,9 @@ async fn prepare(options: &Options) -> Result<Cluster> {
         id: id.clone(),
         nodes: options.nodes,
         starter: std::process::id(),
+        monitoring: options.monitoring,
+        capacity: options.capacity.clone(),
+        zones: options.zones.clone(),
         keep: false,
         server: format!("https://127.0.0.1:{}", control_plane::free_port()?),
         exposed: BTreeMap::new(),

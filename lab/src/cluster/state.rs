@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::Monitoring;
 use crate::workspace;
 
 const FILE: &str = "cluster.json";
@@ -23,6 +24,10 @@ pub(crate) struct State {
     pub nodes: usize,
     /// The process that started it.
     pub starter: u32,
+    pub monitoring: Monitoring,
+    /// The capacity and the zones that are written on nodes.
+    pub capacity: Option<String>,
+    pub zones: Vec<String>,
     /// True if it outlives that process.
     pub keep: bool,
     /// The API server's URL from outside the cluster.

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::demo::{Check, conclude};
+use crate::checks::{Check, conclude};
 use stage::Stage;
 
 /// Nodes, in three zones: those of the figures that are known.

@@ -12,7 +12,7 @@ use crate::bgp::confd::Confd;
 use crate::bgp::family::Family;
 use crate::bgp::ground::Ground;
 use crate::bgp::propagation;
-use crate::demo::{Check, table};
+use crate::checks::{Check, table};
 
 /// Enough for clients in every zone of every layout.
 const NODES: u8 = 24;

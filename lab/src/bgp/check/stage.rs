@@ -15,7 +15,7 @@ use crate::bgp::measure::{Measure, Start};
 use crate::bgp::propagation::{self, Rule};
 use crate::bgp::sessions::count;
 use crate::bgp::world::World;
-use crate::demo::Check;
+use crate::checks::Check;
 
 /// Sessions by selector collide; with BIRD 2 the last is up after 2 to 8 s, on a busy machine
 /// later.

@@ -1,0 +1,163 @@
+//! Act 5: nobody needs the operator in order to create a pod.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use super::figures::{agent_image, middle_and_longest, reasons};
+use super::scope::selects;
+use super::stage::Stage;
+use lab::checks::Check;
+use lab::cluster::operator::NAMESPACE;
+
+/// Namespaces that no injector has any business in.
+const NEVER: [&str; 2] = ["kube-system", NAMESPACE];
+/// One that nobody selects.
+const ELSEWHERE: &str = "elsewhere";
+/// Pods per measurement: enough for a median.
+const PODS: usize = 5;
+/// The shortest timeout of a webhook: a client of a webhook that is down waits this long, in
+/// seconds.
+const SHORTEST_TIMEOUT: f64 = 1.0;
+
+pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
+    let cluster = stage.cluster;
+    stage.say("ACT 5  who is called for which pods, and what if nobody answers?");
+    out_of_scope(stage, checks)?;
+    cluster.kubectl(&["create", "namespace", ELSEWHERE])?;
+    let with = (create(stage, "default", "with").await?, create(stage, ELSEWHERE, "with").await?);
+    stage.say("scaling controllers and webhook to 0");
+    cluster.scale_operator(0).await?;
+    let without =
+        (create(stage, "default", "without").await?, create(stage, ELSEWHERE, "without").await?);
+    for (namespace, with, without) in
+        [("default", &with.0, &without.0), (ELSEWHERE, &with.1, &without.1)]
+    {
+        let ((before, _), (after, longest)) =
+            (middle_and_longest(with), middle_and_longest(without));
+        let figure = format!(
+            "{:.0} ms, longest {:.0} ms (with the operator {:.0} ms)",
+            after * 1e3,
+            longest * 1e3,
+            before * 1e3
+        );
+        stage.say(&format!("==> creating a pod in {namespace}: {figure}"));
+        let selected = if namespace == "default" { "a selected" } else { "another" };
+        checks.push(Check::new(
+            &format!("operator away: pods are created in {selected} namespace"),
+            longest < SHORTEST_TIMEOUT,
+            figure,
+        ));
+    }
+    running(stage, checks).await?;
+    stage.say("scaling controllers and webhook to 2");
+    cluster.scale_operator(2).await?;
+    let missed = stage
+        .until("the pods of the outage counted", async || {
+            let count = reasons(&stage.status()?).get("CreatedBefore").copied();
+            Ok(count.filter(|count| usize::try_from(*count) == Ok(PODS)))
+        })
+        .await?;
+    checks.push(Check::new(
+        "operator back: pods it missed are counted",
+        true,
+        format!("{missed} CreatedBefore"),
+    ));
+    Ok(())
+}
+
+/// Asks the live configuration, and then the API server itself.
+fn out_of_scope(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
+    let configurations = stage.list(&["mutatingwebhookconfigurations"])?;
+    let webhooks: Vec<&Value> = configurations
+        .iter()
+        .filter_map(|configuration| configuration["webhooks"].as_array())
+        .flatten()
+        .collect();
+    let mut reached = Vec::new();
+    for name in NEVER {
+        let labels = stage.get(&["namespace", name])?["metadata"]["labels"].clone();
+        let hit = webhooks.iter().filter(|webhook| selects(&webhook["namespaceSelector"], &labels));
+        reached.extend(hit.map(|webhook| format!("{} in {name}", webhook["name"])));
+        // The same through the API server: the dry run of a pod.
+        let tried = stage.cluster.kubectl(&[
+            "run",
+            "tried",
+            "-n",
+            name,
+            "--image=busybox:1.35",
+            "--labels=app=net-prober",
+            "--dry-run=server",
+            "-o",
+            "json",
+            // The operator's namespace accepts only restricted pods.
+            r#"--overrides={"spec":{"securityContext":{"runAsNonRoot":true,"runAsUser":1000,"seccompProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"tried","image":"busybox:1.35","securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}]}}"#,
+        ])?;
+        let tried: Value = serde_json::from_str(&tried)?;
+        reached.extend(agent_image(&tried).map(|image| format!("{image} put into {name}")));
+    }
+    let figure = if reached.is_empty() {
+        format!("{} webhook(s), none for {}", webhooks.len(), NEVER.join(" or "))
+    } else {
+        reached.join(", ")
+    };
+    stage.say(&format!("==> {figure}"));
+    checks.push(Check::new(
+        "kube-system and the operator's namespace are in no scope",
+        !webhooks.is_empty() && reached.is_empty(),
+        figure,
+    ));
+    Ok(())
+}
+
+/// Creates pods with the labels that the `NetworkProber` selects; returns the seconds that each
+/// took.
+async fn create(stage: &Stage<'_>, namespace: &str, stem: &str) -> Result<Vec<f64>> {
+    let pods: Api<Pod> = Api::namespaced(stage.cluster.client()?, namespace);
+    let mut seconds = Vec::new();
+    for number in 0..PODS {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {
+                "name": format!("{stem}-{number}"),
+                "labels": {"app": "net-prober", "act": "outage", "stem": stem},
+            },
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{
+                    "name": "main",
+                    "image": "busybox:1.35",
+                    "command": ["busybox", "sleep", "infinity"],
+                }],
+            },
+        }))?;
+        let began = Instant::now();
+        pods.create(&PostParams::default(), &pod)
+            .await
+            .with_context(|| format!("creating a pod in {namespace}"))?;
+        seconds.push(began.elapsed().as_secs_f64());
+    }
+    Ok(seconds)
+}
+
+/// Waits until what was created without the operator runs, and says that it has no agent.
+async fn running(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
+    let pods = stage
+        .until("the pods of the outage running", async || {
+            let pods = stage.list(&["pods", "-A", "-l", "stem=without"])?;
+            let run = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
+            Ok((run == 2 * PODS).then_some(pods))
+        })
+        .await?;
+    let injected = pods.iter().filter_map(agent_image).count();
+    checks.push(Check::new(
+        "operator away: the pods run",
+        injected == 0,
+        format!("{} run, {injected} with an agent", pods.len()),
+    ));
+    stage.cluster.kubectl(&["delete", "pods", "-l", "stem=with", "--wait=false"])?;
+    Ok(())
+}

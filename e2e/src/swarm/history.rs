@@ -1,0 +1,107 @@
+//! Every file that the operator has published, in order.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::file::File;
+
+/// Follows a `ConfigMap`, even before it exists, until dropped.
+#[derive(Debug)]
+pub(super) struct History {
+    files: Arc<Mutex<Vec<File>>>,
+    /// Files that could not be read.
+    unread: Arc<Mutex<Vec<String>>>,
+    /// The number of files.
+    counts: watch::Receiver<usize>,
+    follower: JoinHandle<()>,
+}
+
+impl History {
+    pub fn follow(client: Client, namespace: &str, name: &str) -> Self {
+        let files = Arc::<Mutex<Vec<File>>>::default();
+        let (counter, counts) = watch::channel(0);
+        let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let unread = Arc::<Mutex<Vec<String>>>::default();
+        let (kept, refused) = (Arc::clone(&files), Arc::clone(&unread));
+        let follower = tokio::spawn(async move {
+            let mut maps = pin!(watcher(maps, config).default_backoff().applied_objects());
+            loop {
+                match maps.try_next().await {
+                    Ok(Some(map)) => match File::read(&map) {
+                        Ok(Some(file)) => {
+                            let mut files = lock(&kept);
+                            // A write of something else, such as a label, leaves the file as it is.
+                            if files.last() != Some(&file) {
+                                files.push(file);
+                            }
+                            counter.send_replace(files.len());
+                        }
+                        Ok(None) => {}
+                        Err(error) => lock(&refused).push(format!("{error:#}")),
+                    },
+                    Ok(None) => return,
+                    // The watch continues by itself.
+                    Err(error) => lab::progress(&format!("following the file: {error}")),
+                }
+            }
+        });
+        Self { files, unread, counts, follower }
+    }
+
+    /// All files so far.
+    pub fn files(&self) -> Vec<File> {
+        lock(&self.files).clone()
+    }
+
+    /// Returns the contents that are not valid files.
+    pub fn unread(&self) -> Vec<String> {
+        lock(&self.unread).clone()
+    }
+
+    /// The file that is published now.
+    pub fn last(&self) -> Option<File> {
+        lock(&self.files).last().cloned()
+    }
+
+    /// Returns the number of files.
+    pub fn len(&self) -> usize {
+        lock(&self.files).len()
+    }
+
+    /// Returns the last of the first `length` files, which is the state before, and all later ones.
+    pub fn since(&self, length: usize) -> Vec<File> {
+        lock(&self.files).iter().skip(length.saturating_sub(1)).cloned().collect()
+    }
+
+    /// Waits until there are this many files.
+    pub async fn reaches(&self, length: usize, limit: Duration) -> Result<()> {
+        let mut counts = self.counts.clone();
+        let reached = timeout(limit, counts.wait_for(|files| *files >= length)).await;
+        reached
+            .with_context(|| format!("{} files, not {length}, after {limit:?}", self.len()))?
+            .context("nobody follows the file any more")?;
+        Ok(())
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+/// A list is whole after every entry: a panic elsewhere leaves nothing half-done in it.
+fn lock<T>(list: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
+}
