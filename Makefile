@@ -70,8 +70,12 @@ demo-all: demo-programs ## Run all four kinds on one cluster, each claim measure
 
 .PHONY: demo-programs
 demo-programs: protoc
-	$(STATIC) cargo build --quiet --profile demo --target $(IMAGE_TARGET) \
-		$(foreach program,traffic-operator traffic-operator-agent e2e image,--package $(program) --bin $(program))
+	@# Go and Rust beside each other; what an act needs beyond these programs, it builds itself.
+	@lab/tools/build .lab/cache/bin etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy \
+		coredns prometheus node_exporter pause & \
+	$(STATIC) cargo build --profile demo --target $(IMAGE_TARGET) \
+		$(foreach program,traffic-operator traffic-operator-agent e2e image,--package $(program) --bin $(program)); \
+	wait $$!
 	$(DEMO)/image --uncompressed --binary $(DEMO)/traffic-operator --agent $(DEMO)/traffic-operator-agent \
 		--out .lab/image/demo.tar
 
