@@ -25,7 +25,7 @@ const TAIL_LINES: usize = 15;
 #[derive(Debug, Clone)]
 pub struct CommandLine {
     program: PathBuf,
-    arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     environment: Vec<(String, String)>,
     /// The network namespace to run in, by its name below `/run/netns`; none = the caller's.
     network: Option<String>,
