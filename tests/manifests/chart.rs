@@ -3,10 +3,7 @@ use std::{collections::BTreeSet, process::Command};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use traffic_operator::{
-    api::{KINDS, KindInfo},
-    manifests::chart::FILES,
-};
+use traffic_operator::api::KINDS;
 
 use crate::rendering::{
     NAMESPACE, chart, differences, helm, id, objects, read, root, run, template, tool,
@@ -23,22 +20,6 @@ fn the_version_is_that_of_the_operator() {
         assert_eq!(chart[key], env!("CARGO_PKG_VERSION"), "{key}: set it in Chart.yaml");
     }
     assert_eq!((&chart["apiVersion"], &chart["name"]), (&"v2".into(), &"traffic-operator".into()));
-}
-
-#[test]
-fn values_and_schema_know_every_kind() {
-    let expected: BTreeSet<_> = KINDS.iter().map(KindInfo::name).collect();
-    let names = |list: &Value| -> BTreeSet<String> {
-        serde_json::from_value(list.clone()).expect("a list of names")
-    };
-    assert_eq!(names(&yaml("deploy/chart/values.yaml")["kinds"]), expected);
-    let schema = yaml("deploy/chart/values.schema.json");
-    assert_eq!(names(&schema["properties"]["kinds"]["items"]["enum"]), expected);
-    for kind in expected {
-        let roles =
-            root().join("deploy").join(FILES).join(format!("rbac/{}.yaml", kind.to_lowercase()));
-        assert!(roles.is_file(), "the chart finds the roles of {kind} at {}", roles.display());
-    }
 }
 
 #[test]

@@ -179,45 +179,6 @@ fn a_release_refuses_what_a_rehearsal_may_do() {
     assert!(!dir.join("dist").exists());
 }
 
-/// Returns the flags for Rust, and the other variables, that a command gets for a target.
-fn settings(target: &str, home: &Path) -> (Vec<String>, String) {
-    let mut command = script("static");
-    command.args([target, "env"]).env("CARGO_HOME", home).env_remove("CC");
-    let text = run(&mut command).unwrap_or_else(|error| panic!("{error}"));
-    let flags = text.lines().find_map(|line| line.strip_prefix("CARGO_ENCODED_RUSTFLAGS="));
-    let flags = flags.expect("flags").split('\u{1f}').map(str::to_owned).collect();
-    (flags, text)
-}
-
-#[test]
-fn programs_are_static_without_a_folder_of_this_machine_also_for_the_other_one() {
-    let dir = scratch("static");
-    // Accessed through a link, as the home directory of a user may be.
-    let (home, real) = (dir.join("home of cargo"), dir.join("real"));
-    std::fs::create_dir(&real).expect("a directory");
-    std::os::unix::fs::symlink(&real, &home).expect("a link");
-    for machine in ["x86_64", "aarch64"] {
-        let (flags, text) = settings(&format!("{machine}-unknown-linux-gnu"), &home);
-        let renamed = |path: &Path, name: &str| {
-            let path = path.to_str().expect("a path");
-            flags.contains(&format!("--remap-path-prefix={path}={name}"))
-        };
-        assert!(flags.iter().any(|flag| flag == "target-feature=+crt-static"), "{flags:?}");
-        assert!(renamed(&home, "/cargo"), "{flags:?}");
-        assert!(renamed(&real.canonicalize().expect("a path"), "/cargo"), "{flags:?}");
-        assert!(renamed(&root(), "/traffic-operator"), "{flags:?}");
-        let compiler = format!("{machine}-linux-gnu-gcc");
-        let variables = [
-            format!("CC_{machine}_unknown_linux_gnu={compiler}"),
-            format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_LINKER={compiler}", machine.to_uppercase()),
-        ];
-        let other = machine != std::env::consts::ARCH;
-        for variable in variables {
-            assert_eq!(text.lines().any(|line| line == variable), other, "{variable}:\n{text}");
-        }
-    }
-}
-
 #[test]
 fn a_program_that_needs_a_library_or_names_a_folder_is_refused() {
     let target = |machine: &str| format!("{machine}-unknown-linux-gnu");
@@ -240,53 +201,6 @@ fn a_program_that_needs_a_library_or_names_a_folder_is_refused() {
     let error = check(&here, &named).expect_err("a folder");
     assert!(error.contains("contains the name of the folder"), "{error}");
     std::fs::remove_file(named).expect("removed");
-}
-
-/// Stands in for cargo: prints its arguments, and the libraries that it would load into compilers.
-/// What it links is a program.
-const FAKE_CARGO: &str = r#"#!/bin/sh
-set -e
-if [ "$1" = run ]; then exec cat >/dev/null; fi
-echo "cargo $*"
-preload=$(echo "$*" | sed "s/.*env.LD_PRELOAD='\([^']*\)'.*/\1/")
-readelf -W --dyn-syms "$preload" | grep getrandom
-mkdir -p target/image/x86_64-unknown-linux-gnu/release
-cp "$preload" target/image/x86_64-unknown-linux-gnu/release/traffic-operator
-"#;
-
-#[test]
-fn what_compilers_generate_depends_on_no_random_number() {
-    let dir = repository("programs", &["programs", "static"]);
-    write_program(&dir.join("hack/protoc"), "#!/bin/sh\n");
-    write_program(&dir.join("hack/cross"), "#!/bin/sh\n");
-    write_program(&dir.join("bin/cargo"), FAKE_CARGO);
-    let path = format!("{}:{}", dir.join("bin").display(), std::env::var("PATH").expect("PATH"));
-    let old = dir.join("target/image/generated-otherwise");
-    let programs = || {
-        let mut command = Command::new(dir.join("hack/programs"));
-        run(command.args(["x86_64-unknown-linux-gnu", "--locked"]).env("PATH", &path))
-            .unwrap_or_else(|error| panic!("{error}"))
-    };
-    write_program(&old, "");
-    let said = programs();
-    assert!(!old.exists(), "a build without constant numbers is reused");
-    let calls: Vec<_> = said.lines().filter(|line| line.starts_with("cargo ")).collect();
-    let [ref operators @ .., agent] = calls[..] else { panic!("{said}") };
-    // Linked twice where the linker can put functions in order.
-    let links: [&[&str]; 2] =
-        [&[""], &["-C strip=none", "-C link-arg=-Wl,--symbol-ordering-file="]];
-    let links = links.iter().find(|links| links.len() == operators.len()).expect("one or two");
-    for (operator, link) in operators.iter().zip(*links) {
-        let program = "--release --package traffic-operator --bin traffic-operator --locked";
-        assert!(operator.contains(program) && operator.contains(link), "{operator}");
-    }
-    assert!(agent.contains("--profile agent --package traffic-operator-agent --locked"), "{agent}");
-    // Each of them has a function that replaces the system's.
-    let replaced = said.lines().filter(|line| line.ends_with(" getrandom"));
-    assert_eq!(replaced.count(), calls.len(), "{said}");
-    write_program(&old, "");
-    programs();
-    assert!(old.exists(), "nothing is rebuilt without need");
 }
 
 /// Stands in for the build: writes the two programs, with the folder or cargo's home in one of them

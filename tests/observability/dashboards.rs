@@ -246,33 +246,6 @@ fn dashboards_lead_to_each_other() {
     }
 }
 
-/// An informational alert is not an alarm.
-#[test]
-fn alerts_are_counted_by_severity_and_information_is_not_red() {
-    for (file, dashboard) in dashboards() {
-        let mut counted = BTreeSet::new();
-        for panel in panels(&dashboard) {
-            for target in panel["targets"].as_array().into_iter().flatten() {
-                let expression = target["expr"].as_str().unwrap_or_default();
-                if !expression.contains("ALERTS{") {
-                    continue;
-                }
-                let severity = target["legendFormat"].as_str().unwrap_or_default();
-                let matcher = format!("severity=\"{severity}\"");
-                assert!(expression.contains(&matcher), "{file}: {expression}");
-                let overrides = panel["fieldConfig"]["overrides"].as_array();
-                let own = overrides.into_iter().flatten();
-                let own = own.filter(|own| own["matcher"]["options"] == severity);
-                let colors: String = own.map(|own| own["properties"].to_string()).collect();
-                let red = colors.contains("\"red\"");
-                assert_eq!(red, severity == "critical", "{file}: {severity}: {colors}");
-                counted.insert(severity.to_owned());
-            }
-        }
-        assert_eq!(counted.len(), 3, "{file} counts alerts of severity {counted:?}");
-    }
-}
-
 #[test]
 fn promtool_parses_every_panel() {
     let rules: Vec<Value> = panel_expressions()

@@ -1,10 +1,7 @@
 //! Images that the repository names: none of them may belong to another party, now or later.
 use std::{collections::BTreeSet, path::Path};
 
-use crate::{
-    files::{OVERLAYS, documents_of, files_in, read, root},
-    objects::{kind, render},
-};
+use crate::files::{read, root};
 
 /// The name of our own images. `.invalid` is reserved (RFC 2606): no registry can have such a name.
 const OURS: &str = "registry.invalid/traffic-operator:";
@@ -102,27 +99,4 @@ fn s06_the_default_of_every_tool_is_the_name_that_nobody_can_serve() {
         assert!(!text.contains("traffic-operator/traffic-operator:"), "{file}");
         assert!(!text.contains("docker.io/$(IMG)"), "{file}");
     }
-}
-
-#[test]
-fn s06_what_an_overlay_runs_is_qualified_and_has_a_version() {
-    for overlay in OVERLAYS {
-        let rendered = render(overlay);
-        for workload in ["Deployment", "DaemonSet"].iter().flat_map(|kind| rendered.all(kind)) {
-            for container in
-                workload["spec"]["template"]["spec"]["containers"].as_array().expect("containers")
-            {
-                let image = container["image"].as_str().unwrap_or_default();
-                let (registry, _) = image.split_once('/').unwrap_or_default();
-                assert!(registry.contains('.'), "{overlay}: {image}");
-                let tag = image.rsplit_once(':').map(|(_, tag)| tag);
-                let digits = |tag: &str| tag.trim_start_matches('v').starts_with(char::is_numeric);
-                assert!(tag.is_some_and(digits), "{overlay}: {image}");
-            }
-        }
-    }
-    // The samples contain workloads, so the search above has something to find.
-    let samples = files_in("deploy/samples", "yaml");
-    let with_pods = samples.iter().flat_map(|file| documents_of(&read(file)));
-    assert!(with_pods.filter(|object| kind(object) == "Deployment").count() >= 2);
 }

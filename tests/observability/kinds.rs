@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use traffic_operator::{
     api::{KINDS, KindInfo},
-    manifests::{self, WEBHOOK, is_operators},
+    manifests::{WEBHOOK, is_operators},
 };
 
 use crate::{
-    files::{OPERATOR, files_in, root, yaml},
-    objects::{kind, name, render},
+    files::OPERATOR,
+    objects::{name, render},
 };
 
 /// Returns the type and the field of a condition in its JSON path.
@@ -84,34 +84,4 @@ fn one_kind_alone_has_no_rights_of_the_others() {
     // Without NetworkProbers there are no agents to answer.
     let of_webhook: Vec<_> = rendered.0.iter().filter(|object| name(object) == WEBHOOK).collect();
     assert!(of_webhook.is_empty(), "{of_webhook:?}");
-}
-
-/// Each kind can be left out, together with everything that was generated for it alone.
-#[test]
-fn every_kind_has_a_component_that_leaves_it_out() {
-    let all = render("deploy/rbac");
-    for kind_ in KINDS {
-        let roles = manifests::roles(kind_);
-        let dir = format!("deploy/components/without-{}", roles.singular);
-        let component: Value = yaml(&root().join(&dir).join("kustomization.yaml"));
-        let patches: Vec<Value> = component["patches"]
-            .as_array()
-            .expect("patches")
-            .iter()
-            .filter(|patch| patch["target"].is_null())
-            .map(|patch| serde_yaml::from_str(patch["patch"].as_str().unwrap_or_default()))
-            .collect::<Result<_, _>>()
-            .expect("YAML");
-        for document in &roles.documents {
-            let deleted = patches.iter().any(|patch| {
-                patch["$patch"] == "delete"
-                    && kind(patch) == kind(document)
-                    && name(patch) == name(document)
-            });
-            assert!(deleted, "{dir} leaves {} {}", kind(document), name(document));
-            assert!(all.0.iter().any(|there| name(there) == name(document)));
-        }
-    }
-    let listed = files_in("deploy/rbac", "yaml").len();
-    assert_eq!(listed, KINDS.len() + 2, "core.yaml, kustomization.yaml and one for each kind");
 }

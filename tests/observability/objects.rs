@@ -1,14 +1,23 @@
 //! Kubernetes objects of a rendered overlay.
 use crate::files::{NAMESPACE, documents_of, root, run, tool};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, OnceLock};
 
 /// The output of `kubectl kustomize` for a directory.
 pub struct Rendered(pub Vec<Value>);
 
-pub fn render(dir: &str) -> Rendered {
-    let text = run(&tool("kubectl"), &["kustomize", &root().join(dir).to_string_lossy()]);
-    Rendered(documents_of(&text))
+/// Renders a directory; each once, for it takes a second of a processor.
+pub fn render(dir: &str) -> &'static Rendered {
+    type Cell = &'static OnceLock<Rendered>;
+    static ALL: Mutex<BTreeMap<String, Cell>> = Mutex::new(BTreeMap::new());
+    let mut all = ALL.lock().expect("no test panics here");
+    let cell = *all.entry(dir.to_owned()).or_insert_with(|| Box::leak(Box::default()));
+    drop(all);
+    cell.get_or_init(|| {
+        let text = run(&tool("kubectl"), &["kustomize", &root().join(dir).to_string_lossy()]);
+        Rendered(documents_of(&text))
+    })
 }
 
 impl Rendered {

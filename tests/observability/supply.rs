@@ -58,15 +58,6 @@ fn s16_advisories_are_checked_where_they_are_available_and_never_left_out_in_sil
     assert!(!ok, "{said}");
 }
 
-#[test]
-fn s16_a_reporter_finds_where_to_report() {
-    let text = read(&root().join("SECURITY.md"));
-    let reporting = text.split("## Reporting").nth(1).and_then(|rest| rest.split("\n## ").next());
-    let reporting = reporting.expect("a section on reporting");
-    assert!(reporting.contains("Report a vulnerability"), "{reporting}");
-    assert!(!reporting.contains('@'), "an unverified address: {reporting}");
-}
-
 /// The only internet address in the programs: the SVG namespace, which nothing fetches.
 const SVG: &str = "www.w3.org";
 
