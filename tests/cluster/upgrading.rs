@@ -7,8 +7,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::jiff::Timestamp;
 use image::PRODUCT_REFERENCE;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{monitoring::judged_after, prober, scenarios::deployment, stage::Stage, swarming};
