@@ -37,9 +37,9 @@ mod operator;
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("runtime"));
 /// The control planes, each of which serves one test at a time: a cluster has only one operator,
 /// and a test decides about all of its cluster's nodes. A test mostly waits for intervals and
-/// deadlines, so that four use two processors well; a control plane costs five seconds of one when
+/// deadlines, so that six use two processors well; a control plane costs five seconds of one when
 /// it starts, and a hundredth of one while nothing happens.
-static PLANES: [OnceCell<ControlPlane>; 4] = [const { OnceCell::const_new() }; 4];
+static PLANES: [OnceCell<ControlPlane>; 6] = [const { OnceCell::const_new() }; 6];
 /// The control planes that no test has now; the last one to be returned is the first to be taken.
 static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static TURNS: Semaphore = Semaphore::const_new(0);
@@ -108,9 +108,11 @@ impl Bench {
                 // As on OpenShift: an owner reference that blocks the deletion of its owner needs a
                 // right that the operator does not have.
                 let plugin = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
+                // A node is created Ready; the taint would stay until a kubelet reports.
+                let no_taints = "--disable-admission-plugins=TaintNodesByCondition";
                 let options = ControlPlaneOptions {
                     scheduler: false,
-                    apiserver_arguments: vec![plugin.into()],
+                    apiserver_arguments: vec![plugin.into(), no_taints.into()],
                     // No heartbeats are sent here: a node stays in the state that a test sets.
                     node_grace: Duration::from_hours(1),
                     ..Default::default()
@@ -180,27 +182,20 @@ impl Bench {
         Api::namespaced(self.client.clone(), "default")
     }
 
+    /// Creates a node that is Ready.
     pub async fn node(&self, name: &str) {
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}},
+            "status": {"conditions": [readiness(true)]},
         });
         let node = serde_json::from_value(node).expect("node");
         self.nodes().create(&PostParams::default(), &node).await.expect("create node");
-        // As a kubelet does; the API server taints each new node until then.
-        self.set_ready(name, true).await;
-        let untainted = Patch::Merge(json!({"spec": {"taints": null}}));
-        self.nodes().patch(name, &PatchParams::default(), &untainted).await.expect("untaint");
     }
 
     /// Sets whether a node is Ready, as its kubelet does.
     pub async fn set_ready(&self, name: &str, ready: bool) {
-        let now = Timestamp::now().to_string();
-        let status = if ready { "True" } else { "False" };
-        let ready = Patch::Merge(json!({"status": {"conditions": [{
-            "type": "Ready", "status": status, "reason": "Test", "message": "",
-            "lastHeartbeatTime": now, "lastTransitionTime": now,
-        }]}}));
+        let ready = Patch::Merge(json!({"status": {"conditions": [readiness(ready)]}}));
         self.nodes().patch_status(name, &PatchParams::default(), &ready).await.expect("ready");
     }
 
@@ -349,6 +344,16 @@ impl Bench {
         let otherwise = async || format!("{:?}", self.events(name).await);
         eventually_or(&format!("event {reason} with {text:?}"), found, otherwise).await;
     }
+}
+
+/// The condition of a node.
+fn readiness(ready: bool) -> Value {
+    let now = Timestamp::now().to_string();
+    let status = if ready { "True" } else { "False" };
+    json!({
+        "type": "Ready", "status": status, "reason": "Test", "message": "",
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    })
 }
 
 /// Returns a status that has, at each pointer, the value.

@@ -264,10 +264,11 @@ impl Bench {
         let ours = all.clone().labels("probes.bigmikes.io/owner-uid");
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
         self.empty_webhooks().await;
-        let namespaces = Api::<Namespace>::all(self.client.clone());
-        for namespace in namespaces.list(&all).await.expect("list namespaces") {
-            let maps = self.maps(&namespace.name_any());
-            maps.delete_collection(&now, &ours).await.expect("delete ConfigMaps");
+        let maps = Api::<ConfigMap>::all(self.client.clone());
+        for map in maps.list(&ours).await.expect("list ConfigMaps") {
+            let api = self.maps(&map.namespace().unwrap_or_default());
+            // It may be gone already.
+            let _ = api.delete(&map.name_any(), &now).await;
         }
         let empty = async || {
             let left = everywhere.list(&all).await.is_ok_and(|list| list.items.is_empty());
