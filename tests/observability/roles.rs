@@ -32,7 +32,7 @@ fn writers(rendered: &Rendered) -> Vec<&Value> {
 fn s01_rights_to_our_kinds_are_not_aggregated_into_edit_by_default() {
     for overlay in OVERLAYS.into_iter().chain(["deploy/rbac"]) {
         let rendered = render(overlay);
-        let writers = writers(&rendered);
+        let writers = writers(rendered);
         assert!(!writers.is_empty(), "{overlay}: no role grants the right");
         for role in rendered.all("ClusterRole") {
             for to in ["edit", "admin"] {
@@ -50,7 +50,7 @@ fn s01_rights_to_our_kinds_are_not_aggregated_into_edit_by_default() {
 #[test]
 fn s01_a_component_turns_the_aggregation_on_for_the_kinds_of_a_namespace() {
     let rendered = render(AGGREGATED);
-    let all = writers(&rendered);
+    let all = writers(rendered);
     assert_eq!(all.len(), KINDS.len());
     for role in all {
         // Users with `edit` in some namespace have no say in the routes of all nodes.

@@ -158,7 +158,7 @@ fn n06_samples_and_documentation_have_limits_on_bounds() {
     for file in [
         "deploy/samples/fitness-by-network.yaml",
         "docs/reference/networkprober.md",
-        "lab/demo/prober/watch.yaml",
+        "e2e/manifests/prober/watch.yaml",
         "README.md",
         "docs/concepts/judging.md",
         "docs/tutorials/measure-between-pods.md",
