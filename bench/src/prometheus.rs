@@ -1,7 +1,6 @@
 //! A Prometheus whose answers are prepared, so that its own work does not count.
 use std::{
     convert::Infallible,
-    ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -21,9 +20,6 @@ const PIECE: usize = 32 << 10;
 /// The label that the operator's query gives to each measure; the same in a form.
 const MEASURE: &[u8] = b"measure";
 
-/// The value of that label for the counters themselves, as it stands in a form.
-const TOTAL: &[u8] = b"%22total%22";
-
 /// The longest form that is read, in bytes: a query has a few thousand.
 const MAX_FORM: usize = 64 << 10;
 
@@ -35,11 +31,13 @@ const SHARES: [&[u8; 2]; 2] = [b"10", b"90"];
 
 /// The measures of the built-in query with the value of each for a node, in the order of the query:
 /// all series of one, then all of the next.
-const MEASURES: [(&str, &str); 4] = [
-    ("transmit_percent", "10"),
-    ("transmit_bytes", "100000000.5"),
-    ("total", "1000000000000"),
+const MEASURES: [(&str, &str); 6] = [
+    ("transmit_rate", "10"),
+    ("transmit_total", "1000000000000"),
+    ("transmit_total_before", "1000000000000"),
+    ("speed", "100"),
     ("age", "3.25"),
+    ("age_before", "123.25"),
 ];
 
 /// The server; clones share it.
@@ -52,8 +50,6 @@ struct Inner {
     shares: Vec<usize>,
     /// The length of the first measure.
     first: usize,
-    /// The part that is only sent to a query for it.
-    totals: Range<usize>,
     /// Number of unfit nodes, which are the first ones.
     unfit: usize,
     /// Number of nodes that become unfit with each answer.
@@ -110,17 +106,14 @@ fn answer(nodes: usize) -> Inner {
     let mut body = br#"{"status":"success","data":{"resultType":"vector","result":["#.to_vec();
     let mut shares = vec![];
     let mut first = 0;
-    let mut totals = 0..0;
     for (measure, value) in MEASURES {
-        let start = body.len();
         for i in 0..nodes {
-            let device = if measure == "transmit_percent" { r#""device":"eth0","# } else { "" };
             let host = format!("10.{}.{}.{}:9100", i / 65536, i / 256 % 256, i % 256);
             let comma = if body.ends_with(b"[") { "" } else { "," };
-            let labels = format!(r#"{device}"instance":"{host}","measure":"{measure}""#);
+            let labels = format!(r#""device":"eth0","instance":"{host}","measure":"{measure}""#);
             let element = format!(r#"{comma}{{"metric":{{{labels}}},"value":[1700000000.123,""#);
             body.extend_from_slice(element.as_bytes());
-            if !device.is_empty() {
+            if first == 0 {
                 shares.push(body.len());
             }
             body.extend_from_slice(value.as_bytes());
@@ -129,38 +122,30 @@ fn answer(nodes: usize) -> Inner {
         if first == 0 {
             first = body.len();
         }
-        if measure == "total" {
-            totals = start..body.len();
-        }
     }
     body.extend_from_slice(END);
-    Inner { body, shares, first, totals, unfit: 0, step: 0, answers: vec![] }
+    Inner { body, shares, first, unfit: 0, step: 0, answers: vec![] }
 }
 
-/// Reports whether a query asks for several measures, as the operator's does, and for the counters
-/// among them; a simple one, which a peer may send, asks for the first measure.
-async fn asks_for(request: Request) -> (bool, bool) {
+/// Reports whether a query asks for several measures, as the operator's does; a simple one, which a
+/// peer may send, asks for the first measure.
+async fn asks_for_all(request: Request) -> bool {
     let in_url = request.uri().query().unwrap_or_default().to_owned();
     let form = to_bytes(request.into_body(), MAX_FORM).await.unwrap_or_default();
-    let has = |what: &[u8]| {
-        let texts = [in_url.as_bytes(), &form];
-        texts.into_iter().any(|text| text.windows(what.len()).any(|part| part == what))
-    };
-    (has(MEASURE), has(TOTAL))
+    let texts = [in_url.as_bytes(), &form];
+    texts.into_iter().any(|text| text.windows(MEASURE.len()).any(|part| part == MEASURE))
 }
 
 async fn serve(State(this): State<Prometheus>, request: Request) -> impl IntoResponse {
-    let (all, totals) = asks_for(request).await;
+    let all = asks_for_all(request).await;
     let (body, unfit) = {
         let mut inner = this.lock();
         let step = inner.unfit + inner.step;
         if inner.step > 0 {
             inner.paint(step);
         }
-        let body: Bytes = if all && totals {
+        let body: Bytes = if all {
             Bytes::copy_from_slice(&inner.body)
-        } else if all {
-            [&inner.body[..inner.totals.start], &inner.body[inner.totals.end..]].concat().into()
         } else {
             [&inner.body[..inner.first], END].concat().into()
         };

@@ -86,9 +86,14 @@ fn identity(nodes: usize) -> Identity {
 
 fn answer(nodes: usize) -> Answer {
     let mut body = r#"{"status":"success","data":{"resultType":"vector","result":["#.to_owned();
-    for (measure, value) in
-        [("transmit_percent", "10"), ("transmit_bytes", "1e6"), ("total", "1e12"), ("age", "3.2")]
-    {
+    for (measure, value) in [
+        ("transmit_rate", "1e7"),
+        ("transmit_total", "1e12"),
+        ("transmit_total_before", "1e12"),
+        ("speed", "1e8"),
+        ("age", "3.2"),
+        ("age_before", "123.2"),
+    ] {
         for i in 0..nodes {
             let comma = if body.ends_with('[') { "" } else { "," };
             // Writing to a String cannot fail.

@@ -15,6 +15,10 @@ pub fn meaning(reason: &str) -> &str {
         "InvalidCapacity" => "the annotation traffic.example.com/capacity is no quantity",
         "InvalidSample" => "the value is no number, negative, or there are two of them",
         "StaleSample" => "the sample is older than spec.maxSampleAge",
+        "PartialWindow" => {
+            "samples cover spec.window only partly, or the answer is partial: there may be more load \
+             than is seen"
+        }
         "LimitReached" => "above the threshold, but as many nodes are unfit as may be",
         "OperatorLimitReached" => {
             "above the threshold, but all TrafficWatches together mark as many nodes as --max-unfit allows"
@@ -53,6 +57,11 @@ pub fn remedy(reason: &str) -> Option<&'static str> {
         "StaleSample" => {
             "is the exporter scraped, and are the clocks of Prometheus and the nodes right?"
         }
+        "PartialWindow" => {
+            "it passes within spec.window after a restart of Prometheus, the exporter or the node; if \
+             it stays, look for scrapes that fail, samples that arrive late, and warnings in the \
+             condition MetricsAvailable"
+        }
         _ => return None,
     })
 }
@@ -71,6 +80,7 @@ mod tests {
             "InvalidCapacity",
             "InvalidSample",
             "StaleSample",
+            "PartialWindow",
         ] {
             assert_ne!(meaning(reason), reason);
             assert!(remedy(reason).is_some(), "{reason}");

@@ -21,6 +21,9 @@ use crate::{
 /// Bytes per second of each link: one gigabit.
 const LINK: f64 = 125e6;
 
+/// The default of `spec.window`, in seconds.
+const WINDOW: f64 = 120.0;
+
 /// A sample of one node, evaluated now.
 fn element(node: &str, measure: &str, value: &Value) -> Value {
     let metric = json!({
@@ -39,7 +42,7 @@ struct Outcome {
 impl World {
     /// Answers one query.
     pub fn answer(&self, promql: &str) -> Answer {
-        assert!(promql.contains("transmit_percent"), "another query: {promql}");
+        assert!(promql.contains("transmit_rate"), "another query: {promql}");
         let outcome = self.measure();
         async move {
             tokio::time::sleep(outcome.after).await;
@@ -106,12 +109,18 @@ impl World {
             let times = if exporter == Exporter::Twice && !invents { 2 } else { 1 };
             for _ in 0..times {
                 if !is_down {
-                    result.push(element(&node, "transmit_percent", &shown(percent)));
                     let bytes = percent / 100.0 * LINK;
-                    result.push(element(&node, "transmit_bytes", &shown(bytes)));
+                    result.push(element(&node, "transmit_rate", &shown(bytes)));
+                    result.push(element(&node, "transmit_total", &json!((at * 1000).to_string())));
                 }
-                result.push(element(&node, "total", &json!((at * 1000).to_string())));
-                result.push(element(&node, "age", &json!(age.to_string())));
+                for (measure, value) in [
+                    ("transmit_total_before", json!((at * 1000).to_string())),
+                    ("speed", json!(LINK.to_string())),
+                    ("age", json!(age.to_string())),
+                    ("age_before", json!((age + WINDOW).to_string())),
+                ] {
+                    result.push(element(&node, measure, &value));
+                }
             }
             let is_evidence = matches!(exporter, Exporter::Up | Exporter::Stale(_)) && !is_down;
             if is_evidence {

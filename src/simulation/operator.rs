@@ -20,7 +20,7 @@ use crate::{
     nodes::NodeStore,
     prometheus::{Endpoints, EndpointsConfig, Exporters, Shared},
     traffic_watch::{
-        Ceiling, DeploymentStore, LABEL_CONCURRENCY, Memories, RequestStore, Totals,
+        Ceiling, DeploymentStore, LABEL_CONCURRENCY, Memories, RequestStore,
         TrafficWatchReconciler, ceiling,
     },
 };
@@ -128,7 +128,6 @@ async fn lead(client: kube::Client, nodes: NodeStore, metrics: Metrics) {
         label_writes: Semaphore::new(LABEL_CONCURRENCY),
         ceiling: Ceiling::new(nodes.clone(), ceiling::DEFAULT),
         readings: Shared::default(),
-        totals: Totals::default(),
     };
     let mut watch = JoinSet::new();
     watch.spawn(deployments.clone().follow(client.clone(), metrics.clone()));

@@ -2,15 +2,17 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    query::Measure,
+    query::{Measure, counters},
     reading::{NodeMeasurement, Value},
 };
 use crate::api::traffic_watch::Direction;
 
 mod absence;
+mod load;
 mod maybe;
 
 pub use absence::NoEvidence;
+use load::{LinkLoad, Load, has_data, loads};
 pub use maybe::Maybe;
 
 /// The speed that a link of unknown speed is taken to have when its traffic is weighed, in bits per
@@ -32,7 +34,7 @@ pub struct Evidence {
     /// Seconds since the sample; of queries of the author's known only of selectors.
     pub age: Maybe,
     /// Bits per second over all links, of the busier direction; unknown where the value cannot be
-    /// converted.
+    /// converted, and where it is only known to be on one side of the threshold.
     pub bits: Maybe,
     /// Bits per second that the node can carry, if that is known: as configured, or of its fastest
     /// link where the speed was queried.
@@ -92,6 +94,8 @@ pub struct Rules {
     pub unit: Unit,
     /// The direction of the built-in measurement; `None` for a custom query.
     pub direction: Option<Direction>,
+    /// The time over which the built-in measurement measures.
+    pub window: Duration,
     /// The oldest sample that counts, where its age is known.
     pub max_age: Duration,
     /// The thresholds, in the unit: above the first a node is unfit, at or below the second fit
@@ -101,19 +105,24 @@ pub struct Rules {
 
 impl Rules {
     /// Derives the evidence from the numbers of one node. `capacity` is in bits per second; an
-    /// error is one that was configured but cannot be read.
+    /// error is one that was configured but cannot be read. A `partial` answer may lack some of the
+    /// load.
     ///
     /// # Errors
     /// Why they prove nothing.
     pub fn evidence(
         &self,
-        reading: Option<NodeMeasurement<'_>>,
+        reading: Option<&NodeMeasurement>,
         capacity: Result<Option<f64>, ()>,
+        partial: bool,
     ) -> Result<Evidence, NoEvidence> {
         let reading = reading.ok_or(NoEvidence::NoSample)?;
         match self.direction {
-            Some(direction) => self.built_in(direction, reading, capacity),
-            None => self.own(reading, capacity),
+            Some(direction) => self.built_in(direction, reading, capacity, partial),
+            None => self.own(reading, capacity).and_then(|evidence| {
+                let proves = !partial || evidence.value > self.thresholds.0;
+                if proves { Ok(evidence) } else { Err(NoEvidence::PartialWindow) }
+            }),
         }
     }
 
@@ -121,19 +130,21 @@ impl Rules {
     /// where it is known at all: the author knows how often there is another.
     fn own(
         &self,
-        reading: NodeMeasurement<'_>,
+        reading: &NodeMeasurement,
         capacity: Result<Option<f64>, ()>,
     ) -> Result<Evidence, NoEvidence> {
-        let (value, device) = number(reading.get(Measure::Own))?.ok_or(NoEvidence::NoSample)?;
+        let (value, device) = match reading.own() {
+            Value::Absent => return Err(NoEvidence::NoSample),
+            Value::One(value, device) if value.is_finite() && *value >= 0.0 => (*value, device),
+            Value::One(..) | Value::Unusable => return Err(NoEvidence::InvalidSample),
+        };
         let percent = match self.unit {
             Unit::Percent => Some(value),
             Unit::BitsPerSecond => capacity.ok().flatten().map(|capacity| value / capacity * 100.0),
             Unit::Own => None,
         };
-        let age = match reading.get(Measure::OwnAge) {
-            Value::One(age, _) if age.is_finite() => Some(age.max(0.0)),
-            _ => None,
-        };
+        let mut ages = reading.links()?.iter().map(|link| link.number(Measure::OwnAge));
+        let age = ages.next().and_then(Result::ok).flatten().map(|age| age.max(0.0));
         let capacity = capacity.ok().flatten();
         let bits = match self.unit {
             Unit::Percent => capacity.map(|capacity| value / 100.0 * capacity),
@@ -143,7 +154,7 @@ impl Rules {
         Ok(Evidence {
             value,
             percent: percent.into(),
-            device: device.cloned(),
+            device: device.clone(),
             total: Maybe::default(),
             age: age.into(),
             bits: bits.into(),
@@ -154,114 +165,149 @@ impl Rules {
     fn built_in(
         &self,
         direction: Direction,
-        reading: NodeMeasurement<'_>,
+        reading: &NodeMeasurement,
         capacity: Result<Option<f64>, ()>,
+        partial: bool,
     ) -> Result<Evidence, NoEvidence> {
-        /// Value, percentage of the link, device.
-        type Load<'a> = (f64, Option<f64>, Option<&'a Arc<str>>);
-        let mut worst: Option<Load<'_>> = None;
-        let (mut hidden, mut most_bits) = (false, 0.0_f64);
-        let (max, fit) = self.thresholds;
-        for (percent, bytes, without_speed) in directions(direction) {
-            // Both directions are required: the missing one may be the busy one.
-            let bits = number(reading.get(*bytes))?.ok_or(NoEvidence::NoSample)?.0 * 8.0;
-            most_bits = most_bits.max(bits);
-            let link = number(reading.get(*percent));
-            let (value, percent, device) = match (self.unit, capacity) {
-                (Unit::Percent, Err(())) => return Err(NoEvidence::InvalidCapacity),
-                // The link still identifies the busy device, if its speed is known.
-                (unit, Ok(Some(capacity))) => {
-                    let percent = bits / capacity * 100.0;
-                    let device = link.ok().flatten().and_then(|(_, device)| device);
-                    (if unit == Unit::Percent { percent } else { bits }, Some(percent), device)
-                }
-                (Unit::Percent, Ok(None)) => {
-                    let (percent, device) = link?.ok_or(NoEvidence::SpeedUnknown)?;
-                    let other = number(reading.get(*without_speed))?.map_or(0.0, |(b, _)| b * 8.0);
-                    hidden |= other / SLOWEST_LINK * 100.0 > fit;
-                    (percent, Some(percent), device)
-                }
-                // An absolute threshold needs neither speed nor capacity.
-                _ => {
-                    let (percent, device) = link.ok().flatten().unzip();
-                    (bits, percent, device.flatten())
-                }
-            };
-            if worst.is_none_or(|(most, ..)| value > most) {
-                worst = Some((value, percent, device));
-            }
+        let directions = loads(reading, direction, self.window, self.max_age)?;
+        if self.unit == Unit::Percent && capacity.is_err() {
+            return Err(NoEvidence::InvalidCapacity);
         }
-        let (value, percent, device) = worst.ok_or(NoEvidence::NoSample)?;
+        let (capacity, (max, _)) = (capacity.ok().flatten(), self.thresholds);
+        let least = self.weigh(&directions, capacity, |load| load.least)?;
         // Fit is a statement about every link; unfit is one about the link that is known to be
         // full.
-        if hidden && value <= max {
+        if least.hidden && least.value <= max {
             return Err(NoEvidence::SpeedUnknown);
         }
         // bytes / capacity may overflow though both were finite.
-        if !value.is_finite() {
+        if !least.value.is_finite() {
             return Err(NoEvidence::InvalidSample);
         }
-        let age = match reading.get(Measure::Age) {
-            Value::One(age, _) if age.is_finite() => age,
-            Value::Absent => return Err(NoEvidence::StaleSample),
-            _ => return Err(NoEvidence::InvalidSample),
-        };
+        let age = age(reading)?.ok_or(NoEvidence::StaleSample)?;
         // A sample from the future comes from a clock that is wrong by this difference.
         if age.abs() > self.max_age.as_secs_f64() {
             return Err(NoEvidence::StaleSample);
         }
-        let total = number(reading.get(Measure::Total)).ok().flatten().map(|(total, _)| total);
-        let percent = percent.filter(|percent| percent.is_finite());
-        let speed =
-            number(reading.get(Measure::Speed)).ok().flatten().map(|(bytes, _)| bytes * 8.0);
+        let links = || directions.iter().flatten();
+        let is_exact = !partial && links().all(|link| link.load.is_exact());
+        let bits = Some(least.bits).filter(|bits| is_exact && bits.is_finite());
+        let shown = if is_exact || least.value > max {
+            least
+        } else {
+            let most = self.weigh(&directions, capacity, |load| load.most)?;
+            if partial || most.hidden || most.value > max {
+                return Err(NoEvidence::PartialWindow);
+            }
+            most
+        };
+        let speeds = links().filter_map(|link| link.speed.ok().flatten());
+        let capacity = capacity.or(speeds.max_by(f64::total_cmp));
         Ok(Evidence {
-            value,
-            percent: percent.into(),
-            device: device.cloned(),
-            total: total.into(),
+            value: shown.value,
+            percent: shown.percent.filter(|percent| percent.is_finite()).into(),
+            device: shown.device.cloned(),
+            total: total(reading, direction).into(),
             age: Some(age.max(0.0)).into(),
-            bits: Some(most_bits).filter(|bits| bits.is_finite()).into(),
-            capacity: capacity.ok().flatten().or(speed).filter(|bits| bits.is_finite()).into(),
+            bits: bits.into(),
+            capacity: capacity.filter(|bits| bits.is_finite()).into(),
         })
+    }
+
+    /// Compares the links of a node, in the directions that count, by what each carries at least or
+    /// at most.
+    fn weigh<'a>(
+        &self,
+        directions: &[Vec<LinkLoad<'a>>],
+        capacity: Option<f64>,
+        side: impl Fn(&Load) -> f64,
+    ) -> Result<Weighed<'a>, NoEvidence> {
+        let mut worst: Option<Weighed<'a>> = None;
+        let (mut hidden, mut most_bits) = (false, 0.0_f64);
+        let (_, fit) = self.thresholds;
+        for links in directions {
+            let bits: f64 = links.iter().map(|link| side(&link.load)).sum();
+            most_bits = most_bits.max(bits);
+            let mut fullest: Option<(f64, Option<&'a Arc<str>>)> = None;
+            for link in links {
+                let Ok(Some(speed)) = link.speed else { continue };
+                let percent = side(&link.load) / speed * 100.0;
+                if fullest.is_none_or(|(most, _)| percent > most) {
+                    fullest = Some((percent, link.device));
+                }
+            }
+            let (percent, device) = fullest.unzip();
+            let (value, percent) = match (self.unit, capacity) {
+                // The link still identifies the busy device, if its speed is known.
+                (unit, Some(capacity)) => {
+                    let percent = bits / capacity * 100.0;
+                    (if unit == Unit::Percent { percent } else { bits }, Some(percent))
+                }
+                (Unit::Percent, None) => {
+                    let mut other = 0.0_f64;
+                    for link in links {
+                        if link.speed?.is_none() {
+                            other = other.max(side(&link.load));
+                        }
+                    }
+                    hidden |= other / SLOWEST_LINK * 100.0 > fit;
+                    (percent.ok_or(NoEvidence::SpeedUnknown)?, percent)
+                }
+                // An absolute threshold needs neither speed nor capacity.
+                _ => (bits, percent),
+            };
+            if worst.as_ref().is_none_or(|worst| value > worst.value) {
+                let device = device.flatten();
+                worst = Some(Weighed { value, percent, device, hidden: false, bits });
+            }
+        }
+        let worst = worst.ok_or(NoEvidence::NoSample)?;
+        Ok(Weighed { hidden, bits: most_bits, ..worst })
     }
 
     /// Reports whether the answer has data about this node at all; what coverage counts.
     #[must_use]
-    pub fn has_data(&self, reading: NodeMeasurement<'_>) -> bool {
+    pub fn has_data(&self, reading: &NodeMeasurement) -> bool {
         match self.direction {
             None => reading.has(Measure::Own),
-            Some(direction) => {
-                directions(direction).iter().all(|(_, bytes, _)| reading.has(*bytes))
-            }
+            Some(direction) => counters(direction).iter().all(|one| has_data(reading, one)),
         }
     }
 }
 
-/// The share, the rate, and the rate without a speed, of each direction that counts.
-fn directions(direction: Direction) -> &'static [(Measure, Measure, Measure)] {
-    const BOTH: &[(Measure, Measure, Measure)] = &[
-        (Measure::TransmitPercent, Measure::TransmitBytes, Measure::TransmitWithoutSpeed),
-        (Measure::ReceivePercent, Measure::ReceiveBytes, Measure::ReceiveWithoutSpeed),
-    ];
-    match direction {
-        Direction::Transmit => &BOTH[..1],
-        Direction::Receive => &BOTH[1..],
-        Direction::Busiest => BOTH,
-    }
+/// The load of a node, by its fullest link or all of them.
+struct Weighed<'a> {
+    /// The value that is compared with the threshold.
+    value: f64,
+    /// Percent of capacity in use, if that is known.
+    percent: Option<f64>,
+    /// The busiest link, if the link speeds are known.
+    device: Option<&'a Arc<str>>,
+    /// True if a link of unknown speed may be the fullest.
+    hidden: bool,
+    /// Bits per second over all links, of the busier direction.
+    bits: f64,
 }
 
-/// A number, and the device it is about.
-type Number<'a> = (f64, Option<&'a Arc<str>>);
-
-/// A usable number, or none, or one that proves nothing.
-fn number(value: Value<&Arc<str>>) -> Result<Option<Number<'_>>, NoEvidence> {
-    match value {
-        Value::Absent => Ok(None),
-        Value::One(number, device) if number.is_finite() && number >= 0.0 => {
-            Ok(Some((number, device)))
+/// Seconds since the youngest sample.
+fn age(reading: &NodeMeasurement) -> Result<Option<f64>, NoEvidence> {
+    let mut youngest = None::<f64>;
+    for link in reading.links()? {
+        if let Some(age) = link.number(Measure::Age)? {
+            youngest = Some(youngest.map_or(age, |youngest| youngest.min(age)));
         }
-        Value::One(..) | Value::Unusable => Err(NoEvidence::InvalidSample),
     }
+    Ok(youngest)
+}
+
+/// Bytes that a node has sent, over all links.
+fn total(reading: &NodeMeasurement, direction: Direction) -> Option<f64> {
+    let measure = match direction {
+        Direction::Receive => Measure::Total,
+        Direction::Transmit | Direction::Busiest => Measure::TransmitTotal,
+    };
+    let links = reading.links().ok()?.iter();
+    links.filter_map(|link| link.number(measure).ok().flatten()).reduce(|all, one| all + one)
 }
 
 #[cfg(test)]

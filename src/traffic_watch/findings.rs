@@ -55,12 +55,16 @@ pub(super) struct Gathered {
 
 impl Gathered {
     /// Reports whether it is the measurement that is in trouble, and not the node: the request
-    /// failed, fewer than half of the nodes have evidence, or a node is missing in an answer that
-    /// may be partial.
+    /// failed, fewer than half of the nodes have evidence, or the answer is partial and says nothing
+    /// or too little of a node.
     pub(super) fn clock_stands(&self, node: usize) -> bool {
         self.evaluation != Evaluation::Ok
             || self.is_scarce()
-            || (self.warned && self.findings[node] == Err(NoEvidence::NoSample))
+            || (self.warned
+                && matches!(
+                    self.findings[node],
+                    Err(NoEvidence::NoSample | NoEvidence::PartialWindow)
+                ))
     }
 
     /// Reports whether fewer than half of the nodes have evidence.
@@ -72,7 +76,7 @@ impl Gathered {
 /// Gathers the evidence of one measure about each node, and the result of the measurement.
 ///
 /// A node is covered if it has a credible sample: a node with an unknown link speed is covered,
-/// because the measurement cannot fix that. An answer is shared by all passes of an interval, so it
+/// because the measurement cannot fix that, and so is one whose window is not full yet. An answer is shared by all passes of an interval, so it
 /// may be about a node that was replaced since then: of its successor it says nothing.
 pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gathered {
     let now = seen.now.as_duration().as_secs_f64();
@@ -93,7 +97,7 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
     let was_there = |facts: &NodeFacts| reading.revision.is_none_or(|then| facts.since <= then);
     let evidence = |facts: &NodeFacts| {
         let numbers = of_node(&facts.name).filter(|_| was_there(facts));
-        rules.evidence(numbers, settings.capacity(facts))
+        rules.evidence(numbers, settings.capacity(facts), reading.is_partial())
     };
     let mut findings: Vec<EvidenceResult> = seen.nodes.iter().map(evidence).collect();
     let covered = findings.iter().filter(|finding| is_covered(finding)).count();
@@ -123,8 +127,8 @@ fn evaluated(reading: &Measurement, asked: f64) -> f64 {
 
 /// Reports whether a node has a sample that can be believed.
 pub(super) fn is_covered(finding: &EvidenceResult) -> bool {
-    use NoEvidence::{InvalidCapacity, SpeedUnknown};
-    matches!(finding, Ok(_) | Err(SpeedUnknown | InvalidCapacity))
+    use NoEvidence::{InvalidCapacity, PartialWindow, SpeedUnknown};
+    matches!(finding, Ok(_) | Err(SpeedUnknown | InvalidCapacity | PartialWindow))
 }
 
 #[cfg(test)]

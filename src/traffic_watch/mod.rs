@@ -55,7 +55,6 @@ mod reservation;
 mod retries;
 mod room;
 mod settings;
-mod totals;
 
 pub use ceiling::Ceiling;
 pub(crate) use conflict::{Claim, claim};
@@ -71,7 +70,6 @@ use query::Request;
 use reading::Measurement;
 pub use requests::RequestStore;
 pub(crate) use settings::{BANDWIDTH, Settings};
-pub use totals::Totals;
 
 /// The number of nodes that are patched at once, by all objects together: enough for a mass flip to
 /// end soon, few enough to leave the API server's fair share to others.
@@ -107,8 +105,6 @@ pub struct TrafficWatchReconciler {
     pub ceiling: Ceiling,
     /// Shares one request among callers with the same query.
     pub readings: Shared<Request, Measured>,
-    /// Totals of earlier answers, for those without any.
-    pub totals: Totals,
 }
 
 type Measured = Result<Arc<Measurement>, QueryError>;

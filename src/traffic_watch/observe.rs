@@ -158,17 +158,10 @@ impl TrafficWatchReconciler {
         let client = self.prometheus.get(&request.endpoint).cloned();
         let (request, exporters) = (request.clone(), self.exporters.clone());
         let (nodes, metrics) = (self.nodes.clone(), self.metrics.clone());
-        let totals = self.totals.clone();
         async move {
             let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
             let client = client.ok_or_else(gone)?;
-            let (began, with_totals) =
-                (clock::instant(), totals.are_due(&request, &nodes.identity()));
-            let promql = if with_totals {
-                request.question.promql(&exporters)
-            } else {
-                request.question.deciding(&exporters)
-            };
+            let promql = request.question.promql(&exporters);
             // The names of nodes are resolved when the answer begins.
             let mut sorting = None;
             let take = |series: Series<'_>| {
@@ -183,11 +176,6 @@ impl TrafficWatchReconciler {
             let reading = warnings.map(|warnings| {
                 let mut reading = sorter.end(&identity, warnings);
                 (reading.asked, reading.revision) = (asked, revision);
-                if with_totals {
-                    totals.keep(&request, began, &reading);
-                } else {
-                    totals.add_to(&request, &mut reading);
-                }
                 Arc::new(reading)
             });
             match &reading {

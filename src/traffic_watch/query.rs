@@ -1,26 +1,24 @@
 //! The PromQL text: everything one judgment needs, in one request.
 //!
-//! Each element carries the label [`MEASURE`]; thresholds never enter the text, so that every
-//! `TrafficWatch` with the same devices, direction and window shares it, and because `NaN > 60` is
-//! an empty answer to Prometheus: the comparison is ours. Why each part is as it is:
+//! The request asks for facts about each link; [`evidence`](super::evidence) makes a load of them.
+//! Each element carries the label [`MEASURE`]. Thresholds never enter the text, so that every
+//! `TrafficWatch` with the same devices, direction and window shares it. Why each part is as it is:
 //!
-//! - `rate` before any sum: a counter reset is corrected per series.
+//! - the counter, now and one window before, each with its age: their difference over the time
+//!   between them is the load, however many samples are missing in between, and whichever pod the
+//!   exporter had then. `rate` is too low while samples cover its window only partly.
+//! - `rate`, for links without a sample before the window and for counters that started again: there
+//!   the load is at least that much.
 //! - `and on (job, instance) (up == 1)`: `rate` keeps returning decaying values for a whole window
-//!   after an exporter died: a node that is too loaded to be scraped would look fit.
+//!   after an exporter died, and series with timestamps of their own do not end with it.
 //! - every selector has the matchers of [`Exporters`]: anyone who can have a pod scraped can serve
 //!   the same metrics for any node. If no series is accepted, the answer names the jobs that have
 //!   some.
-//! - the inner `sum` removes only what a replaced exporter pod changes ([`REPLACED`]), so that its
-//!   two halves of the window add up. The outer `max` removes the rest: a second job, a second
-//!   endpoint, another replica of an HA pair of Prometheus each count the same bytes again.
+//! - `max by`: a second job, a second endpoint, another replica of an HA pair of Prometheus have the
+//!   counters of the same links, and the highest is the youngest.
 //! - the default of `devices` is widened and narrowed ([`devices`]): a VLAN and a representor carry
 //!   bytes that the physical link carries too.
-//! - the rate of links without a speed is queried separately: the busiest link may be one of them.
-//! - both sides of the division are aggregated: a second speed series of one node would otherwise
-//!   be a many-to-many error for all of them.
 //! - `> 0`: an unknown link speed is exported as -125000, which would read as "very fit".
-//! - `topk` instead of `max` over the devices: it keeps the device's name.
-//! - the speed of the fastest link, and not the sum of all: a pod's traffic leaves by one of them.
 use std::{fmt::Write, sync::Arc, time::Duration};
 
 use crate::{
@@ -47,27 +45,6 @@ const SENT: &str = "node_network_transmit_bytes_total";
 
 /// The counters of the bytes that each link has received.
 const RECEIVED: &str = "node_network_receive_bytes_total";
-
-/// The labels that change when an exporter pod is replaced, by the names that the usual scrape
-/// configurations give them: prometheus-operator, annotated pods, copied pod labels, OpenTelemetry.
-///
-/// Not `container`, `endpoint`, `port` or `service`: a new pod has the same ones, and two endpoints
-/// of one exporter differ in them. A label that is missing here makes a replaced exporter read low
-/// for one window; one that should not be here makes duplicates add up for good.
-pub const REPLACED: &[&str] = &[
-    "pod",
-    "pod_name",
-    "kubernetes_pod_name",
-    "k8s_pod_name",
-    "pod_ip",
-    "pod_uid",
-    "k8s_pod_uid",
-    "uid",
-    "container_id",
-    "controller_revision_hash",
-    "pod_template_generation",
-    "pod_template_hash",
-];
 
 /// Devices that the default of `devices` counts in addition to its text: USB cards named by their
 /// address (`enx…`), cards in further PCI domains (`enP5p1s0`), Xen (`enX0`) and device trees
@@ -125,37 +102,37 @@ pub enum Question {
         devices: Arc<str>,
         /// The direction of traffic.
         direction: Direction,
-        /// The window of `rate`.
+        /// The time over which the load is measured.
         window: Duration,
-        /// True if the link speed itself is queried too: only what nodes offer depends on it.
-        speed: bool,
     },
     /// PromQL of the author's: one element per node.
     Own(Arc<str>),
 }
 
-/// One kind of number in the answer.
+/// One kind of number in the answer: of a link, if nothing else is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Percent of link speed sent, of the busiest link.
-    TransmitPercent,
-    /// Percent of link speed received, of the busiest link.
-    ReceivePercent,
-    /// Bytes per second sent, over all links.
-    TransmitBytes,
-    /// Bytes per second received, over all links.
-    ReceiveBytes,
-    /// Bytes per second sent, of the busiest link with an unknown speed.
-    TransmitWithoutSpeed,
-    /// Bytes per second received, of the busiest link with an unknown speed.
-    ReceiveWithoutSpeed,
-    /// Bytes per second that the fastest link carries.
+    /// Bytes per second sent, by the samples within the window.
+    TransmitRate,
+    /// Bytes sent since the counter began.
+    TransmitTotal,
+    /// The same, one window before.
+    TransmitTotalBefore,
+    /// Bytes per second received, by the samples within the window.
+    ReceiveRate,
+    /// Bytes received since the counter began.
+    ReceiveTotal,
+    /// The same, one window before.
+    ReceiveTotalBefore,
+    /// Bytes per second that the link carries.
     Speed,
-    /// Bytes sent since the counters began.
-    Total,
     /// Seconds since the youngest sample.
     Age,
-    /// The result of a custom query.
+    /// Seconds since the youngest sample that was there one window before.
+    AgeBefore,
+    /// Bytes that the node has sent, where only what it receives is judged.
+    Total,
+    /// The result of a custom query, of a node.
     Own,
     /// Seconds since its sample, where the query selects one.
     OwnAge,
@@ -163,16 +140,17 @@ pub enum Measure {
 
 impl Measure {
     /// All measures, in the order of [`Self::index`].
-    pub const ALL: [Self; 11] = [
-        Self::TransmitPercent,
-        Self::ReceivePercent,
-        Self::TransmitBytes,
-        Self::ReceiveBytes,
-        Self::TransmitWithoutSpeed,
-        Self::ReceiveWithoutSpeed,
+    pub const ALL: [Self; 12] = [
+        Self::TransmitRate,
+        Self::TransmitTotal,
+        Self::TransmitTotalBefore,
+        Self::ReceiveRate,
+        Self::ReceiveTotal,
+        Self::ReceiveTotalBefore,
         Self::Speed,
-        Self::Total,
         Self::Age,
+        Self::AgeBefore,
+        Self::Total,
         Self::Own,
         Self::OwnAge,
     ];
@@ -181,15 +159,16 @@ impl Measure {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::TransmitPercent => "transmit_percent",
-            Self::ReceivePercent => "receive_percent",
-            Self::TransmitBytes => "transmit_bytes",
-            Self::ReceiveBytes => "receive_bytes",
-            Self::TransmitWithoutSpeed => "transmit_without_speed",
-            Self::ReceiveWithoutSpeed => "receive_without_speed",
+            Self::TransmitRate => "transmit_rate",
+            Self::TransmitTotal => "transmit_total",
+            Self::TransmitTotalBefore => "transmit_total_before",
+            Self::ReceiveRate => "receive_rate",
+            Self::ReceiveTotal => "receive_total",
+            Self::ReceiveTotalBefore => "receive_total_before",
             Self::Speed => "speed",
-            Self::Total => "total",
             Self::Age => "age",
+            Self::AgeBefore => "age_before",
+            Self::Total => "total",
             Self::Own => "own",
             Self::OwnAge => "own_age",
         }
@@ -198,21 +177,7 @@ impl Measure {
     /// The measure of a name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        // Compared by length first: every series of an answer comes here.
-        Some(match name {
-            "transmit_percent" => Self::TransmitPercent,
-            "receive_percent" => Self::ReceivePercent,
-            "transmit_bytes" => Self::TransmitBytes,
-            "receive_bytes" => Self::ReceiveBytes,
-            "transmit_without_speed" => Self::TransmitWithoutSpeed,
-            "receive_without_speed" => Self::ReceiveWithoutSpeed,
-            "speed" => Self::Speed,
-            "total" => Self::Total,
-            "age" => Self::Age,
-            "own" => Self::Own,
-            "own_age" => Self::OwnAge,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|measure| measure.name() == name)
     }
 
     /// Its place in [`Self::ALL`].
@@ -226,20 +191,10 @@ impl Question {
     /// The whole request.
     #[must_use]
     pub fn promql(&self, exporters: &Exporters) -> String {
-        self.text(exporters, true)
-    }
-
-    /// The request for the numbers that decide, without those that are only shown.
-    #[must_use]
-    pub fn deciding(&self, exporters: &Exporters) -> String {
-        self.text(exporters, false)
-    }
-
-    fn text(&self, exporters: &Exporters, with_totals: bool) -> String {
         match self {
             Self::Own(text) => own(text),
-            Self::BuiltIn { devices, direction, window, speed } => {
-                built_in(devices, *direction, *window, (*speed, with_totals), exporters)
+            Self::BuiltIn { devices, direction, window } => {
+                built_in(devices, *direction, *window, exporters)
             }
         }
     }
@@ -262,7 +217,6 @@ fn built_in(
     devices: &str,
     direction: Direction,
     window: Duration,
-    (with_speed, with_totals): (bool, bool),
     exporters: &Exporters,
 ) -> String {
     let Exporters { node_labels, node_exporter: believed, .. } = exporters;
@@ -273,40 +227,31 @@ fn built_in(
     });
     let devices = self::devices(devices);
     let window = duration(window);
-    // A label that names nodes must be kept.
-    let replaced = REPLACED.iter().copied().filter(|label| !node_labels.iter().any(|n| n == label));
-    let replaced = replaced.collect::<Vec<_>>().join(", ");
-    let speed = format!(
-        "max by ({node}, device) ({} > 0)",
-        believed.select("node_network_speed_bytes", &devices)
-    );
+    let up = format!("and on (job, instance) ({} == 1)", believed.select("up", ""));
     let mut parts = Vec::new();
     let mut add = |measure: Measure, expression: &str| {
         let name = measure.name();
         parts.push(format!("label_replace({expression}, \"{MEASURE}\", \"{name}\", \"\", \"\")"));
     };
-    for (counter, percent, bytes, without_speed) in counters(direction) {
-        let rate = format!(
-            "max by ({node}, device) (sum without ({replaced}) (\
-                 rate({}[{window}]) \
-                 and on (job, instance) ({} == 1)))",
-            believed.select(counter, &devices),
-            believed.select("up", ""),
-        );
-        add(percent, &format!("topk by ({node}) (1, {rate} / {speed}) * 100"));
-        add(bytes, &format!("sum by ({node}) ({rate})"));
-        add(without_speed, &format!("max by ({node}) ({rate} unless {speed})"));
+    for (counter, rate, total, before) in counters(direction) {
+        let series = believed.select(counter, &devices);
+        add(*rate, &format!("max by ({node}, device) (rate({series}[{window}]) {up})"));
+        add(*total, &format!("max by ({node}, device) ({series} {up})"));
+        add(*before, &format!("max by ({node}, device) ({series} offset {window})"));
     }
-    if with_speed {
-        add(Measure::Speed, &format!("max by ({node}) ({speed})"));
-    }
-    if with_totals {
-        let series = believed.select(SENT, &devices);
-        add(Measure::Total, &format!("sum by ({node}) (max by ({node}, device) ({series}))"));
-    }
+    let speed = believed.select("node_network_speed_bytes", &devices);
+    add(Measure::Speed, &format!("max by ({node}, device) ({speed} > 0)"));
     let judged = if direction == Direction::Receive { RECEIVED } else { SENT };
     let series = believed.select(judged, &devices);
-    add(Measure::Age, &format!("time() - max by ({node}) (timestamp({series}))"));
+    for (measure, series) in
+        [(Measure::Age, series.clone()), (Measure::AgeBefore, format!("{series} offset {window}"))]
+    {
+        add(measure, &format!("time() - max by ({node}, device) (timestamp({series}))"));
+    }
+    if direction == Direction::Receive {
+        let sent = believed.select(SENT, &devices);
+        add(Measure::Total, &format!("sum by ({node}) (max by ({node}, device) ({sent}))"));
+    }
     // The most, because a target that has just come has few.
     parts.push(format!(
         "label_replace(max(count_over_time({series}[{window}])), \
@@ -316,14 +261,20 @@ fn built_in(
     parts.join("\nor ")
 }
 
-fn counters(direction: Direction) -> Vec<(&'static str, Measure, Measure, Measure)> {
+/// A counter of each link, with its rate, its value, and its value one window before.
+pub(super) type Counter = (&'static str, Measure, Measure, Measure);
+
+/// The counters of each direction that counts.
+pub(super) fn counters(direction: Direction) -> &'static [Counter] {
     use Measure as M;
-    let transmit = (SENT, M::TransmitPercent, M::TransmitBytes, M::TransmitWithoutSpeed);
-    let receive = (RECEIVED, M::ReceivePercent, M::ReceiveBytes, M::ReceiveWithoutSpeed);
+    const BOTH: &[Counter] = &[
+        (SENT, M::TransmitRate, M::TransmitTotal, M::TransmitTotalBefore),
+        (RECEIVED, M::ReceiveRate, M::ReceiveTotal, M::ReceiveTotalBefore),
+    ];
     match direction {
-        Direction::Transmit => vec![transmit],
-        Direction::Receive => vec![receive],
-        Direction::Busiest => vec![transmit, receive],
+        Direction::Transmit => &BOTH[..1],
+        Direction::Receive => &BOTH[1..],
+        Direction::Busiest => BOTH,
     }
 }
 

@@ -1,5 +1,5 @@
 //! One answer of Prometheus, sorted by node.
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::query::{Measure, Question};
 use crate::{
@@ -15,11 +15,8 @@ use crate::{
 mod names;
 mod numbers;
 
-use names::unmapped;
 pub use names::{Devices, Names, Subject};
-#[cfg(test)]
-pub use numbers::OneNode;
-pub use numbers::{NodeMeasurement, Numbers, Value};
+pub use numbers::{Link, NodeMeasurement, Value};
 
 /// The label of the link that a number is about.
 const DEVICE: &str = "device";
@@ -32,8 +29,8 @@ const NAMED_UNMAPPED: (usize, usize) = (3, 100);
 pub struct Measurement {
     names: Arc<[Arc<str>]>,
     /// In the order of the names.
-    numbers: Numbers,
-    /// Series that belong to no node: how many, and the first of them.
+    nodes: Box<[NodeMeasurement]>,
+    /// Exporters that belong to no node: how many, and the first of them.
     pub unmapped: (usize, Vec<String>),
     /// The scrapes in the window of `rate`, of the target that has most of them.
     pub scrapes: Option<f64>,
@@ -50,6 +47,8 @@ pub struct Measurement {
     /// The revision of the node store at that time, if known: a node that came later is not the one
     /// that was measured, even under its name.
     pub revision: Option<u64>,
+    /// Their names until the answer ends: an exporter has many series, and counts once.
+    named: HashSet<Box<str>>,
     /// Numbers of hosts, of which only the whole answer shows whether they are nodes.
     undecided: Vec<(Subject, Option<f64>, Option<Arc<str>>)>,
 }
@@ -57,50 +56,30 @@ pub struct Measurement {
 impl Measurement {
     /// The numbers of one node; all absent if nothing is about it.
     #[must_use]
-    pub fn get(&self, node: &str) -> Option<NodeMeasurement<'_>> {
+    pub fn get(&self, node: &str) -> Option<&NodeMeasurement> {
         let place = self.names.binary_search_by(|name| (**name).cmp(node)).ok()?;
-        self.numbers.node(place)
+        self.nodes.get(place)
     }
 
     /// The same for one node after the other, by name.
-    pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<NodeMeasurement<'a>> {
+    pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<&'a NodeMeasurement> {
         let mut cursor = SortedCursor::default();
-        move |node| self.numbers.node(cursor.find(&self.names, |name| name, node)?)
+        move |node| self.nodes.get(cursor.find(&self.names, |name| name, node)?)
+    }
+
+    /// Reports whether numbers may be missing, of nodes or of single links. What the engine warns of
+    /// is about what a query computes, and not about what it read.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.warnings.iter().any(|warning| !warning.starts_with("PromQL "))
     }
 
     /// A reading without any number, to be filled by [`Self::take`].
     #[must_use]
     pub fn empty(identity: &Identity) -> Self {
         let names = Arc::clone(identity.names());
-        let numbers = Numbers::of(names.len());
-        Self { names, numbers, ..Self::default() }
-    }
-
-    /// The totals alone.
-    #[must_use]
-    pub fn totals(&self) -> Self {
-        let names = Arc::clone(&self.names);
-        Self { names, numbers: self.numbers.only(Measure::Total), ..Self::default() }
-    }
-
-    /// Takes over the totals of another answer if it is about the same nodes.
-    pub fn take_totals(&mut self, other: &Self) {
-        if is_equal(&self.names, &other.names) {
-            self.numbers.copy(Measure::Total, &other.numbers);
-        }
-    }
-
-    /// Reports whether a node is measured whose total is missing.
-    #[must_use]
-    pub fn lacks_totals(&self) -> bool {
-        let mut nodes = (0..self.names.len()).filter_map(|place| self.numbers.node(place));
-        nodes.any(|node| node.has(Measure::Age) && !node.has(Measure::Total))
-    }
-
-    /// Reports whether it is about these nodes.
-    #[must_use]
-    pub fn is_about(&self, nodes: &Identity) -> bool {
-        is_equal(&self.names, nodes.names())
+        let nodes = vec![NodeMeasurement::default(); names.len()].into();
+        Self { names, nodes, ..Self::default() }
     }
 
     /// Sorts an answer by node.
@@ -123,13 +102,10 @@ impl Measurement {
     /// Decides about short names, after the last number.
     pub fn settle(&mut self) {
         let undecided = std::mem::take(&mut self.undecided);
-        if undecided.is_empty() {
-            return;
-        }
         let mut names = ShortNames::default();
-        let has_numbers = |place: &usize| self.numbers.node(*place).is_some_and(|n| !n.is_empty());
-        let exact = (0..self.names.len()).filter(has_numbers);
-        exact.for_each(|place| names.meet(Resolution::Node(place)));
+        for (place, _) in self.nodes.iter().enumerate().filter(|(_, node)| !node.is_empty()) {
+            names.meet(Resolution::Node(place));
+        }
         for (subject, ..) in &undecided {
             if let Subject::Short(place, _, host) = subject {
                 names.meet(Resolution::Short(*place, host));
@@ -139,10 +115,11 @@ impl Measurement {
             let Subject::Short(place, measure, host) = &subject else { continue };
             let settled = match names.settle(Resolution::Short(*place, host)) {
                 Resolution::Node(place) => Subject::Node(place, *measure),
-                _ => unmapped(*measure, host),
+                _ => Subject::Unmapped(host.to_string()),
             };
             self.take(&settled, value, device);
         }
+        self.named = HashSet::default();
     }
 
     /// Stores one number.
@@ -153,8 +130,6 @@ impl Measurement {
             Subject::OtherJob(job) => note_job(&mut self.other_jobs, job),
             Subject::Unmapped(name) => self.unmapped(name),
             Subject::Short(..) => self.undecided.push((subject.clone(), value, device)),
-            // An exporter has many series, and counts once.
-            Subject::Counted => {}
         }
     }
 
@@ -165,22 +140,22 @@ impl Measurement {
         value: Option<f64>,
         device: Option<Arc<str>>,
     ) {
-        let value = value.map_or(Value::Unusable, |value| Value::One(value, device));
-        self.numbers.put(place, measure, value);
+        if let Some(node) = self.nodes.get_mut(place) {
+            node.put(measure, value, device);
+        }
     }
 
     fn unmapped(&mut self, name: &str) {
+        if self.named.contains(name) {
+            return;
+        }
+        self.named.insert(name.into());
         self.unmapped.0 += 1;
         if self.unmapped.1.len() < NAMED_UNMAPPED.0 {
             self.unmapped.1.push(shortened(name.to_owned(), NAMED_UNMAPPED.1));
             self.unmapped.1.sort_unstable();
         }
     }
-}
-
-/// Compares the names of nodes, which are the same list until a node comes or goes.
-fn is_equal(a: &Arc<[Arc<str>]>, b: &Arc<[Arc<str>]>) -> bool {
-    Arc::ptr_eq(a, b) || a == b
 }
 
 /// Sorts the series of one answer by node, in the order of arrival.
@@ -303,17 +278,9 @@ impl Sorter {
 #[cfg(test)]
 impl Measurement {
     /// A reading of chosen numbers.
-    pub fn of(nodes: std::collections::BTreeMap<Arc<str>, OneNode>) -> Self {
+    pub fn of(nodes: std::collections::BTreeMap<Arc<str>, NodeMeasurement>) -> Self {
         let names = nodes.keys().cloned().collect();
-        let mut numbers = Numbers::of(nodes.len());
-        for (place, node) in nodes.into_values().enumerate() {
-            for measure in Measure::ALL {
-                if node.reading().has(measure) {
-                    numbers.put(place, measure, node.reading().get(measure).cloned());
-                }
-            }
-        }
-        Self { names, numbers, ..Self::default() }
+        Self { names, nodes: nodes.into_values().collect(), ..Self::default() }
     }
 }
 

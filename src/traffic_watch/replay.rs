@@ -71,6 +71,7 @@ impl Grid {
 #[derive(Debug)]
 pub struct Recording {
     tracks: Vec<Track>,
+    warnings: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -132,19 +133,20 @@ impl Inquiry {
         let question = &self.settings.criteria[measure].request.question;
         let mut devices = Devices::default();
         let mut tracks = Vec::new();
-        decode::matrix(answer.status, &answer.content_type, &answer.body, |series| {
-            let subject = names.subject(question, &series.labels)?;
-            let device = series.labels.get("device").map(|device| devices.get(device));
-            let mut values = vec![None; grid.len].into_boxed_slice();
-            for (time, value) in &series.samples {
-                if let Some(place) = grid.place(*time) {
-                    values[place] = Some(*value);
+        let warnings =
+            decode::matrix(answer.status, &answer.content_type, &answer.body, |series| {
+                let subject = names.subject(question, &series.labels)?;
+                let device = series.labels.get("device").map(|device| devices.get(device));
+                let mut values = vec![None; grid.len].into_boxed_slice();
+                for (time, value) in &series.samples {
+                    if let Some(place) = grid.place(*time) {
+                        values[place] = Some(*value);
+                    }
                 }
-            }
-            tracks.push(Track { subject, device, values });
-            Ok(())
-        })?;
-        Ok(Recording { tracks })
+                tracks.push(Track { subject, device, values });
+                Ok(())
+            })?;
+        Ok(Recording { tracks, warnings })
     }
 }
 
@@ -153,6 +155,7 @@ impl Recording {
     #[must_use]
     pub fn at(&self, place: usize, identity: &Identity) -> Measurement {
         let mut reading = Measurement::empty(identity);
+        reading.warnings.clone_from(&self.warnings);
         for track in &self.tracks {
             if let Some(value) = track.values.get(place).copied().flatten() {
                 reading.take(&track.subject, Some(value), track.device.clone());
@@ -355,5 +358,7 @@ impl Replay {
     }
 }
 
+#[cfg(test)]
+mod gaps;
 #[cfg(test)]
 mod tests;

@@ -244,10 +244,6 @@ fn bandwidth(spec: &TrafficWatchSpec) -> Result<Option<Criterion>, Error> {
             devices: spec.devices.as_str().into(),
             direction: spec.direction,
             window: at_least("window", spec.window, 2)?,
-            // An offer is a part of the capacity of the node, which may have to be measured.
-            speed: spec.reservation.is_some()
-                && spec.max_bandwidth_percent.is_some()
-                && spec.capacity.is_none(),
         },
     };
     let recover = recover(max, spec.recover_percent);
@@ -260,6 +256,7 @@ fn bandwidth(spec: &TrafficWatchSpec) -> Result<Option<Criterion>, Error> {
         rules: Rules {
             unit,
             direction: spec.query.is_none().then_some(spec.direction),
+            window: spec.window.into(),
             max_age: at_least("maxSampleAge", spec.max_sample_age, 1)?,
             thresholds: (max, recover),
         },
@@ -290,6 +287,7 @@ fn further(spec: &TrafficWatchSpec, it: &CriterionSpec, path: &str) -> Result<Cr
         rules: Rules {
             unit: Unit::Own,
             direction: None,
+            window: spec.window.into(),
             max_age: Duration::MAX,
             thresholds: (max, recover),
         },

@@ -122,16 +122,19 @@ fn parse(body: &str) -> BTreeMap<String, String> {
 }
 
 /// The measures of one instance that uses `percent` of a link of 1 Gbit/s.
-fn measures(instance: &str, percent: f64) -> [(Value, f64); 4] {
-    let metric = |measure: &str| json!({"instance": instance, "measure": measure});
-    let mut link = metric("transmit_percent");
-    link["device"] = "eth0".into();
+fn measures(instance: &str, percent: f64) -> [(Value, f64); 6] {
+    let bytes = percent / 100.0 * 125e6;
     [
-        (link, percent),
-        (metric("transmit_bytes"), percent / 100.0 * 125e6),
-        (metric("total"), 1e6),
-        (metric("age"), 1.0),
+        ("transmit_rate", bytes),
+        ("transmit_total", 1e6),
+        ("transmit_total_before", 1e6),
+        ("speed", 125e6),
+        ("age", 1.0),
+        ("age_before", 121.0),
     ]
+    .map(|(measure, value)| {
+        (json!({"instance": instance, "measure": measure, "device": "eth0"}), value)
+    })
 }
 
 fn instant(inner: &Inner, form: &BTreeMap<String, String>) -> Value {

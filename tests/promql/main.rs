@@ -39,9 +39,6 @@ struct Case {
     window: String,
     #[serde(default = "default_devices")]
     devices: String,
-    /// True if the speed of the fastest link is queried too.
-    #[serde(default)]
-    speed: bool,
     /// The value of `--node-exporter-selector`; by default every series matches.
     #[serde(default)]
     believed: String,
@@ -102,7 +99,6 @@ impl Case {
                 .parse::<traffic_operator::api::Duration>()
                 .map(Duration::from)
                 .expect("window"),
-            speed: self.speed,
         };
         // The defaults of --node-label.
         let exporters = Exporters {

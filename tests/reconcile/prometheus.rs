@@ -161,33 +161,55 @@ fn own(values: &BTreeMap<String, &'static str>) -> Value {
     json!({"status": "success", "data": {"resultType": "vector", "result": result}})
 }
 
-/// Returns the samples of the measures that the query names.
+/// Returns the samples of the measures that the query names: each node has one link, which carried
+/// the same throughout the window.
 fn vector(inner: &Inner, query: &str) -> Value {
     let mut result = Vec::new();
     // Queries other than the built-in request name no measure, and get all samples.
     let all = !query.contains("\"measure\"");
-    let mut add = |measure: &str, instance: &str, value: Option<&str>| {
+    let mut add = |measure: &str, instance: &str, value: Option<String>| {
         let asked = all || query.contains(&format!("\"{measure}\""));
         let (true, Some(value)) = (asked, value) else { return };
         let mut metric = json!({"measure": measure});
         if !instance.is_empty() {
             metric["instance"] = instance.into();
-        }
-        if measure.ends_with("percent") {
             metric["device"] = "eth0".into();
         }
         result.push(json!({"metric": metric, "value": [0, value]}));
     };
-    add("scrapes", "", inner.scrapes);
+    let text = |text: Option<&'static str>| text.map(str::to_owned);
+    add("scrapes", "", text(inner.scrapes));
     for (instance, sample) in &inner.samples {
-        let received = inner.received.get(instance).copied();
-        add("transmit_percent", instance, sample.percent);
-        add("transmit_bytes", instance, sample.bytes);
-        add("receive_percent", instance, received);
-        add("receive_bytes", instance, received.map(|_| "1000"));
-        add("speed", instance, inner.speeds.get(instance).copied());
-        add("total", instance, Some("281814"));
-        add("age", instance, sample.age);
+        let share = sample.percent.and_then(|percent| percent.parse::<f64>().ok());
+        let share = share.filter(|percent| percent.is_finite() && *percent > 0.0);
+        let bytes = sample.bytes.unwrap_or("1000");
+        let speed = share.zip(bytes.parse::<f64>().ok());
+        let speed = speed.map(|(percent, bytes)| (bytes / percent * 100.0).to_string());
+        let speed = text(inner.speeds.get(instance).copied()).or(speed);
+        // A percentage that is none makes the rate as odd as it is.
+        let rate = if share.is_some() { Some(bytes) } else { sample.percent.or(sample.bytes) };
+        let received = inner.received.get(instance).and_then(|percent| percent.parse::<f64>().ok());
+        let received = received.zip(speed.as_ref().and_then(|speed| speed.parse::<f64>().ok()));
+        let received = received.map(|(percent, speed)| (percent * speed / 100.0).to_string());
+        for (direction, rate) in [("transmit", text(rate)), ("receive", received)] {
+            let total = rate.as_ref().map(|_| "281814".to_owned());
+            add(&format!("{direction}_rate"), instance, rate);
+            add(&format!("{direction}_total"), instance, total.clone());
+            add(&format!("{direction}_total_before"), instance, total);
+        }
+        let odd = || sample.percent.filter(|_| share.is_none()).map(|_| "1".to_owned());
+        add("speed", instance, speed.or_else(odd));
+        add("total", instance, text(Some("281814")));
+        add("age", instance, text(sample.age));
+        add("age_before", instance, sample.age.map(|_| window(query).to_string()));
     }
     json!({"status": "success", "data": {"resultType": "vector", "result": result}})
+}
+
+/// Returns the seconds of the window of a query.
+fn window(query: &str) -> f64 {
+    let (_, rest) = query.split_once(" offset ").unwrap_or_default();
+    rest.split_once("ms")
+        .and_then(|(window, _)| window.parse().ok())
+        .map_or(120.0, |ms: f64| ms / 1e3)
 }

@@ -2,7 +2,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Asked, Check, QueryError, some};
-use crate::traffic_watch::query::REPLACED;
 
 /// Checks for devices with more than one series, and shows the labels in which these differ.
 pub(super) fn check(asked: &Asked, node_labels: &[String], for_whom: &str) -> Check {
@@ -19,16 +18,6 @@ pub(super) fn check(asked: &Asked, node_labels: &[String], for_whom: &str) -> Ch
     let labels: BTreeSet<_> = differ.keys().flatten().map(|name| (*name).to_owned()).collect();
     let labels = some(&labels.into_iter().collect::<Vec<_>>());
     let message = format!("{} exporters have devices with several series", found.exporters);
-    // Alone, these labels suggest a replaced exporter.
-    let added = |names: &&BTreeSet<&str>| names.iter().all(|name| REPLACED.contains(name));
-    if differ.keys().any(|names| added(&names)) {
-        let message = format!(
-            "{message} that differ only in {labels} ({for_whom}), as after a replacement of the \
-             exporter: they add up, and if this lasts, the values are too high"
-        );
-        let fix = "run this again in five minutes; if nothing changes, scrape only one of them";
-        return Check::warn(check, message, fix).with(details);
-    }
     let message = format!(
         "{message}, which differ in {labels} ({for_whom}): the built-in measurement counts each \
          device once, custom queries may not"

@@ -6,8 +6,7 @@ use super::{Controller, Leader, Readiness, Schedule, Start, Tasks, follow};
 use crate::{
     prometheus::Shared,
     traffic_watch::{
-        Ceiling, DeploymentStore, Gauges, LABEL_CONCURRENCY, RequestStore, Totals,
-        TrafficWatchReconciler,
+        Ceiling, DeploymentStore, Gauges, LABEL_CONCURRENCY, RequestStore, TrafficWatchReconciler,
     },
 };
 
@@ -47,7 +46,6 @@ impl Start for TrafficWatchReconciler {
             label_writes: Semaphore::new(LABEL_CONCURRENCY),
             ceiling,
             readings: Shared::default(),
-            totals: Totals::default(),
         };
         let (nodes, readiness) = (leader.nodes.clone(), leader.readiness.clone());
         let listed = async move {

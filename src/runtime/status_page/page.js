@@ -19,6 +19,7 @@ const REASONS = {
   SpeedUnknown: "link speed not known: set spec.capacity or annotate the node",
   InvalidSample: "the sample is NaN, negative or contradictory",
   StaleSample: "the newest sample is too old",
+  PartialWindow: "samples cover the window only partly: there may be more load than is seen",
   InvalidCapacity: "the node's annotation traffic.example.com/capacity is no quantity",
   LowCoverage: "fewer than half of the nodes have data",
   MetricsUnavailable: "no answer from Prometheus",

@@ -18,6 +18,9 @@ pub enum NoEvidence {
     InvalidSample,
     /// Older than `maxSampleAge`.
     StaleSample,
+    /// The samples cover the window only partly, or the answer is partial: there is at least as much
+    /// load as it shows, and perhaps more than the threshold.
+    PartialWindow,
 }
 
 impl NoEvidence {
@@ -32,6 +35,7 @@ impl NoEvidence {
             Self::InvalidCapacity => "InvalidCapacity",
             Self::InvalidSample => "InvalidSample",
             Self::StaleSample => "StaleSample",
+            Self::PartialWindow => "PartialWindow",
         }
     }
 }

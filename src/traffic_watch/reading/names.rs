@@ -37,16 +37,6 @@ impl Devices {
     }
 }
 
-/// The name of a series that belongs to no node.
-pub(super) fn unmapped(measure: Measure, name: &str) -> Subject {
-    // Counted by the measure that every exporter has.
-    if matches!(measure, Measure::Age | Measure::Own) {
-        Subject::Unmapped(name.to_owned())
-    } else {
-        Subject::Counted
-    }
-}
-
 /// The subject of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
@@ -60,8 +50,6 @@ pub enum Subject {
     OtherJob(Box<str>),
     /// No known node; the name in the series.
     Unmapped(String),
-    /// The same, but the exporter was counted by another series.
-    Counted,
 }
 
 /// The mapping of series to nodes.
@@ -116,7 +104,8 @@ impl<'a> Names<'a> {
             Resolution::Node(place) => Subject::Node(place, measure),
             Resolution::Short(place, host) => Subject::Short(place, measure, host.into()),
             Resolution::Ambiguous | Resolution::Unknown => {
-                unmapped(measure, labels.get("instance").unwrap_or("(no instance label)"))
+                let instance = labels.get("instance").unwrap_or("(no instance label)");
+                Subject::Unmapped(instance.into())
             }
         })
     }

@@ -1,166 +1,148 @@
-//! The numbers of all nodes.
+//! The numbers of one node.
 use std::sync::Arc;
 
-use super::super::query::Measure;
+use super::super::{evidence::NoEvidence, query::Measure};
 
-/// The numbers of all nodes, by measure and then by node: an answer brings them in this order, and
-/// only existing measures take memory. The built-in query returns four of its nine, and a custom
-/// one returns one.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Numbers {
-    nodes: usize,
-    /// By [`Measure::index`]; empty where no node has that number.
-    columns: [Column; Measure::ALL.len()],
-}
-
-/// One measure of all nodes: 9 bytes for each, and 16 more where series name devices.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Column {
-    states: Box<[State]>,
-    /// Zero where there is no number.
-    values: Box<[f64]>,
-    devices: Box<[Option<Arc<str>>]>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
-    Absent,
-    One,
-    Unusable,
-}
+/// Maximum number of links of a node: more than a node has pods. It bounds the work for an answer
+/// that names others.
+const LINKS: usize = 1024;
 
 /// The numbers of one node.
-#[derive(Clone, Copy, Debug)]
-pub struct NodeMeasurement<'a> {
-    numbers: &'a Numbers,
-    node: usize,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeMeasurement {
+    links: Vec<Link>,
+    own: Value,
+    /// True if there are more than [`LINKS`].
+    too_many: bool,
 }
 
-/// One number of one node, with the name of its device or a reference to that name: a reader of
-/// thousands copies only those that it keeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Value<Device = Arc<str>> {
+/// The numbers of one link; those of the node itself belong to a link without a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Its name.
+    pub device: Option<Arc<str>>,
+    /// By [`Measure::index`], as the two sets say.
+    numbers: [f64; Measure::ALL.len()],
+    /// The measures that have a number, usable or not.
+    present: u16,
+    /// The measures with two numbers, or with one that proves nothing.
+    unusable: u16,
+}
+
+/// The number of a node, of a query of the author's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Value {
     /// There was none.
     #[default]
     Absent,
-    /// This one; `device` where the series names one.
-    One(f64, Option<Device>),
+    /// This one, and the device that the series names.
+    One(f64, Option<Arc<str>>),
     /// Two series claim the place, or the value is not a number.
     Unusable,
 }
 
-impl Numbers {
-    /// None of this many nodes.
-    #[must_use]
-    pub fn of(nodes: usize) -> Self {
-        Self { nodes, ..Self::default() }
+impl Link {
+    fn of(device: Option<Arc<str>>) -> Self {
+        Self { device, numbers: [0.0; _], present: 0, unusable: 0 }
     }
 
-    /// Those of the node at a place.
-    #[must_use]
-    pub fn node(&self, node: usize) -> Option<NodeMeasurement<'_>> {
-        (node < self.nodes).then_some(NodeMeasurement { numbers: self, node })
-    }
-
-    /// One measure alone.
-    #[must_use]
-    pub fn only(&self, measure: Measure) -> Self {
-        let mut numbers = Self::of(self.nodes);
-        numbers.copy(measure, self);
-        numbers
-    }
-
-    /// Copies one measure from the numbers of the same nodes.
-    pub fn copy(&mut self, measure: Measure, from: &Self) {
-        debug_assert_eq!(self.nodes, from.nodes, "the same nodes");
-        self.columns[measure.index()].clone_from(&from.columns[measure.index()]);
-    }
-
-    /// Sets one number; a second one makes it unusable.
-    pub fn put(&mut self, node: usize, measure: Measure, value: Value) {
-        let column = &mut self.columns[measure.index()];
-        if column.states.is_empty() {
-            column.states = vec![State::Absent; self.nodes].into();
-            column.values = vec![0.0; self.nodes].into();
+    fn put(&mut self, measure: Measure, number: Option<f64>) {
+        let bit = 1 << measure.index();
+        // An age is that of a clock, which may be ahead.
+        let signed = matches!(measure, Measure::Age | Measure::AgeBefore | Measure::OwnAge);
+        let usable = number.filter(|number| number.is_finite() && (signed || *number >= 0.0));
+        if self.present & bit != 0 || usable.is_none() {
+            self.unusable |= bit;
         }
-        let Some(state) = column.states.get_mut(node) else { return };
-        let (Value::One(number, device), State::Absent) = (value, *state) else {
-            *state = State::Unusable;
-            return;
-        };
-        *state = State::One;
-        column.values[node] = number;
-        if device.is_some() {
-            if column.devices.is_empty() {
-                column.devices = vec![None; self.nodes].into();
-            }
-            column.devices[node] = device;
+        self.present |= bit;
+        self.numbers[measure.index()] = usable.unwrap_or_default();
+    }
+
+    /// Reports whether there is a number, usable or not.
+    #[must_use]
+    pub fn has(&self, measure: Measure) -> bool {
+        self.present & (1 << measure.index()) != 0
+    }
+
+    /// Returns a number; none if there is none.
+    ///
+    /// # Errors
+    /// When it proves nothing: two series claim its place, or it is no number.
+    pub fn number(&self, measure: Measure) -> Result<Option<f64>, NoEvidence> {
+        if self.unusable & (1 << measure.index()) != 0 {
+            return Err(NoEvidence::InvalidSample);
         }
+        Ok(self.has(measure).then(|| self.numbers[measure.index()]))
     }
 }
 
-impl<'a> NodeMeasurement<'a> {
-    /// One number.
-    #[must_use]
-    pub fn get(&self, measure: Measure) -> Value<&'a Arc<str>> {
-        let column = &self.numbers.columns[measure.index()];
-        match column.states.get(self.node) {
-            Some(State::One) => {
-                let device = column.devices.get(self.node).and_then(Option::as_ref);
-                Value::One(column.values[self.node], device)
-            }
-            Some(State::Unusable) => Value::Unusable,
-            Some(State::Absent) | None => Value::Absent,
+impl NodeMeasurement {
+    /// Stores a number; a second one makes it unusable.
+    pub fn put(&mut self, measure: Measure, number: Option<f64>, device: Option<Arc<str>>) {
+        if measure == Measure::Own {
+            self.own = match (number, &self.own) {
+                (Some(number), Value::Absent) => Value::One(number, device),
+                _ => Value::Unusable,
+            };
+            return;
+        }
+        if let Some(link) = self.links.iter_mut().find(|link| link.device == device) {
+            link.put(measure, number);
+        } else if self.links.len() < LINKS {
+            // Nearly every node has one or two.
+            self.links.reserve_exact(1 + self.links.len() / 2);
+            self.links.push(Link::of(device));
+            self.put(measure, number, self.links[self.links.len() - 1].device.clone());
+        } else {
+            self.too_many = true;
         }
     }
 
-    /// Reports whether there is anything, usable or not.
+    /// Returns its links.
+    ///
+    /// # Errors
+    /// When there are too many of them.
+    pub fn links(&self) -> Result<&[Link], NoEvidence> {
+        if self.too_many { Err(NoEvidence::InvalidSample) } else { Ok(&self.links) }
+    }
+
+    /// Returns the result of a query of the author's.
+    #[must_use]
+    pub fn own(&self) -> &Value {
+        &self.own
+    }
+
+    /// Reports whether any link has a number, usable or not.
     #[must_use]
     pub fn has(&self, measure: Measure) -> bool {
-        let states = &self.numbers.columns[measure.index()].states;
-        states.get(self.node).is_some_and(|state| *state != State::Absent)
+        match measure {
+            Measure::Own => self.own != Value::Absent,
+            measure => self.links.iter().any(|link| link.has(measure)),
+        }
     }
 
     /// Reports whether there is none at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !Measure::ALL.into_iter().any(|measure| self.has(measure))
+        self.links.is_empty() && self.own == Value::Absent
     }
 }
 
 #[cfg(test)]
-impl Value<&Arc<str>> {
-    /// The same with a name of its own.
-    pub fn cloned(self) -> Value {
-        match self {
-            Self::Absent => Value::Absent,
-            Self::One(value, device) => Value::One(value, device.cloned()),
-            Self::Unusable => Value::Unusable,
+impl NodeMeasurement {
+    /// The same with these numbers of a link.
+    pub fn with(mut self, device: &str, numbers: &[(Measure, f64)]) -> Self {
+        for (measure, number) in numbers {
+            self.put(*measure, Some(*number), (!device.is_empty()).then(|| device.into()));
         }
-    }
-}
-
-/// The numbers of one node by itself.
-#[cfg(test)]
-#[derive(Clone, Debug, PartialEq)]
-pub struct OneNode(Numbers);
-
-#[cfg(test)]
-impl Default for OneNode {
-    fn default() -> Self {
-        Self(Numbers::of(1))
-    }
-}
-
-#[cfg(test)]
-impl OneNode {
-    /// Sets one number; a second one makes it unusable.
-    pub fn put(&mut self, measure: Measure, value: Value) {
-        self.0.put(0, measure, value);
+        self
     }
 
-    /// Returns the facts that are read from it.
-    pub fn reading(&self) -> NodeMeasurement<'_> {
-        NodeMeasurement { numbers: &self.0, node: 0 }
+    /// The same with a link that sent this many bytes per second throughout a window of two minutes,
+    /// by a sample of this age.
+    pub fn sending(self, device: &str, bytes: f64, age: f64) -> Self {
+        use Measure::{Age, AgeBefore, TransmitRate, TransmitTotal, TransmitTotalBefore};
+        let rate = [(TransmitRate, bytes), (TransmitTotal, 7.0), (TransmitTotalBefore, 7.0)];
+        self.with(device, &rate).with(device, &[(Age, age), (AgeBefore, 120.0)])
     }
 }

@@ -1,6 +1,11 @@
 //! Answers, sorted by node.
 use super::*;
-use crate::prometheus::Class;
+use crate::{prometheus::Class, traffic_watch::evidence::NoEvidence};
+
+/// The number of the first link.
+fn number(node: &NodeMeasurement, measure: Measure) -> Result<Option<f64>, NoEvidence> {
+    node.links()?.first().map_or(Ok(None), |link| link.number(measure))
+}
 
 fn read(result: &serde_json::Value) -> Result<Measurement, QueryError> {
     let addresses = [Arc::from("10.0.0.1")];
@@ -12,7 +17,6 @@ fn read(result: &serde_json::Value) -> Result<Measurement, QueryError> {
         devices: "eth0".into(),
         direction: crate::api::traffic_watch::Direction::Transmit,
         window: std::time::Duration::from_secs(20),
-        speed: false,
     };
     let names = Names { identity: &identity, labels: &[] };
     Measurement::read(200, "application/json", body.to_string().as_bytes(), &question, names)
@@ -27,15 +31,17 @@ fn series(instance: &str, measure: &str, value: &str) -> serde_json::Value {
 #[test]
 fn sorts_by_node_and_names_what_belongs_to_none() {
     let reading = read(&serde_json::json!([
-        series("10.0.0.1:9100", "transmit_percent", "8"),
+        series("10.0.0.1:9100", "transmit_rate", "8"),
         series("node-1", "age", "1"),
         series("10.0.0.9:9100", "age", "1"),
-        series("10.0.0.9:9100", "total", "1"),
+        series("10.0.0.9:9100", "transmit_total", "1"),
     ]))
     .unwrap();
     let node = reading.get("node-1").unwrap();
-    assert_eq!(node.get(Measure::TransmitPercent), Value::One(8.0, Some(&"eth0".into())));
-    assert_eq!(node.get(Measure::TransmitBytes), Value::Absent);
+    let [link] = node.links().unwrap() else { panic!("{node:?}") };
+    assert_eq!(link.device.as_deref(), Some("eth0"));
+    assert_eq!(number(node, Measure::TransmitRate), Ok(Some(8.0)));
+    assert_eq!(number(node, Measure::TransmitTotal), Ok(None));
     assert_eq!(reading.unmapped, (1, vec!["10.0.0.9:9100".into()]));
     assert_eq!(reading.evaluated, Some(12.5));
 }
@@ -44,43 +50,39 @@ fn sorts_by_node_and_names_what_belongs_to_none() {
 fn t07_a_machine_of_another_domain_is_not_our_node() {
     // Our exporter is down but for its age.
     let reading = read(&serde_json::json!([
-        series("node-1.other.example:9100", "transmit_percent", "90"),
+        series("node-1.other.example:9100", "transmit_rate", "90"),
         series("node-1.other.example:9100", "age", "1"),
         series("10.0.0.1:9100", "age", "70"),
     ]))
     .unwrap();
     let node = reading.get("node-1").unwrap();
-    assert_eq!(node.get(Measure::TransmitPercent), Value::Absent);
-    assert_eq!(node.get(Measure::Age), Value::One(70.0, Some(&"eth0".into())));
+    assert_eq!(number(node, Measure::TransmitRate), Ok(None));
+    assert_eq!(number(node, Measure::Age), Ok(Some(70.0)));
     assert_eq!(reading.unmapped, (1, vec!["node-1.other.example".into()]));
     // Alone it is ours: exporters may know nodes by their full names only.
-    let alone = serde_json::json!([series("node-1.our.example", "transmit_percent", "8")]);
+    let alone = serde_json::json!([series("node-1.our.example", "transmit_rate", "8")]);
     let reading = read(&alone).unwrap();
-    let value = reading.get("node-1").unwrap().get(Measure::TransmitPercent);
-    assert_eq!(value, Value::One(8.0, Some(&"eth0".into())));
+    assert_eq!(number(reading.get("node-1").unwrap(), Measure::TransmitRate), Ok(Some(8.0)));
 }
 
 #[test]
 fn two_series_for_one_number_are_none() {
     let reading = read(&serde_json::json!([
-        series("10.0.0.1:9100", "transmit_percent", "8"),
-        series("node-1", "transmit_percent", "9"),
+        series("10.0.0.1:9100", "transmit_rate", "8"),
+        series("node-1", "transmit_rate", "9"),
     ]))
     .unwrap();
-    let value = reading.get("node-1").unwrap().get(Measure::TransmitPercent);
-    assert_eq!(value, Value::Unusable);
+    let value = number(reading.get("node-1").unwrap(), Measure::TransmitRate);
+    assert_eq!(value, Err(NoEvidence::InvalidSample));
 }
 
 #[test]
 fn s17_names_of_a_hostile_server_are_short() {
     let long = "x".repeat(1 << 20);
-    let mut named = series("node-1", "transmit_percent", "8");
+    let mut named = series("node-1", "transmit_rate", "8");
     named["metric"]["device"] = long.as_str().into();
     let reading = read(&serde_json::json!([named, series(&long, "age", "1")])).unwrap();
-    let Value::One(_, Some(device)) = reading.get("node-1").unwrap().get(Measure::TransmitPercent)
-    else {
-        panic!("{reading:?}")
-    };
+    let device = reading.get("node-1").unwrap().links().unwrap()[0].device.as_ref().unwrap();
     assert!(device.len() < 100, "{}", device.len());
     assert!(reading.unmapped.1[0].len() < 110);
     let error = read(&serde_json::json!([series(&long, &long, "1")])).unwrap_err();

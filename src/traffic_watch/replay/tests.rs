@@ -20,9 +20,12 @@ fn range(percents: &[&str]) -> Answer {
         json!({"metric": {"instance": "a:9100", "measure": measure, "device": "eth0"}, "values": values})
     };
     let result = json!([
-        series("transmit_percent", &|i| percents[i].to_owned()),
-        series("transmit_bytes", &|_| "1".into()),
+        series("transmit_rate", &|i| percents[i].to_owned()),
+        series("transmit_total", &|_| "1".into()),
+        series("transmit_total_before", &|_| "1".into()),
+        series("speed", &|_| "100".into()),
         series("age", &|_| "1".into()),
+        series("age_before", &|_| "121".into()),
     ]);
     let body = json!({"status": "success", "data": {"resultType": "matrix", "result": result}});
     Answer {

@@ -223,7 +223,7 @@ pub(in super::super) fn problems(j: &Judgment<'_>) -> Vec<Option<String>> {
     readings.iter().enumerate().map(problem).collect()
 }
 
-/// `rate` over fewer scrapes turns one missed scrape into a hole or a jump.
+/// With fewer scrapes, the sample before the window is often too old for it.
 pub(in super::super) const SCRAPES_NEEDED: f64 = 4.0;
 
 /// The scrapes that the window of the built-in measurement holds.

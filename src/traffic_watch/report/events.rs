@@ -182,8 +182,8 @@ pub(in super::super) fn window_too_short(j: &Judgment<'_>, judgments: u32) -> Op
         warning: true,
         reason: "WindowTooShort",
         note: format!(
-            "spec.window of {} holds {} scrapes of the node exporter, and four are needed: one missed \
-             scrape makes a hole or a jump; set spec.window to at least four scrape intervals",
+            "spec.window of {} holds {} scrapes of the node exporter, and four are needed: with fewer, \
+             many judgments have no evidence; set spec.window to at least four scrape intervals",
             humantime::format_duration(window),
             short(scrapes)
         ),

@@ -128,10 +128,6 @@ fn nodes_offer_what_is_free_and_steady_load_writes_nothing() {
 fn the_speed_of_the_link_is_the_capacity_where_none_is_configured() {
     run(async |bench| {
         three_nodes(&bench).await;
-        for node in ["node-1", "node-2", "node-3"] {
-            let bytes = Some("12500000");
-            bench.prometheus.set(node, Sample { percent: Some("10"), bytes, age: Some("1") });
-        }
         bench.prometheus.speed("node-1", "125000000");
         bench.watch("web", spec(&json!({"capacity": null}))).await;
         let _operator = bench.operator();

@@ -134,12 +134,6 @@ fn t04_duplicates_are_found_with_the_label_they_differ_in() {
         ),
         (
             "duplicates",
-            Warn,
-            |f| f.endpoints[0].asked[0].duplicates = Ok(twins("pod")),
-            &["differ only in pod", "add up", "five minutes"],
-        ),
-        (
-            "duplicates",
             Fail,
             |f| {
                 let error = QueryError::new(Class::QueryFailed, "HTTP status 422");

@@ -288,12 +288,11 @@ fn n08_a_recorded_value_counts_once_however_often_it_is_read() {
         w.tick += 1;
         w.second += 10;
         let of = |value| {
-            let mut node = OneNode::default();
-            node.put(Measure::Own, reading::Value::One(value, None));
-            if let Some(age) = age {
-                node.put(Measure::OwnAge, reading::Value::One(age, None));
+            let node = NodeMeasurement::default().with("", &[(Measure::Own, value)]);
+            match age {
+                Some(age) => node.with("", &[(Measure::OwnAge, age)]),
+                None => node,
             }
-            node
         };
         let nodes = [("a".into(), of(loss)), ("b".into(), of(0.0))];
         w.pass(vec![Ok(Measurement::of(BTreeMap::from(nodes)))]);

@@ -13,7 +13,7 @@ use super::{
         limits::Headroom,
         observed::Stray,
         query::Measure,
-        reading::{self, Measurement, OneNode},
+        reading::{Measurement, NodeMeasurement},
     },
     *,
 };
@@ -79,6 +79,11 @@ struct Step {
     offers: Vec<(String, Option<u64>)>,
     conditions: Vec<Verdict>,
     deployment: bool,
+}
+
+/// A node whose link has a speed of 100 bytes per second.
+fn sending(percent: f64, age: f64) -> NodeMeasurement {
+    NodeMeasurement::default().sending("", percent, age).with("", &[(Measure::Speed, 100.0)])
 }
 
 impl World {
@@ -170,28 +175,21 @@ impl World {
     fn reading(&self, says: &[Says]) -> Measurement {
         let mut nodes = BTreeMap::new();
         for (name, says) in self.labels.keys().zip(says) {
-            let mut node = OneNode::default();
-            let mut put = |measure, value| node.put(measure, reading::Value::One(value, None));
-            match *says {
+            let (percent, age) = match *says {
                 Says::Nothing => continue,
-                Says::Percent(percent) => {
-                    put(Measure::TransmitPercent, percent);
-                    put(Measure::Own, percent);
-                    put(Measure::TransmitBytes, percent);
+                Says::Percent(percent) => (percent, 1.0),
+                Says::NaN => (f64::NAN, 1.0),
+                Says::NoSpeed => (1.0, 1.0),
+                Says::Old => (1.0, 1000.0),
+            };
+            let mut node = sending(percent, age);
+            match says {
+                Says::NoSpeed => {
+                    node = NodeMeasurement::default().sending("", percent, age);
                 }
-                Says::NaN => {
-                    put(Measure::TransmitPercent, f64::NAN);
-                    put(Measure::Own, f64::NAN);
-                    put(Measure::TransmitBytes, 1.0);
-                }
-                Says::NoSpeed => put(Measure::TransmitBytes, 1.0),
-                Says::Old => {
-                    put(Measure::TransmitPercent, 1.0);
-                    put(Measure::TransmitBytes, 1.0);
-                }
+                Says::Old => {}
+                _ => node.put(Measure::Own, Some(percent), None),
             }
-            put(Measure::Total, 7.0);
-            put(Measure::Age, if *says == Says::Old { 1000.0 } else { 1.0 });
             nodes.insert(name.as_str().into(), node);
         }
         Measurement::of(nodes)

@@ -10,8 +10,14 @@ use crate::{
 };
 
 /// The measures of the built-in query, with the value of each for a fit node.
-const MEASURES: [(&str, &str); 4] =
-    [("transmit_percent", "10"), ("transmit_bytes", "1250000"), ("total", "1e12"), ("age", "3.25")];
+const MEASURES: [(&str, &str); 6] = [
+    ("transmit_rate", "10"),
+    ("transmit_total", "1e12"),
+    ("transmit_total_before", "1e12"),
+    ("speed", "100"),
+    ("age", "3.25"),
+    ("age_before", "123.25"),
+];
 
 /// The judgments in a row that mark a node, by default.
 const CONSECUTIVE: usize = 2;
@@ -61,7 +67,7 @@ impl Large {
         let mut body = r#"{"status":"success","data":{"resultType":"vector","result":["#.to_owned();
         for (measure, fit) in MEASURES {
             for i in 0..self.nodes {
-                let value = if measure == "transmit_percent" && i < above { "90" } else { fit };
+                let value = if measure == "transmit_rate" && i < above { "90" } else { fit };
                 let comma = if body.ends_with('[') { "" } else { "," };
                 let host = address(i);
                 write!(
@@ -80,8 +86,7 @@ impl Large {
         let question = Question::BuiltIn {
             devices: "eth0".into(),
             direction: crate::api::traffic_watch::Direction::Transmit,
-            window: std::time::Duration::from_secs(20),
-            speed: false,
+            window: std::time::Duration::from_mins(2),
         };
         let body = self.answer(above);
         let json = "application/json";

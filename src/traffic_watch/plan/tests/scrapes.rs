@@ -13,12 +13,7 @@ fn t14_one_scrape_counts_once_however_often_it_is_judged() {
         w.second += 1;
         let mut nodes = BTreeMap::new();
         for (name, percent) in [("a", 99.0), ("b", 1.0)] {
-            let mut node = OneNode::default();
-            let mut put = |measure, value| node.put(measure, reading::Value::One(value, None));
-            put(Measure::TransmitPercent, percent);
-            put(Measure::TransmitBytes, percent);
-            put(Measure::Age, age);
-            nodes.insert(name.into(), node);
+            nodes.insert(name.into(), sending(percent, age));
         }
         w.pass(vec![Ok(Measurement::of(nodes))]);
         w.label("a").map(str::to_owned)
@@ -44,16 +39,7 @@ fn t14_one_scrape_counts_once_though_requests_and_answers_take_different_times()
         answers.map(|(age, took, late)| {
             w.tick += 1;
             w.second += 10;
-            let busy = w.reading(&[Percent(99.0), Percent(1.0)]);
-            let nodes = ["a", "b"].map(|name| {
-                let mut node = OneNode::default();
-                for measure in [Measure::TransmitPercent, Measure::TransmitBytes] {
-                    let value = busy.get(name).unwrap().get(measure);
-                    node.put(measure, value.cloned());
-                }
-                node.put(Measure::Age, reading::Value::One(age, None));
-                (name.into(), node)
-            });
+            let nodes = [("a".into(), sending(99.0, age)), ("b".into(), sending(1.0, age))];
             let mut reading = Measurement::of(BTreeMap::from(nodes));
             #[expect(clippy::cast_precision_loss, reason = "a time")]
             let asked = w.second as f64 - took;
@@ -82,19 +68,7 @@ fn a_sample_a_quarter_of_an_interval_later_is_of_another_scrape() {
         let mut w = World::new(&["a", "b"], json!({"interval": "1s"}));
         let mut judge = |percent: f64, age: f64| {
             w.tick += 1;
-            let node = |percent: f64| {
-                let mut node = OneNode::default();
-                let values = [
-                    (Measure::TransmitPercent, percent),
-                    (Measure::TransmitBytes, 1.0),
-                    (Measure::Age, age),
-                ];
-                for (measure, value) in values {
-                    node.put(measure, reading::Value::One(value, None));
-                }
-                node
-            };
-            let nodes = [("a".into(), node(percent)), ("b".into(), node(1.0))];
+            let nodes = [("a".into(), sending(percent, age)), ("b".into(), sending(1.0, age))];
             w.pass(vec![Ok(Measurement::of(nodes.into()))]).states
         };
         judge(1.0, 9.0);
