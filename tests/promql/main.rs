@@ -6,6 +6,7 @@ mod exporter;
 mod measuring;
 mod monitor;
 mod probing;
+mod recorded;
 mod scraping;
 mod server;
 mod sessions;

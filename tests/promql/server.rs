@@ -3,7 +3,7 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -30,9 +30,24 @@ pub struct Prometheus {
 impl Prometheus {
     /// Starts a Prometheus that scrapes each second, with these `scrape_configs` and rule files.
     pub fn start(name: &str, scrapes: &[Value], rules: &[Value]) -> Self {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prometheus").join(name);
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).expect("directory");
+        Self::run(&empty(name), scrapes, rules)
+    }
+
+    /// Starts one that scrapes nothing and has these samples, in the format of OpenMetrics.
+    pub fn recorded(name: &str, samples: &str) -> Self {
+        let dir = empty(name);
+        let file = dir.join("samples");
+        fs::write(&file, samples).expect("samples");
+        let output = Command::new(lab::tools::ensure("promtool").expect("promtool"))
+            .args(["tsdb", "create-blocks-from", "openmetrics"])
+            .args([file, dir.join("data")])
+            .output()
+            .expect("promtool");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Self::run(&dir, &[], &[])
+    }
+
+    fn run(dir: &Path, scrapes: &[Value], rules: &[Value]) -> Self {
         let files: Vec<_> = (0..rules.len()).map(|i| format!("rules-{i}.json")).collect();
         for (file, rules) in files.iter().zip(rules) {
             fs::write(dir.join(file), rules.to_string()).expect("rules");
@@ -61,9 +76,19 @@ impl Prometheus {
 
     /// Sends one query to Prometheus; `None` while it does not answer.
     pub fn ask(&self, query: &str) -> Option<Vec<Value>> {
+        let answer = self.send(&format!("query={}", escaped(query)))?;
+        let answer: Value = serde_json::from_str(&answer).ok()?;
+        answer["data"]["result"].as_array().cloned()
+    }
+
+    /// Returns the body of the answer to a query at a time in Unix seconds.
+    pub fn at(&self, query: &str, time: i64) -> Option<String> {
+        self.send(&format!("time={time}&query={}", escaped(query)))
+    }
+
+    fn send(&self, body: &str) -> Option<String> {
         let mut stream = std::net::TcpStream::connect(self.address).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-        let body = format!("query={}", escaped(query));
         let request = format!(
             "POST /api/v1/query HTTP/1.0\r\nHost: {}\r\nContent-Length: {}\r\n\
              Content-Type: application/x-www-form-urlencoded\r\n\r\n{body}",
@@ -73,9 +98,16 @@ impl Prometheus {
         stream.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
-        let answer: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
-        answer["data"]["result"].as_array().cloned()
+        Some(answer.split_once("\r\n\r\n")?.1.to_owned())
     }
+}
+
+/// An empty directory for a Prometheus.
+fn empty(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prometheus").join(name);
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).expect("directory");
+    dir
 }
 
 /// Returns the body of a server's answer; `None` while there is no answer.

@@ -109,7 +109,7 @@ fn s04_exporters_of_another_job_change_no_verdict_on_a_node() {
         let asked = evaluate(&watch, &endpoints, exporters, Population::default(), None);
         runtime.block_on(asked).expect("a judgment")
     };
-    let up = "count_over_time(node_network_transmit_bytes_total[5s]) >= 5";
+    let up = "node_network_transmit_bytes_total offset 5s";
     eventually("scrapes", || (prometheus.ask(up)?.len() == 5).then_some(()));
 
     let right = [("node-1", Fit), ("node-2", Unfit)];
@@ -133,7 +133,7 @@ fn s04_where_no_series_is_believed_the_jobs_that_have_some_are_named() {
     let jobs = [job("kubernetes-nodes", &own), job("zz", &own)];
     let prometheus = Prometheus::start("s04-named", &jobs, &[]);
     let (endpoints, runtime) = asker(&prometheus);
-    let up = "count_over_time(node_network_transmit_bytes_total[5s]) >= 5";
+    let up = "node_network_transmit_bytes_total offset 5s";
     eventually("scrapes", || (prometheus.ask(up)?.len() == 2).then_some(()));
     let judge = |exporters: &Exporters| {
         let watch = watch();
