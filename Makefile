@@ -79,6 +79,10 @@ demo-programs: protoc
 	$(DEMO)/image --uncompressed --binary $(DEMO)/traffic-operator --agent $(DEMO)/traffic-operator-agent \
 		--out .lab/image/demo.tar
 
+.PHONY: e2e
+e2e: image ## Play everything on real nodes, the demos first (root); PASS or FAIL for each claim; ACTS="judging readme".
+	cargo run --quiet --package e2e -- run --operator $(BINARY) $(ACTS)
+
 .PHONY: test
 test: ## Run all tests; without root, all but the scenarios on nodes (and say so).
 	hack/test

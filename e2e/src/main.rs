@@ -1,32 +1,42 @@
-//! The product on real nodes, judged.
+//! The product on real nodes, judged: the tour, which is also what `make demo` and its companions
+//! show, and every other promise that only a cluster can show.
 
+mod acts;
 mod all;
 mod exposition;
 mod judge;
 mod leader;
+mod monitoring;
+mod newcomers;
 mod objects;
 mod prober;
 mod reflectors;
-mod story;
+mod report;
+mod stage;
 mod swarm;
-mod view;
+mod traffic_watch;
+mod upgrading;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
-use lab::checks::{Check, conclude};
 use lab::cluster::operator::write_environment;
 use lab::cluster::{Cluster, Monitoring, Options};
+
+use acts::Scene;
+use report::{Act, Report};
 
 /// The capacity written on the nodes: their links report 10 Gbit/s, too much for a test to fill.
 const CAPACITY: &str = "1G";
 /// Two nodes in each of two zones: links within a zone and between zones.
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
+/// The name of the act without a cluster: real BGP between nodes that have no other purpose.
+const REFLECTORS: &str = "reflectors";
 
-/// The product on real nodes: each command says PASS or FAIL.
+/// The product on real nodes: each claim is a PASS or a FAIL.
 #[derive(Debug, Parser)]
 #[command(name = "e2e", version)]
 struct Arguments {
@@ -36,7 +46,7 @@ struct Arguments {
     /// The archive with the product's image, and beside it the one of the original's agent.
     #[arg(long, global = true, env = "E2E_IMAGE", default_value_os_t = lab::images::product_archive())]
     image: PathBuf,
-    /// The operator's program, for route reflectors.
+    /// The operator's program.
     #[arg(
         long,
         global = true,
@@ -64,6 +74,13 @@ enum Command {
     },
     /// Play all four kinds on one cluster.
     All,
+    /// Play everything: the tour and all other acts.
+    Run {
+        /// Only acts whose name contains one of these.
+        filters: Vec<String>,
+    },
+    /// List the names of all acts.
+    List,
 }
 
 fn main() -> ExitCode {
@@ -82,52 +99,100 @@ fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> Result<bool> {
     let Arguments { keep, image, operator, command } = arguments;
-    let agent = image::original_agent_archive(&image);
+    let operator = std::path::absolute(&operator)?;
     let zones = ZONES.map(str::to_owned).to_vec();
-    let three = Options {
-        monitoring: Monitoring::Plain,
-        capacity: Some(CAPACITY.to_owned()),
-        images: vec![image.clone()],
-        ..Options::default()
+    let agent = image::original_agent_archive(&image);
+    let images = vec![image.clone(), agent];
+    let capacity = Some(CAPACITY.to_owned());
+    let plain = Options { monitoring: Monitoring::Plain, capacity, images, ..Options::default() };
+    let whole = Options { nodes: 4, zones, monitoring: Monitoring::Operator, ..plain.clone() };
+    let alone = Report::new(false, keep);
+    let (options, scenes) = match command {
+        Command::Demo => (plain, acts::exactly(&["traffic-watch"])),
+        Command::Swarm => (plain, acts::exactly(&["swarm-verbatim", "swarm"])),
+        Command::Prober => (whole, acts::exactly(&["prober", "prober-outage"])),
+        Command::All => (whole, acts::exactly(&["all-kinds"])),
+        Command::Reflectors { parts } => {
+            let act = Act { report: &alone, name: REFLECTORS };
+            reflectors::play(act, &parts, keep, &operator).await?;
+            return Ok(alone.conclude());
+        }
+        Command::List => {
+            let names = acts::ALL.iter().map(|scene| scene.name).chain([REFLECTORS]);
+            names.for_each(|name| println!("{name}"));
+            return Ok(true);
+        }
+        Command::Run { filters } => return everything(whole, &image, &operator, &filters).await,
     };
-    let four = Options { nodes: 4, zones, images: vec![image, agent], ..Options::default() };
-    match command {
-        Command::Demo => perform(three, keep, story::play).await,
-        Command::Swarm => perform(three, keep, swarm::play).await,
-        Command::Prober => perform(four, keep, prober::play).await,
-        Command::All => perform(four, keep, all::play).await,
-        Command::Reflectors { parts } => reflectors::run(&parts, keep, &operator).await,
-    }
+    on_a_cluster(options, &alone, &operator, &scenes, keep).await?;
+    Ok(alone.conclude())
 }
 
-/// Plays a story on a cluster of its own, prints what it has checked, and takes the cluster down
-/// unless it is kept.
-async fn perform(
-    options: Options,
-    keep: bool,
-    play: impl AsyncFnOnce(&Cluster, Instant, &mut Vec<Check>) -> Result<()>,
+/// Plays all acts, or some; those that need no cluster beside the others.
+async fn everything(
+    mut options: Options,
+    image: &Path,
+    operator: &Path,
+    filters: &[String],
 ) -> Result<bool> {
-    let started = Instant::now();
-    let mut cluster = Cluster::start_keepable(options).await?;
-    let mut checks = Vec::new();
-    if let Err(error) = play(&cluster, started, &mut checks).await {
-        checks.push(Check::new("the demo ran to its end", false, format!("{error:#}")));
-        println!("\nThe operator's log:\n{}", story::operator_log(&cluster));
+    let report = Report::new(true, false);
+    let scenes = acts::like(filters);
+    let reflects = filters.is_empty() || filters.iter().any(|it| REFLECTORS.contains(it.as_str()));
+    ensure!(reflects || !scenes.is_empty(), "no act has a name like {filters:?}: see `e2e list`");
+    options.images.extend(upgrading::before().map(|before| upgrading::image(&before)));
+    let reflecting = async {
+        if reflects {
+            let act = Act { report: &report, name: REFLECTORS };
+            if let Err(error) = reflectors::play(act, &reflectors::PARTS, false, operator).await {
+                act.claim("played to its end", false, format!("{error:#}"));
+            }
+        }
+    };
+    let others = async {
+        if !scenes.is_empty() {
+            on_a_cluster(options, &report, operator, &scenes, false).await?;
+        }
+        anyhow::Ok(())
+    };
+    let (others, ()) = tokio::join!(others, reflecting);
+    others?;
+    if filters.is_empty() {
+        acts::image_is_small(&report, image)?;
     }
+    Ok(report.conclude())
+}
+
+/// Starts a cluster with the operator, plays acts, and takes it down unless it is kept.
+async fn on_a_cluster(
+    options: Options,
+    report: &Report,
+    operator: &Path,
+    scenes: &[&Scene],
+    keep: bool,
+) -> Result<()> {
+    let act = Act { report, name: "cluster" };
+    let whole = options.monitoring == Monitoring::Operator;
+    let mut cluster = Cluster::start_keepable(options).await?;
+    if whole {
+        all::calico(&cluster).await.context("installing Calico's kinds")?;
+    }
+    act.say("deploying the operator from deploy/, as `make deploy` does");
+    cluster.deploy_operator().await?;
+    acts::play(&cluster, report, operator, scenes).await;
     if keep {
         let environment = write_environment(&cluster).await?;
         cluster.keep()?;
         println!(
-            "\nThe cluster stays. `make lab-down` takes it down; to use it: . .lab/env\n\n{environment}"
+            "\nThe cluster stays until `make lab-down`; to use it: . .lab/env\n\n{environment}"
         );
-    } else {
-        let ending = Instant::now();
-        let result = cluster.down().await;
-        let figure = result.as_ref().err().map_or_else(
-            || format!("{:.1} s", ending.elapsed().as_secs_f64()),
-            |error| format!("{error:#}"),
-        );
-        checks.push(Check::new("everything taken down again", result.is_ok(), figure));
+        return Ok(());
     }
-    Ok(conclude(&checks, started))
+    let ending = Instant::now();
+    let down = cluster.down().await;
+    let figure = down.as_ref().err().map_or_else(
+        || format!("{:.1} s", ending.elapsed().as_secs_f64()),
+        |error| format!("{error:#}"),
+    );
+    act.claim("everything taken down again", down.is_ok(), figure);
+    Ok(())
 }

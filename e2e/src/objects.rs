@@ -1,77 +1,134 @@
-//! Objects as kubectl shows them, and waiting for what they say.
+//! Objects as `kubectl get -o json` shows them, without a process for each look.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use anyhow::{Context, Result};
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
+use tokio::time::timeout;
 
-use lab::cluster::Cluster;
-use lab::workspace;
+/// The longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time between two checks: a kubectl takes a tenth of that.
-const PERIOD: Duration = Duration::from_millis(500);
+/// The kinds that acts look at all the time: group, version, kind, plural.
+const KINDS: [(&str, &str, &str, &str); 9] = [
+    ("", "v1", "Node", "nodes"),
+    ("", "v1", "Pod", "pods"),
+    ("", "v1", "ConfigMap", "configmaps"),
+    ("", "v1", "Event", "events"),
+    ("apps", "v1", "Deployment", "deployments"),
+    ("coordination.k8s.io", "v1", "Lease", "leases"),
+    ("traffic.example.com", "v1alpha1", "TrafficWatch", "trafficwatches"),
+    ("traffic.example.com", "v1alpha1", "Swarm", "swarms"),
+    ("probes.bigmikes.io", "v1alpha1", "NetworkProber", "networkprobers"),
+];
 
-/// Reads objects as JSON.
-pub(super) fn get(cluster: &Cluster, arguments: &[&str]) -> Result<Value> {
-    let all = [&["get"], arguments, &["-o", "json"]].concat();
-    Ok(serde_json::from_str(&cluster.kubectl(&all)?)?)
+/// Arguments of `kubectl get`.
+struct Query<'a> {
+    resource: ApiResource,
+    name: Option<&'a str>,
+    /// Of all namespaces if there is none.
+    namespace: Option<&'a str>,
+    list: ListParams,
 }
 
-/// Lists objects as JSON, without terminating ones.
-pub(super) fn list(cluster: &Cluster, arguments: &[&str]) -> Result<Vec<Value>> {
-    let list = get(cluster, arguments)?;
-    let items = list["items"].as_array().context("no list")?;
-    let alive = items.iter().filter(|item| item["metadata"]["deletionTimestamp"].is_null());
-    Ok(alive.cloned().collect())
+impl<'a> Query<'a> {
+    /// Returns nothing if only kubectl knows what is meant.
+    fn of(arguments: &[&'a str]) -> Option<Self> {
+        let (mut words, mut namespace, mut list) = (vec![], Some("default"), ListParams::default());
+        let mut rest = arguments.iter().copied();
+        while let Some(argument) = rest.next() {
+            match argument {
+                "-n" => namespace = Some(rest.next()?),
+                "-A" => namespace = None,
+                "-l" => list = list.labels(rest.next()?),
+                flag if flag.starts_with('-') => {
+                    list = list.fields(flag.strip_prefix("--field-selector=")?);
+                }
+                word => words.push(word),
+            }
+        }
+        let (kind, name) = match words.as_slice() {
+            [kind] => (*kind, None),
+            [kind, name] => (*kind, Some(*name)),
+            _ => return None,
+        };
+        let known = |(_, _, of, plural): &&(&str, &str, &str, &str)| {
+            kind == *plural || kind == of.to_ascii_lowercase()
+        };
+        let (group, version, of, plural) = KINDS.iter().find(known)?;
+        let resource =
+            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, of), plural);
+        let namespace = namespace.filter(|_| *of != "Node");
+        Some(Self { resource, name, namespace, list })
+    }
+
+    async fn send(self, client: Client) -> Result<Value> {
+        let api = match self.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &self.resource),
+            None => Api::<DynamicObject>::all_with(client, &self.resource),
+        };
+        let plain = |mut object: DynamicObject| {
+            // As kubectl, which shows them only if it is asked to.
+            object.metadata.managed_fields = None;
+            object
+        };
+        if let Some(name) = self.name {
+            return Ok(serde_json::to_value(plain(api.get(name).await?))?);
+        }
+        let items = api.list(&self.list).await?.items.into_iter().map(plain);
+        Ok(json!({"items": items.collect::<Vec<_>>()}))
+    }
+}
+
+/// Returns what `kubectl get` prints with these arguments; `None` if only kubectl knows what they
+/// mean.
+pub fn get(client: &Client, arguments: &[&str]) -> Option<Result<Value>> {
+    let answer = timeout(PATIENCE, Query::of(arguments)?.send(client.clone()));
+    let answer = block_in_place(|| Handle::current().block_on(answer));
+    Some(answer.context("the API server does not answer").flatten())
 }
 
 /// Returns a text field, empty without one.
-pub(super) fn text(value: &Value) -> String {
+pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
 /// Returns the name of an object.
-pub(super) fn name(object: &Value) -> String {
+pub fn name(object: &Value) -> String {
     text(&object["metadata"]["name"])
 }
 
+/// Returns the node of a pod, empty without one.
+pub fn node(pod: &Value) -> String {
+    text(&pod["spec"]["nodeName"])
+}
+
 /// Reports whether a condition of an object is True.
-pub(super) fn is_true(object: &Value, condition: &str) -> bool {
+pub fn is_true(object: &Value, condition: &str) -> bool {
     let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|found| found["type"] == condition && found["status"] == "True")
 }
 
-/// Reads a manifest of the demos.
-pub(super) fn manifest(file: &str) -> Result<String> {
-    let path = workspace::root().join("e2e/manifests").join(file);
-    std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+/// Returns the number of restarts of a pod's containers.
+pub fn restarts(pod: &Value) -> i64 {
+    let lists = ["initContainerStatuses", "containerStatuses"].into_iter();
+    let statuses = lists.flat_map(|list| pod["status"][list].as_array().into_iter().flatten());
+    statuses.filter_map(|status| status["restartCount"].as_i64()).sum()
 }
 
-/// Polls until a condition holds and returns what was found.
-pub(super) async fn until<T>(
-    what: &str,
-    limit: Duration,
-    mut look: impl AsyncFnMut() -> Result<Option<T>>,
-) -> Result<T> {
-    let end = Instant::now() + limit;
-    loop {
-        let result = look().await;
-        if let Ok(Some(found)) = result {
-            return Ok(found);
-        }
-        if Instant::now() > end {
-            let why = result.err().map(|error| format!(": {error:#}")).unwrap_or_default();
-            bail!("{what}: not within {} s{why}", limit.as_secs());
-        }
-        tokio::time::sleep(PERIOD).await;
-    }
+/// Reads a file of the repository.
+pub fn manifest(file: &str) -> Result<String> {
+    let path = lab::workspace::root().join(file);
+    std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
-    use anyhow::anyhow;
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -83,11 +140,15 @@ mod tests {
         assert!(!is_true(&json!({}), "Ready"));
     }
 
-    #[tokio::test]
-    async fn the_last_error_is_in_the_message_of_a_wait_that_times_out() {
-        let waited: Result<()> =
-            until("it", Duration::ZERO, async || Err(anyhow!("the connection was refused"))).await;
-        let error = format!("{:#}", waited.unwrap_err());
-        assert_eq!(error, "it: not within 0 s: the connection was refused");
+    #[test]
+    fn what_only_kubectl_knows_is_left_to_it() {
+        for known in
+            [&["pods", "-A", "-l", "app=x"][..], &["node", "node-1"], &["lease", "l", "-n", "x"]]
+        {
+            assert!(Query::of(known).is_some(), "{known:?}");
+        }
+        for unknown in [&["pods,services"][..], &["pods", "--sort-by=x"], &["bgppeers"]] {
+            assert!(Query::of(unknown).is_none(), "{unknown:?}");
+        }
     }
 }

@@ -36,7 +36,7 @@ pub fn run() -> PathBuf {
 }
 
 /// Returns a name that no other run has: eight hexadecimal digits.
-pub(crate) fn unique() -> String {
+pub fn unique() -> String {
     use std::hash::{BuildHasher, Hasher};
     // The standard library seeds this from the system's randomness, differently for every call.
     let random = std::hash::RandomState::new().build_hasher().finish();

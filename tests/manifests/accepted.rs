@@ -180,7 +180,7 @@ fn samples() -> Vec<PathBuf> {
 }
 
 /// Every file, those of workloads included. `tests/reconcile/samples.rs` tests that each
-/// `TrafficWatch` and `NetworkProber` becomes Ready, `tests/cluster` that the originals' samples do
+/// `TrafficWatch` and `NetworkProber` becomes Ready, `e2e` that the originals' samples do
 /// on real nodes.
 fn every_sample_is_accepted_and_documented(plane: &ControlPlane) {
     let crds: Vec<_> = KINDS.iter().map(|kind| (kind.crd)().metadata.name.expect("name")).collect();

@@ -1,4 +1,4 @@
-//! The commands of the documentation, unchanged, install and uninstall. `tests/cluster` follows the
+//! The commands of the documentation, unchanged, install and uninstall. `e2e` follows the
 //! README and the page about Helm, whose commands wait for pods.
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Act 4: traffic that nobody declared, and pods that reserve, all at once.
+//! Traffic that nobody declared, and pods that reserve, all at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,8 @@ use anyhow::Result;
 
 use super::figures;
 use super::scene::{COUNTED, line, offered};
-use super::stage::{PATIENCE, Stage};
+use super::stage::Stage;
+use crate::stage::PATIENCE;
 use lab::checks::Check;
 
 /// The node whose link carries the traffic.
@@ -22,10 +23,8 @@ const FIT: usize = 6;
 /// the window and the age of a sample, here 110 s. So the second pod comes that much later.
 const FREED: Duration = Duration::from_mins(4);
 
-pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
-    stage.say(&format!(
-        "ACT 4  {LOADED} sends 400 Mbit/s that nobody declared, and eight pods arrive"
-    ));
+pub async fn play(stage: &Stage<'_>) -> Result<()> {
+    stage.say(&format!("{LOADED} sends 400 Mbit/s that nobody declared, and eight pods arrive"));
     let traffic = stage.cluster.traffic(LOADED, UNDECLARED, Duration::from_mins(10))?;
     let before = stage
         .until("the loaded node offers less than a pod wants", PATIENCE, async || {
@@ -38,7 +37,7 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     let settled = offered(stage)?.unwrap_or(before);
     stage.say(&format!("==> {}", line(&settled)));
     let name = "TrafficWatch: undeclared traffic is no longer on offer, by the link's counter";
-    checks.push(figures::free(name, &settled, &sent));
+    stage.check(figures::free(name, &settled, &sent));
 
     let pods: Vec<String> = (1..=PODS).map(|number| format!("reserving-{number}")).collect();
     stage.say(&format!("    {PODS} pods request {EACH} Mbit/s each, at once"));
@@ -59,12 +58,12 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     let promised = promised(&placed);
     stage.say(&format!("==> reserved: {promised:?}; the rest waits: {words}"));
     let over = promised.iter().find(|(node, sum)| settled.get(*node).is_none_or(|of| *sum > of));
-    checks.push(Check::new(
+    stage.check(Check::new(
         "reservation: no link is promised twice, by the pods' places",
         over.is_none() && placed.len() == FIT && !promised.contains_key(LOADED),
         format!("{promised:?} Mbit/s of {settled:?}"),
     ));
-    checks.push(Check::new(
+    stage.check(Check::new(
         "reservation: the others wait, with the scheduler's own reason",
         waiting.is_some() && words.contains(figures::RESOURCE),
         words,
@@ -80,7 +79,7 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
         .await?;
     let late = all.iter().filter(|(pod, node)| !placed.contains_key(*pod) && *node == LOADED);
     let late = late.count();
-    checks.push(Check::new(
+    stage.check(Check::new(
         "reservation: they run there once the link is free",
         late == PODS - FIT,
         format!("{late} of {} on {LOADED}", PODS - FIT),

@@ -1,4 +1,4 @@
-//! Act 5: the link of one node becomes slow, and everything leaves it, gracefully.
+//! The link of one node becomes slow, and everything leaves it, gracefully.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,9 +8,10 @@ use jiff::Timestamp;
 
 use super::figures;
 use super::scene::{MOST_P99, REFLECTORS, STREAMS, p99};
-use super::stage::{PATIENCE, STEPS, Stage, WORKERS};
+use super::stage::{STEPS, Stage, WORKERS};
 use crate::judge::operator_writes;
 use crate::objects;
+use crate::stage::PATIENCE;
 use lab::checks::Check;
 use lab::cluster::Impairment;
 use lab::streams::{Stretch, now};
@@ -21,22 +22,22 @@ const ZONE: &str = "zone-b";
 /// than its timeout of 1 s.
 const DELAY: Duration = Duration::from_millis(300);
 /// A minute of probes is weighed; scrape, rule and two judgments come on top.
-const FOUND: f64 = 60.0;
+const FOUND: f64 = 120.0;
 /// A handover of a few streams between workers that read their file again.
-const LEFT: f64 = 60.0;
+const LEFT: f64 = 120.0;
 /// The waiting time between two steps of reflectors, less what the polling here may miss.
 const APART: f64 = 58.0;
 /// The time for which an eviction holds its zone, less what the polling here may miss.
 const ALONE: f64 = 9.0;
 
-pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
+pub async fn play(stage: &Stage<'_>) -> Result<()> {
     let victim = victim(stage)?;
     let fit = async || Ok(stage.unfit()?.is_empty().then_some(()));
     stage.until("every node fit", PATIENCE, fit).await?;
     let reflectors = stage.reflectors()?;
     let workers = lives(stage)?;
     stage.say(&format!(
-        "ACT 5  the link of {victim}, which reflects and has a worker, becomes slow: {} ms more",
+        "the link of {victim}, which reflects and has a worker, becomes slow: {} ms more",
         DELAY.as_millis()
     ));
     let (began, since) = (Instant::now(), Timestamp::now());
@@ -50,26 +51,24 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
         .await?;
     let found = began.elapsed().as_secs_f64();
     stage.say(&format!("==> {unfit:?} is unfit after {found:.1} s"));
-    checks.push(Check::within("TrafficWatch: the node with the slow link is unfit", found, FOUND));
-    checks.push(seen(stage, &victim).await?);
+    stage.check(Check::within("TrafficWatch: the node with the slow link is unfit", found, FOUND));
+    stage.check(seen(stage, &victim).await?);
     // Both leave at the same time, and both are followed from the beginning.
-    let (mut of_streams, mut of_reflectors) = (Vec::new(), Vec::new());
     let streams = async {
-        left(stage, &victim, &mut of_streams).await?;
-        offers_nothing(stage, &victim, &mut of_streams).await
+        left(stage, &victim).await?;
+        offers_nothing(stage, &victim).await
     };
-    let (streams, moved) = tokio::join!(streams, moved(stage, &victim, &mut of_reflectors));
-    checks.extend(of_streams.into_iter().chain(of_reflectors));
+    let (streams, moved) = tokio::join!(streams, moved(stage, &victim));
     streams?;
-    checks.push(alone(stage, since, &moved?).await?);
+    stage.check(alone(stage, since, &moved?).await?);
     let only = stage.unfit()?;
-    checks.push(Check::new(
+    stage.check(Check::new(
         "TrafficWatch: no other node is unfit",
         only.len() == 1 && only.contains(&victim),
         format!("{only:?}"),
     ));
     let after = lives(stage)?;
-    checks.push(Check::new(
+    stage.check(Check::new(
         "Swarm: no worker was restarted for it",
         workers == after,
         format!("{} workers, the same pods and containers", after.len()),
@@ -88,13 +87,13 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
         "==> {victim} is fit again after {took:.1} s; {} packets were held",
         counts.held
     ));
-    checks.push(Check::within(
+    stage.check(Check::within(
         "TrafficWatch: fit again once the link is mended",
         took,
         PATIENCE.as_secs_f64(),
     ));
     let stay = stage.reflectors()?;
-    checks.push(Check::new(
+    stage.check(Check::new(
         "RouteReflectorSet: a node that is fit again causes no further change",
         stay != reflectors && stay.len() == REFLECTORS && !stay.contains(&victim),
         format!("{reflectors:?} before, {stay:?} since"),
@@ -115,7 +114,7 @@ fn victim(stage: &Stage<'_>) -> Result<String> {
 
 /// Returns UIDs and restarts of the workers.
 fn lives(stage: &Stage<'_>) -> Result<BTreeMap<String, (String, i64)>> {
-    let pods = objects::list(stage.cluster, &["pods", "-l", &format!("app={WORKERS}")])?;
+    let pods = stage.list(&["pods", "-l", &format!("app={WORKERS}")])?;
     let life = |pod: &serde_json::Value| {
         let containers = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
         let restarts = containers.filter_map(|container| container["restartCount"].as_i64());
@@ -139,7 +138,7 @@ async fn seen(stage: &Stage<'_>, victim: &str) -> Result<Check> {
 }
 
 /// Waits until no stream runs on the node.
-async fn left(stage: &Stage<'_>, victim: &str, checks: &mut Vec<Check>) -> Result<()> {
+async fn left(stage: &Stage<'_>, victim: &str) -> Result<()> {
     let began = Instant::now();
     let spread = stage
         .until("all streams elsewhere", PATIENCE, async || {
@@ -151,7 +150,7 @@ async fn left(stage: &Stage<'_>, victim: &str, checks: &mut Vec<Check>) -> Resul
         .await?;
     let took = began.elapsed().as_secs_f64();
     stage.say(&format!("==> all {} streams run on other nodes", spread.len()));
-    checks.push(Check::within("Swarm: the streams have left, by the workers' reports", took, LEFT));
+    stage.check(Check::within("Swarm: the streams have left, by the workers' reports", took, LEFT));
     let ledger = stage.sink.ledger().clone();
     let (overlaps, back) = (ledger.overlaps(Stretch::ALWAYS), ledger.regressions());
     let figure = format!(
@@ -161,12 +160,12 @@ async fn left(stage: &Stage<'_>, victim: &str, checks: &mut Vec<Check>) -> Resul
         ledger.reports()
     );
     let gracefully = overlaps.is_empty() && back.is_empty() && ledger.reports() > 0;
-    checks.push(Check::new("Swarm: no stream ever ran on two workers", gracefully, figure));
+    stage.check(Check::new("Swarm: no stream ever ran on two workers", gracefully, figure));
     Ok(())
 }
 
 /// Waits until the node offers nothing more, and a pod that wants to go there waits.
-async fn offers_nothing(stage: &Stage<'_>, victim: &str, checks: &mut Vec<Check>) -> Result<()> {
+async fn offers_nothing(stage: &Stage<'_>, victim: &str) -> Result<()> {
     stage
         .until("the unfit node offers nothing", PATIENCE, async || {
             Ok((stage.offered(victim)?.unwrap_or(0) == 0).then_some(()))
@@ -175,7 +174,7 @@ async fn offers_nothing(stage: &Stage<'_>, victim: &str, checks: &mut Vec<Check>
     let pod = "reserving-there".to_owned();
     stage.reserve(std::slice::from_ref(&pod), 1, Some(victim)).await?;
     let words = stage.reason(&pod).await?;
-    checks.push(Check::new(
+    stage.check(Check::new(
         "reservation: nothing more is promised there, by the scheduler's own reason",
         !stage.reserving()?.contains_key(&pod),
         words,
@@ -185,7 +184,7 @@ async fn offers_nothing(stage: &Stage<'_>, victim: &str, checks: &mut Vec<Check>
 
 /// Waits until the node reflects no more, and judges the order: the labels of nodes themselves.
 /// Returns the times of both changes.
-async fn moved(stage: &Stage<'_>, victim: &str, checks: &mut Vec<Check>) -> Result<Vec<Timestamp>> {
+async fn moved(stage: &Stage<'_>, victim: &str) -> Result<Vec<Timestamp>> {
     stage.say("    waiting for the reflector: first another one, a minute later this one leaves");
     let (mut fewest, mut both) = (usize::MAX, None::<Timestamp>);
     let reflectors = stage
@@ -201,7 +200,7 @@ async fn moved(stage: &Stage<'_>, victim: &str, checks: &mut Vec<Check>) -> Resu
     let end = Timestamp::now();
     let apart = both.map_or(0.0, |both| end.duration_since(both).as_secs_f64());
     stage.say(&format!("==> reflectors: {reflectors:?}"));
-    checks.push(Check::new(
+    stage.check(Check::new(
         "RouteReflectorSet: make before break, by the nodes' labels",
         fewest == REFLECTORS && reflectors.len() == REFLECTORS && apart >= APART,
         format!("at least {fewest} at any time, {apart:.0} s of three (at least {APART:.0} s)"),

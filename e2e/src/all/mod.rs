@@ -16,22 +16,18 @@ mod rest;
 mod scene;
 mod stage;
 
-use std::time::Instant;
-
 use anyhow::Result;
 
-use lab::checks::Check;
-use lab::cluster::Cluster;
+pub use scene::calico;
 use stage::Stage;
 
-/// Plays all acts; each adds its checks.
-pub async fn play(cluster: &Cluster, started: Instant, checks: &mut Vec<Check>) -> Result<()> {
-    let stage = Stage::new(cluster, started).await?;
-    scene::set(&stage).await?;
-    scene::measured(&stage, checks).await?;
-    scene::judged(&stage, checks).await?;
-    scene::relied_on(&stage, checks).await?;
-    bandwidth::play(&stage, checks).await?;
-    failing::play(&stage, checks).await?;
-    rest::play(&stage, checks).await
+/// Plays all acts.
+pub async fn play(ground: &crate::stage::Stage<'_>) -> Result<()> {
+    let stage = Stage::new(ground).await?;
+    scene::measured(&stage).await?;
+    scene::judged(&stage).await?;
+    scene::relied_on(&stage).await?;
+    bandwidth::play(&stage).await?;
+    failing::play(&stage).await?;
+    rest::play(&stage).await
 }

@@ -1,4 +1,4 @@
-//! Acts 1 to 3: the network is measured, judged, and relied on.
+//! The network is measured, judged, and relied on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,8 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::figures;
-use super::stage::{PATIENCE, STEPS, Stage, WORKERS};
+use super::stage::{STEPS, Stage, WORKERS};
 use crate::objects;
+use crate::stage::PATIENCE;
+use lab::Cluster;
 use lab::calico::{self, Group};
 use lab::checks::Check;
 use lab::cluster::addresses::{node_address, node_number};
@@ -24,37 +26,33 @@ pub(super) const MOST_P99: f64 = 0.5;
 /// The time over which links are counted: as long as the window of the `TrafficWatch`.
 pub(super) const COUNTED: Duration = Duration::from_secs(20);
 
-/// Deploys the operator, and what Calico has in a cluster.
-pub(super) async fn set(stage: &Stage<'_>) -> Result<()> {
-    stage.say(
-        "installing Calico's kinds and the annotations of its nodes (no BGP daemon runs here)",
-    );
-    calico::install(&stage.cluster.client()?, Group::V1).await?;
-    for node in stage.cluster.node_names() {
+/// Installs Calico's kinds and the annotations of its nodes; no BGP daemon runs here.
+pub async fn calico(cluster: &Cluster) -> Result<()> {
+    calico::install(&cluster.client()?, Group::V1).await?;
+    for node in cluster.node_names() {
         let number = node_number(&node).unwrap_or_default();
         let address = format!("projectcalico.org/IPv4Address={}/24", node_address(number));
-        stage.cluster.kubectl(&["annotate", "node", &node, &address])?;
+        cluster.kubectl(&["annotate", "node", &node, &address])?;
     }
-    stage.say("deploying the operator from deploy/, as `make deploy` does");
-    stage.cluster.deploy_operator().await
+    Ok(())
 }
 
 /// Returns the p99 of the round trips of each node, as Prometheus has it.
 pub(super) async fn p99(stage: &Stage<'_>) -> Result<BTreeMap<String, f64>> {
-    stage.by("node", &format!("netprober:node_rtt_seconds:p99_1m{{{PROBER}}}")).await
+    stage.by(&["node"], &format!("netprober:node_rtt_seconds:p99_1m{{{PROBER}}}")).await
 }
 
-/// Act 1: agents in pods measure every node.
-pub(super) async fn measured(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
-    stage.say("ACT 1  a NetworkProber measures between the pods of four nodes");
-    stage.apply("prober/prober.yaml").await?;
+/// Agents in pods measure every node.
+pub(super) async fn measured(stage: &Stage<'_>) -> Result<()> {
+    stage.say("a NetworkProber measures between the pods of four nodes");
+    stage.apply_file("e2e/manifests/prober/prober.yaml").await?;
     stage
         .until("the NetworkProber ready", PATIENCE, async || {
-            Ok(stage.condition("networkprober/networkprober-sample", "Ready")?.then_some(()))
+            Ok(stage.holds(&["networkprober", "networkprober-sample"], "Ready")?.then_some(()))
         })
         .await?;
     // The webhook's configuration follows the object: pods that come before it have no agent.
-    stage.apply("prober/pods.yaml").await?;
+    stage.apply_file("e2e/manifests/prober/pods.yaml").await?;
     stage.cluster.kubectl(&["scale", "deployment/web", "--replicas=4"])?;
     let nodes = stage.cluster.node_names();
     let found = stage
@@ -67,7 +65,7 @@ pub(super) async fn measured(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Resu
     let figure =
         format!("{} of {} nodes, p99 at most {:.1} ms", found.len(), nodes.len(), worst * 1e3);
     stage.say(&format!("==> {figure}"));
-    checks.push(Check::new(
+    stage.check(Check::new(
         "NetworkProber: Prometheus has the round trips of every node",
         found.len() == nodes.len() && worst < MOST_P99,
         figure,
@@ -75,10 +73,10 @@ pub(super) async fn measured(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Resu
     Ok(())
 }
 
-/// Act 2: nodes are judged, and offer what is free.
-pub(super) async fn judged(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
-    stage.say("ACT 2  a TrafficWatch judges by bandwidth and p99, and publishes what is free");
-    stage.apply("all/watch.yaml").await?;
+/// Nodes are judged, and offer what is free.
+pub(super) async fn judged(stage: &Stage<'_>) -> Result<()> {
+    stage.say("a TrafficWatch judges by bandwidth and p99, and publishes what is free");
+    stage.apply_file("e2e/manifests/all/watch.yaml").await?;
     let nodes = stage.cluster.node_names();
     stage
         .until("every node labeled", PATIENCE, async || {
@@ -93,7 +91,7 @@ pub(super) async fn judged(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result
     let sent = stage.rates(COUNTED).await?;
     stage.say(&format!("==> {}", line(&offered)));
     let name = "TrafficWatch: nodes offer what is free, by the counters of their links";
-    checks.push(figures::free(name, &offered, &sent));
+    stage.check(figures::free(name, &offered, &sent));
     Ok(())
 }
 
@@ -110,18 +108,16 @@ pub(super) fn line(offered: &BTreeMap<String, u64>) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Act 3: streams and reflectors on these nodes.
-pub(super) async fn relied_on(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
-    stage.say(
-        "ACT 3  a Swarm gives 12 streams to workers, a RouteReflectorSet elects two reflectors",
-    );
-    stage.apply("all/reflectors.yaml").await?;
-    stage.apply("all/workers.yaml").await?;
+/// Streams and reflectors on these nodes.
+pub(super) async fn relied_on(stage: &Stage<'_>) -> Result<()> {
+    stage.say("a Swarm gives 12 streams to workers, a RouteReflectorSet elects two reflectors");
+    stage.apply_with_sink("e2e/manifests/all/reflectors.yaml").await?;
+    stage.apply_with_sink("e2e/manifests/all/workers.yaml").await?;
     let spread = stage
         .until("every stream on one worker", PATIENCE, async || {
             let workers = stage.workers()?;
             let running = figures::running(&stage.sink.ledger(), &workers, now());
-            let settled = stage.condition(&format!("swarm/{WORKERS}"), "Converged")?;
+            let settled = stage.holds(&["swarm", WORKERS], "Converged")?;
             Ok((settled && running.len() == STREAMS).then_some(running))
         })
         .await?;
@@ -130,7 +126,7 @@ pub(super) async fn relied_on(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Res
         *each.entry(node).or_default() += 1;
     }
     stage.say(&format!("==> streams: {each:?}"));
-    checks.push(Check::new(
+    stage.check(Check::new(
         "Swarm: every stream runs, evenly, by the workers' reports",
         each.values().all(|count| *count == STREAMS / 4),
         format!("{} of {STREAMS} streams: {each:?}", spread.len()),
@@ -139,18 +135,15 @@ pub(super) async fn relied_on(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Res
         .say("    waiting for the reflectors: without BGP each step waits a minute after the last");
     let reflectors = stage
         .until("two reflectors", STEPS, async || {
-            let there = stage.condition("routereflectorset/route-reflectors", "Converged")?;
+            let there = stage.holds(&["routereflectorset", "route-reflectors"], "Converged")?;
             let reflectors = stage.reflectors()?;
             Ok((there && reflectors.len() == REFLECTORS).then_some(reflectors))
         })
         .await?;
-    let peers = objects::list(
-        stage.cluster,
-        &["bgppeers", "-l", "app.kubernetes.io/managed-by=traffic-operator"],
-    )?;
+    let peers = stage.list(&["bgppeers", "-l", "app.kubernetes.io/managed-by=traffic-operator"])?;
     let zones = zones(stage, &reflectors)?;
     stage.say(&format!("==> reflectors: {reflectors:?}, {} BGPPeers", peers.len()));
-    checks.push(Check::new(
+    stage.check(Check::new(
         "RouteReflectorSet: two reflectors in two zones, and their BGPPeers",
         zones == 2 && !peers.is_empty(),
         format!("{reflectors:?} in {zones} zones, {} BGPPeers", peers.len()),

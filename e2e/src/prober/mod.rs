@@ -1,28 +1,57 @@
-//! The network prober, played on a real cluster and judged.
+//! NetworkProbers: agents in pods measure the network.
 
+pub mod agents;
+pub mod broken;
 mod figures;
 mod link;
+pub mod objects;
 mod original;
 mod outage;
+pub mod pods;
 mod scope;
 mod sidecar;
-mod stage;
-
-use std::time::Instant;
 
 use anyhow::Result;
+use serde_json::Value;
 
-use lab::checks::Check;
-use lab::cluster::Cluster;
-use stage::Stage;
+use crate::stage::Stage;
 
-/// Plays all acts; each adds its checks.
-pub async fn play(cluster: &Cluster, started: Instant, checks: &mut Vec<Check>) -> Result<()> {
-    let stage = Stage::new(cluster, started);
-    stage.say("deploying the operator from deploy/, as `make deploy` does");
-    cluster.deploy_operator().await?;
-    original::play(&stage, checks).await?;
-    sidecar::play(&stage, checks).await?;
-    link::play(&stage, checks).await?;
-    outage::play(&stage, checks).await
+/// The name of the `NetworkProber`, as the original's sample has it.
+const SAMPLE: &str = "networkprober-sample";
+/// Value of the label on its series: namespace and name.
+const PROBER: &str = "default/networkprober-sample";
+/// Labels of the tour's pods.
+const PODS: &str = "app=net-prober,part=web";
+
+/// The tour: the original's sample, the operator's own agent, a link that is slow and lossy.
+pub async fn play(stage: &Stage<'_>) -> Result<()> {
+    original::play(stage).await?;
+    sidecar::play(stage).await?;
+    link::play(stage).await
+}
+
+/// The operator away, with the agents of the tour.
+pub async fn without_the_operator(stage: &Stage<'_>) -> Result<()> {
+    apply(stage, "prober.yaml").await?;
+    outage::play(stage).await
+}
+
+/// Applies one of the tour's manifests.
+async fn apply(stage: &Stage<'_>, file: &str) -> Result<()> {
+    stage.apply_file(&format!("e2e/manifests/prober/{file}")).await
+}
+
+/// The status of the `NetworkProber`.
+fn prober_status(stage: &Stage<'_>) -> Result<Value> {
+    objects::status(stage, "default", SAMPLE)
+}
+
+/// Waits until this many of the tour's pods are ready and returns them.
+async fn pods_ready(stage: &Stage<'_>, count: usize) -> Result<Vec<Value>> {
+    let pods = async || {
+        let pods = stage.list(&["pods", "-l", PODS])?;
+        let ready = pods.iter().filter(|pod| crate::objects::is_true(pod, "Ready")).count();
+        Ok((pods.len() == count && ready == count).then_some(pods))
+    };
+    stage.until(&format!("{count} pods ready"), crate::stage::PATIENCE, pods).await
 }

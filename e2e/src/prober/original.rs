@@ -1,4 +1,4 @@
-//! Act 1: the original's sample, as it was published.
+//! The original's sample, as it was published.
 
 use anyhow::Result;
 use base64::Engine;
@@ -6,28 +6,40 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::Value;
 
 use super::figures::agent_image;
-use super::stage::{PODS, SAMPLE, Stage};
+use super::pods::left;
+use super::{PODS, SAMPLE, apply, pods_ready};
+use crate::stage::{PATIENCE, Stage};
 use lab::checks::Check;
 use lab::workspace;
 
+const FILE: &str = "deploy/samples/networkprober-original.yaml";
 /// The original's metric.
 const METRIC: &str = "netprober_interpod_latency_s_count";
 
-pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
+pub async fn play(stage: &Stage<'_>) -> Result<()> {
     let cluster = stage.cluster;
-    stage.say(
-        "ACT 1  the original's sample, verbatim: kubectl apply -f deploy/samples/networkprober-original.yaml",
+    let sample = workspace::root().join(FILE);
+    let sample = sample.to_string_lossy();
+    let file = sample.clone().into_owned();
+    stage.finally(move |cluster| {
+        cluster.kubectl(&["delete", "-f", &file, "--ignore-not-found", "--timeout=60s"]).map(drop)
+    });
+    stage.kubectl(&["apply", "-f", &sample])?;
+    let again = cluster.kubectl(&["apply", "-f", &sample])?;
+    let figure = again.trim().to_owned();
+    stage.claim(
+        "original sample: kubectl apply twice changes nothing",
+        again.contains("unchanged"),
+        figure,
     );
-    let sample = workspace::root().join("deploy/samples/networkprober-original.yaml");
-    cluster.kubectl(&["apply", "-f", &sample.to_string_lossy()])?;
-    let ready = format!("networkprober/{SAMPLE}");
-    cluster.kubectl(&["wait", "--for=condition=Ready", &ready, "--timeout=60s"])?;
+    let prober = ["networkprober", SAMPLE];
+    stage.wait("the sample ready", async || stage.holds(&prober, "Ready")).await?;
     // Two first, then two that find them in their ConfigMap: kubelets bring changes to running pods
     // with a delay.
-    stage.apply("pods.yaml").await?;
-    stage.pods_ready(2).await?;
+    apply(stage, "pods.yaml").await?;
+    pods_ready(stage, 2).await?;
     cluster.kubectl(&["scale", "deployment/web", "--replicas=4"])?;
-    let pods = stage.pods_ready(4).await?;
+    let pods = pods_ready(stage, 4).await?;
     let images: Vec<&str> = pods.iter().filter_map(agent_image).collect();
     let annotated = pods
         .iter()
@@ -36,14 +48,14 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     let figure =
         format!("{} of 4 pods, {annotated} annotated, image {}", images.len(), images.join(", "));
     stage.say(&format!("==> injected: {figure}"));
-    checks.push(Check::new(
+    stage.check(Check::new(
         "original sample: every pod gets the named agent",
         annotated == 4 && images == [image::ORIGINAL_AGENT_SAMPLE_NAME; 4],
         format!("{} of 4", images.len()),
     ));
 
     let (shape, shown) = stage
-        .until("the ConfigMap with all pods", async || {
+        .until("the ConfigMap with all pods", PATIENCE, async || {
             let config = config(&stage.get(&["configmap", SAMPLE])?);
             let listed = config["endpointsMap"].as_object().map_or(0, serde_json::Map::len);
             Ok((listed == 4).then(|| (has_the_original_shape(&config, &pods), config)))
@@ -56,7 +68,7 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     for (pod, entry) in shown["endpointsMap"].as_object().into_iter().flatten() {
         stage.say(&format!("    {pod}: {} {}", entry["ip"], entry["port"]));
     }
-    checks.push(Check::new(
+    stage.check(Check::new(
         "original sample: config.json as the original agent reads it",
         shape,
         format!("{} endpoints", shown["endpointsMap"].as_object().map_or(0, serde_json::Map::len)),
@@ -64,7 +76,7 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
 
     let query = format!("sum by (pod, dest_pod_name) ({METRIC})");
     let pairs = stage
-        .until("latency between pods in Prometheus", async || {
+        .until("latency between pods in Prometheus", PATIENCE, async || {
             let pairs = stage.by(&["pod", "dest_pod_name"], &query).await?;
             // The two that came later know the two that were there.
             Ok((pairs.len() >= 4).then_some(pairs))
@@ -74,29 +86,20 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     for (pair, count) in &pairs {
         stage.say(&format!("    {pair}: {count:.0} probes"));
     }
-    checks.push(Check::new(
+    stage.check(Check::new(
         "original sample: netprober_interpod_latency_s in Prometheus",
         pairs.len() >= 4,
         format!("{} pairs of pods", pairs.len()),
     ));
-    stage.say(&format!("kubectl delete networkprober {SAMPLE}; kubectl delete deployment web"));
-    cluster.kubectl(&["delete", "networkprober", SAMPLE, "--timeout=60s"])?;
-    cluster.kubectl(&["delete", "deployment", "web"])?;
-    let left = stage
-        .until("nothing left of it", async || {
-            let kinds = "configmap,podmonitor,prometheusrule,mutatingwebhookconfiguration";
-            let listed = stage.list(&[kinds, "-n", "default"])?;
-            let ours = listed.iter().filter(|object| {
-                let of_it = |name: &Value| name.as_str().is_some_and(|name| name.contains(SAMPLE));
-                // All probers share one webhook object, each with an entry in it.
-                let mut entries = object["webhooks"].as_array().into_iter().flatten();
-                of_it(&object["metadata"]["name"]) || entries.any(|entry| of_it(&entry["name"]))
-            });
-            let gone = ours.count() == 0 && stage.list(&["pods", "-l", PODS])?.is_empty();
-            Ok(gone.then_some("ConfigMap, PodMonitor, rules and webhook are gone"))
-        })
-        .await?;
-    checks.push(Check::new("deleted: it leaves nothing behind", true, left));
+    stage.kubectl(&["delete", "networkprober", SAMPLE, "--timeout=60s"])?;
+    stage.kubectl(&["delete", "deployment", "web"])?;
+    let gone = async || {
+        let left = left(stage, "default", SAMPLE)?.is_empty();
+        Ok(left && stage.list(&["pods", "-l", PODS])?.is_empty())
+    };
+    stage.wait("nothing left of it", gone).await?;
+    let figure = "ConfigMap, PodMonitor, rules and webhook are gone";
+    stage.claim("deleted: it leaves nothing behind", true, figure);
     Ok(())
 }
 

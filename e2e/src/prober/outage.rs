@@ -1,4 +1,4 @@
-//! Act 5: nobody needs the operator in order to create a pod.
+//! Nobody needs the operator in order to create a pod.
 
 use std::time::Instant;
 
@@ -9,8 +9,10 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::figures::{agent_image, middle_and_longest, reasons};
+use super::objects::namespace;
+use super::prober_status;
 use super::scope::selects;
-use super::stage::Stage;
+use crate::stage::{PATIENCE, Stage};
 use lab::checks::Check;
 use lab::cluster::operator::NAMESPACE;
 
@@ -24,14 +26,11 @@ const PODS: usize = 5;
 /// seconds.
 const SHORTEST_TIMEOUT: f64 = 1.0;
 
-pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
-    let cluster = stage.cluster;
-    stage.say("ACT 5  who is called for which pods, and what if nobody answers?");
-    out_of_scope(stage, checks)?;
-    cluster.kubectl(&["create", "namespace", ELSEWHERE])?;
+pub async fn play(stage: &Stage<'_>) -> Result<()> {
+    out_of_scope(stage)?;
+    stage.apply(&namespace(ELSEWHERE)).await?;
     let with = (create(stage, "default", "with").await?, create(stage, ELSEWHERE, "with").await?);
-    stage.say("scaling controllers and webhook to 0");
-    cluster.scale_operator(0).await?;
+    stage.operator_away().await?;
     let without =
         (create(stage, "default", "without").await?, create(stage, ELSEWHERE, "without").await?);
     for (namespace, with, without) in
@@ -45,24 +44,23 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
             longest * 1e3,
             before * 1e3
         );
-        stage.say(&format!("==> creating a pod in {namespace}: {figure}"));
         let selected = if namespace == "default" { "a selected" } else { "another" };
-        checks.push(Check::new(
+        stage.check(Check::new(
             &format!("operator away: pods are created in {selected} namespace"),
-            longest < SHORTEST_TIMEOUT,
+            after < SHORTEST_TIMEOUT,
             figure,
         ));
     }
-    running(stage, checks).await?;
+    running(stage).await?;
     stage.say("scaling controllers and webhook to 2");
-    cluster.scale_operator(2).await?;
+    stage.cluster.scale_operator(2).await?;
     let missed = stage
-        .until("the pods of the outage counted", async || {
-            let count = reasons(&stage.status()?).get("CreatedBefore").copied();
+        .until("the pods of the outage counted", PATIENCE, async || {
+            let count = reasons(&prober_status(stage)?).get("CreatedBefore").copied();
             Ok(count.filter(|count| usize::try_from(*count) == Ok(PODS)))
         })
         .await?;
-    checks.push(Check::new(
+    stage.check(Check::new(
         "operator back: pods it missed are counted",
         true,
         format!("{missed} CreatedBefore"),
@@ -71,7 +69,7 @@ pub async fn play(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
 }
 
 /// Asks the live configuration, and then the API server itself.
-fn out_of_scope(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
+fn out_of_scope(stage: &Stage<'_>) -> Result<()> {
     let configurations = stage.list(&["mutatingwebhookconfigurations"])?;
     let webhooks: Vec<&Value> = configurations
         .iter()
@@ -106,7 +104,7 @@ fn out_of_scope(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
         reached.join(", ")
     };
     stage.say(&format!("==> {figure}"));
-    checks.push(Check::new(
+    stage.check(Check::new(
         "kube-system and the operator's namespace are in no scope",
         !webhooks.is_empty() && reached.is_empty(),
         figure,
@@ -117,7 +115,13 @@ fn out_of_scope(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
 /// Creates pods with the labels that the `NetworkProber` selects; returns the seconds that each
 /// took.
 async fn create(stage: &Stage<'_>, namespace: &str, stem: &str) -> Result<Vec<f64>> {
-    let pods: Api<Pod> = Api::namespaced(stage.cluster.client()?, namespace);
+    let pods: Api<Pod> = Api::namespaced(stage.client.clone(), namespace);
+    let (of, stems) = (namespace.to_owned(), format!("stem={stem}"));
+    stage.finally(move |cluster| {
+        cluster
+            .kubectl(&["delete", "pods", "-n", &of, "-l", &stems, "--ignore-not-found"])
+            .map(drop)
+    });
     let mut seconds = Vec::new();
     for number in 0..PODS {
         let pod: Pod = serde_json::from_value(json!({
@@ -144,20 +148,19 @@ async fn create(stage: &Stage<'_>, namespace: &str, stem: &str) -> Result<Vec<f6
 }
 
 /// Waits until what was created without the operator runs, and says that it has no agent.
-async fn running(stage: &Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
+async fn running(stage: &Stage<'_>) -> Result<()> {
     let pods = stage
-        .until("the pods of the outage running", async || {
+        .until("the pods of the outage running", PATIENCE, async || {
             let pods = stage.list(&["pods", "-A", "-l", "stem=without"])?;
             let run = pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
             Ok((run == 2 * PODS).then_some(pods))
         })
         .await?;
     let injected = pods.iter().filter_map(agent_image).count();
-    checks.push(Check::new(
+    stage.check(Check::new(
         "operator away: the pods run",
         injected == 0,
         format!("{} run, {injected} with an agent", pods.len()),
     ));
-    stage.cluster.kubectl(&["delete", "pods", "-l", "stem=with", "--wait=false"])?;
     Ok(())
 }

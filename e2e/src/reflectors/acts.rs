@@ -48,7 +48,7 @@ pub(super) fn served_without(set: &Set, node: &str) -> Option<String> {
 }
 
 /// A node's link is judged by a `TrafficWatch` before there is a set.
-pub(super) async fn watch_links(stage: &Stage) -> Result<()> {
+pub(super) async fn watch_links(stage: &Stage<'_>) -> Result<()> {
     for machine in stage.site.ground.machines() {
         stage.monitoring.set_load(&machine.name, LOADS[0]);
     }
@@ -64,7 +64,7 @@ pub(super) async fn watch_links(stage: &Stage) -> Result<()> {
 }
 
 /// Waits until no link is loaded any more, and everybody knows.
-pub(super) async fn all_fit(stage: &Stage) -> Result<()> {
+pub(super) async fn all_fit(stage: &Stage<'_>) -> Result<()> {
     let nodes: Api<Node> = Api::all(stage.client.clone());
     let unfit = ListParams::default().labels("links.traffic.example.com/unfit=true");
     until("all links fit", super::PATIENCE, || async {
@@ -75,7 +75,7 @@ pub(super) async fn all_fit(stage: &Stage) -> Result<()> {
     stage.settled("everything at rest", async |_: &Stage| Ok(None)).await
 }
 
-pub(super) async fn forget_links(stage: &Stage) -> Result<()> {
+pub(super) async fn forget_links(stage: &Stage<'_>) -> Result<()> {
     let watches = watches(stage);
     watches.delete("links", &DeleteParams::default()).await?;
     until("the TrafficWatch gone", super::PATIENCE, || async {
@@ -85,27 +85,27 @@ pub(super) async fn forget_links(stage: &Stage) -> Result<()> {
     .await
 }
 
-fn watches(stage: &Stage) -> Api<DynamicObject> {
+fn watches(stage: &Stage<'_>) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "TrafficWatch");
     let watches = ApiResource::from_gvk_with_plural(&kind, "trafficwatches");
     Api::namespaced_with(stage.client.clone(), "default", &watches)
 }
 
-pub(super) async fn from_the_mesh(stage: &mut Stage) -> Result<()> {
-    let act = async |stage: &mut Stage| stage.apply(SET).await;
+pub(super) async fn from_the_mesh(stage: &mut Stage<'_>) -> Result<()> {
+    let act = async |stage: &mut Stage<'_>| stage.apply(SET).await;
     let step = Step::new("mesh -> reflectors", PER_ZONE * ZONES.len());
     stage.step(step, act, |set| served(set, "Zonal")).await
 }
 
 /// A reflector of this zone.
-pub(super) async fn reflector(stage: &Stage, zone: &str) -> Result<String> {
+pub(super) async fn reflector(stage: &Stage<'_>, zone: &str) -> Result<String> {
     let set = stage.reported().await?;
     let found = set.of_zone(zone).first().map(|&node| node.to_owned());
     found.with_context(|| format!("no reflector in zone {zone}"))
 }
 
 /// A node of this zone that reflects nothing.
-async fn client(stage: &Stage, zone: &str) -> Result<String> {
+async fn client(stage: &Stage<'_>, zone: &str) -> Result<String> {
     let set = stage.reported().await?;
     let world = stage.site.confd.last().world;
     let in_zone = |labels: &std::collections::BTreeMap<String, String>| {
@@ -118,7 +118,7 @@ async fn client(stage: &Stage, zone: &str) -> Result<String> {
 }
 
 /// A node is switched off and its Node deleted.
-pub(super) async fn delete(stage: &Stage, node: &str) -> Result<()> {
+pub(super) async fn delete(stage: &Stage<'_>, node: &str) -> Result<()> {
     stage.measure.watch.remove(&*stage.site.ground.machine(node)?)?;
     stage.site.ground.remove(node)?;
     stage.monitoring.follow_machines()?;
@@ -126,16 +126,16 @@ pub(super) async fn delete(stage: &Stage, node: &str) -> Result<()> {
     stage.site.nodes.delete(node).await
 }
 
-pub(super) async fn delete_a_reflector(stage: &mut Stage) -> Result<()> {
+pub(super) async fn delete_a_reflector(stage: &mut Stage<'_>) -> Result<()> {
     let node = reflector(stage, "a").await?;
-    let act = async |stage: &mut Stage| delete(stage, &node).await;
+    let act = async |stage: &mut Stage<'_>| delete(stage, &node).await;
     let step = Step::new("a reflector deleted", REPLACED);
     stage.step(step, act, |set| served_without(set, &node)).await
 }
 
-pub(super) async fn add_and_remove(stage: &mut Stage) -> Result<()> {
+pub(super) async fn add_and_remove(stage: &mut Stage<'_>) -> Result<()> {
     let clients = clients(&stage.reported().await?);
-    let act = async |stage: &mut Stage| {
+    let act = async |stage: &mut Stage<'_>| {
         let new = stage.site.ground.add(1, &[Family::V4])?.remove(0);
         stage.measure.watch.add(&new)?;
         stage.monitoring.set_load(&new.name, LOADS[0]);
@@ -147,7 +147,7 @@ pub(super) async fn add_and_remove(stage: &mut Stage) -> Result<()> {
     let step = Step::new("a node joins", 1);
     stage.step(step, act, |set| served(set, "Zonal").or_else(|| joined(set))).await?;
     let node = client(stage, "b").await?;
-    let act = async |stage: &mut Stage| delete(stage, &node).await;
+    let act = async |stage: &mut Stage<'_>| delete(stage, &node).await;
     let left = |set: &Set| (self::clients(set) > clients).then(|| "it has a group".to_owned());
     let step = Step::new("a client deleted", 1);
     stage.step(step, act, |set| served(set, "Zonal").or_else(|| left(set))).await
@@ -157,25 +157,25 @@ fn clients(set: &Set) -> i64 {
     set.groups.values().sum()
 }
 
-pub(super) async fn cordon(stage: &mut Stage) -> Result<()> {
+pub(super) async fn cordon(stage: &mut Stage<'_>) -> Result<()> {
     let node = reflector(stage, "b").await?;
-    let act = async |stage: &mut Stage| stage.site.nodes.set_cordoned(&node, true).await;
+    let act = async |stage: &mut Stage<'_>| stage.site.nodes.set_cordoned(&node, true).await;
     let step = Step::new("a reflector cordoned", REPLACED);
     stage.step(step, act, |set| served_without(set, &node)).await?;
     stage.site.nodes.set_cordoned(&node, false).await
 }
 
-pub(super) async fn not_ready(stage: &mut Stage) -> Result<()> {
+pub(super) async fn not_ready(stage: &mut Stage<'_>) -> Result<()> {
     let node = reflector(stage, "c").await?;
-    let act = async |stage: &mut Stage| stage.site.nodes.set_ready(&node, false).await;
+    let act = async |stage: &mut Stage<'_>| stage.site.nodes.set_ready(&node, false).await;
     let step = Step::new("a reflector NotReady", REPLACED);
     stage.step(step, act, |set| served_without(set, &node)).await?;
     stage.site.nodes.set_ready(&node, true).await
 }
 
-pub(super) async fn unfit(stage: &mut Stage) -> Result<()> {
+pub(super) async fn unfit(stage: &mut Stage<'_>) -> Result<()> {
     let node = reflector(stage, "a").await?;
-    let act = async |stage: &mut Stage| {
+    let act = async |stage: &mut Stage<'_>| {
         stage.monitoring.set_load(&node, LOADS[1]);
         Ok(())
     };
@@ -186,20 +186,20 @@ pub(super) async fn unfit(stage: &mut Stage) -> Result<()> {
 }
 
 /// Changes the topology.
-pub(super) async fn topology(stage: &Stage, topology: &str) -> Result<()> {
+pub(super) async fn topology(stage: &Stage<'_>, topology: &str) -> Result<()> {
     let patch = json!({"spec": {"topology": topology}});
     let patched = stage.sets.patch(NAME, &PatchParams::default(), &Patch::Merge(&patch)).await;
     patched.context("changing the topology").map(drop)
 }
 
 /// Deletes the set, and waits until the mesh is back.
-pub(super) async fn to_the_mesh(stage: &mut Stage) -> Result<()> {
+pub(super) async fn to_the_mesh(stage: &mut Stage<'_>) -> Result<()> {
     let name = "back to the mesh";
     let start = lab::bgp::Start::now();
     stage.say(&format!("{name} …"));
     stage.sets.delete(NAME, &DeleteParams::default()).await?;
     stage
-        .settled(name, async |stage: &Stage| {
+        .settled(name, async |stage: &Stage<'_>| {
             if stage.sets.get_opt(NAME).await?.is_some() {
                 return Ok(Some("it is still there".to_owned()));
             }

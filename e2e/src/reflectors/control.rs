@@ -20,7 +20,7 @@ const IDLE: Duration = Duration::from_secs(30);
 const SHOWN: Duration = Duration::from_secs(3);
 
 /// Nothing happens: what is written?
-pub(super) async fn idle(stage: &mut Stage) -> Result<Check> {
+pub(super) async fn idle(stage: &mut Stage<'_>) -> Result<Check> {
     stage.say(&format!("nothing, for {} s …", IDLE.as_secs()));
     let since = Timestamp::now();
     tokio::time::sleep(IDLE).await;
@@ -32,7 +32,7 @@ pub(super) async fn idle(stage: &mut Stage) -> Result<Check> {
 
 /// Switches the mesh off by hand, with no reflectors in its place: the mistake that the operator
 /// never makes.
-pub(super) async fn mistake(stage: &mut Stage) -> Result<Check> {
+pub(super) async fn mistake(stage: &mut Stage<'_>) -> Result<Check> {
     stage.say("by hand: the mesh is switched off, and there are no reflectors …");
     let start = Start::now();
     mesh(stage, false).await?;
@@ -50,7 +50,7 @@ pub(super) async fn mistake(stage: &mut Stage) -> Result<Check> {
     Ok(Check::new("a mistake is seen", row.missing == pairs && row.lost > 0, figure))
 }
 
-async fn mesh(stage: &Stage, on: bool) -> Result<()> {
+async fn mesh(stage: &Stage<'_>, on: bool) -> Result<()> {
     let configurations = calicos(&stage.client, "BGPConfiguration", "bgpconfigurations");
     let patch = json!({"spec": {"nodeToNodeMeshEnabled": on}});
     configurations.patch("default", &PatchParams::default(), &Patch::Merge(&patch)).await?;

@@ -17,7 +17,7 @@ const OUTAGE: Duration = Duration::from_secs(12);
 /// Long enough for neighbors to see that a BIRD is gone.
 const DEAD: Duration = Duration::from_secs(3);
 
-pub(super) async fn dual_stack(stage: &mut Stage) -> Result<()> {
+pub(super) async fn dual_stack(stage: &mut Stage<'_>) -> Result<()> {
     without_ipv6_the_mesh_stays(stage).await?;
     let lone = of_ipv4_alone(stage).await?;
     replace(stage, "a", Some(&lone)).await?;
@@ -26,16 +26,16 @@ pub(super) async fn dual_stack(stage: &mut Stage) -> Result<()> {
     acts::to_the_mesh(stage).await
 }
 
-pub(super) async fn ipv6(stage: &mut Stage) -> Result<()> {
+pub(super) async fn ipv6(stage: &mut Stage<'_>) -> Result<()> {
     acts::from_the_mesh(stage).await?;
     replace(stage, "b", None).await?;
     acts::to_the_mesh(stage).await
 }
 
 /// A node has all sessions of IPv4 and none of IPv6: the mesh carries its routes until it has.
-async fn without_ipv6_the_mesh_stays(stage: &mut Stage) -> Result<()> {
+async fn without_ipv6_the_mesh_stays(stage: &mut Stage<'_>) -> Result<()> {
     let silent = stage.site.ground.machines().last().map_or_else(String::new, |m| m.name.clone());
-    let act = async |stage: &mut Stage| {
+    let act = async |stage: &mut Stage<'_>| {
         stage.site.ground.machine(&silent)?.stop_one(Family::V6)?;
         stage.dead.insert(silent.clone());
         stage.apply(acts::SET).await?;
@@ -55,10 +55,10 @@ async fn without_ipv6_the_mesh_stays(stage: &mut Stage) -> Result<()> {
 }
 
 /// A node that speaks IPv4 alone joins: it has routes, and cannot reflect.
-async fn of_ipv4_alone(stage: &mut Stage) -> Result<String> {
+async fn of_ipv4_alone(stage: &mut Stage<'_>) -> Result<String> {
     let clients = stage.reported().await?.groups.values().sum::<i64>();
     let new = stage.site.ground.add(1, &[Family::V4])?.remove(0);
-    let act = async |stage: &mut Stage| {
+    let act = async |stage: &mut Stage<'_>| {
         stage.measure.watch.add(&new)?;
         stage.site.nodes.create(&new, "a").await?;
         stage.monitoring.add(&new.name)?;
@@ -74,9 +74,9 @@ async fn of_ipv4_alone(stage: &mut Stage) -> Result<String> {
 }
 
 /// A reflector is cordoned, and another node takes its slot, but not `never`.
-async fn replace(stage: &mut Stage, zone: &str, never: Option<&str>) -> Result<()> {
+async fn replace(stage: &mut Stage<'_>, zone: &str, never: Option<&str>) -> Result<()> {
     let node = reflector(stage, zone).await?;
-    let act = async |stage: &mut Stage| stage.site.nodes.set_cordoned(&node, true).await;
+    let act = async |stage: &mut Stage<'_>| stage.site.nodes.set_cordoned(&node, true).await;
     let step = Step::new("a reflector cordoned", REPLACED);
     let took = |set: &Set| {
         never.filter(|never| set.holds(never)).map(|never| format!("{never} has a slot"))
@@ -86,7 +86,7 @@ async fn replace(stage: &mut Stage, zone: &str, never: Option<&str>) -> Result<(
 }
 
 /// The IPv6 BIRD of a reflector ends in order: the zone's other one carries the routes.
-async fn bird6(stage: &mut Stage) -> Result<()> {
+async fn bird6(stage: &mut Stage<'_>) -> Result<()> {
     let node = reflector(stage, "c").await?;
     let (name, start) = ("a reflector's IPv6 BIRD stopped", Start::now());
     stage.say(&format!("{name} …"));
@@ -102,9 +102,9 @@ async fn bird6(stage: &mut Stage) -> Result<()> {
     stage.judge(Step::new(name, 1).touching([&*node]), start).await
 }
 
-async fn reflector_deleted(stage: &mut Stage) -> Result<()> {
+async fn reflector_deleted(stage: &mut Stage<'_>) -> Result<()> {
     let node = reflector(stage, "b").await?;
-    let act = async |stage: &mut Stage| delete(stage, &node).await;
+    let act = async |stage: &mut Stage<'_>| delete(stage, &node).await;
     let step = Step::new("a reflector deleted", REPLACED);
     stage.step(step, act, |set| served_without(set, &node)).await
 }

@@ -23,8 +23,8 @@ const OTHER_IDS: usize = PER_ZONE * (ZONES.len() - 1);
 
 /// From zones to one group and back: the operator is killed on one way, a reflector loses its
 /// labels on the other.
-pub(super) async fn topologies(stage: &mut Stage) -> Result<()> {
-    let act = async |stage: &mut Stage| {
+pub(super) async fn topologies(stage: &mut Stage<'_>) -> Result<()> {
+    let act = async |stage: &mut Stage<'_>| {
         topology(stage, "Simple").await?;
         stage.until("the operator at work", |set| set.current && !set.converged).await?;
         tokio::time::sleep(DEAD).await;
@@ -37,7 +37,7 @@ pub(super) async fn topologies(stage: &mut Stage) -> Result<()> {
     stage.step(step, act, |set| served(set, "Simple")).await?;
 
     let node = reflector(stage, "b").await?;
-    let act = async |stage: &mut Stage| {
+    let act = async |stage: &mut Stage<'_>| {
         topology(stage, "Zonal").await?;
         stage.until("the operator at work", |set| set.current && !set.converged).await?;
         stage.say(&format!("    {node} loses its labels"));
@@ -50,7 +50,7 @@ pub(super) async fn topologies(stage: &mut Stage) -> Result<()> {
 }
 
 /// A reflector's BIRD is killed, and ends in order.
-pub(super) async fn bird(stage: &mut Stage) -> Result<()> {
+pub(super) async fn bird(stage: &mut Stage<'_>) -> Result<()> {
     let node = reflector(stage, "c").await?;
     for (name, in_order) in
         [("a reflector's BIRD: kill -9", false), ("a reflector's BIRD stopped", true)]
@@ -77,7 +77,7 @@ pub(super) async fn bird(stage: &mut Stage) -> Result<()> {
 }
 
 /// Clients with no established session to a reflector.
-fn without_reflector(stage: &Stage, set: &Set) -> Vec<String> {
+fn without_reflector(stage: &Stage<'_>, set: &Set) -> Vec<String> {
     let machines = stage.site.ground.machines();
     let clients = machines.iter().filter(|machine| !set.holds(&machine.name));
     let poor = clients.filter(|machine| machine.established().is_empty());
@@ -85,7 +85,7 @@ fn without_reflector(stage: &Stage, set: &Set) -> Vec<String> {
 }
 
 /// Without Prometheus nobody is demoted, whatever is wrong with him; with it, at once.
-pub(super) async fn prometheus(stage: &mut Stage) -> Result<()> {
+pub(super) async fn prometheus(stage: &mut Stage<'_>) -> Result<()> {
     let (loaded, cordoned) = (reflector(stage, "a").await?, reflector(stage, "b").await?);
     let start = Start::now();
     let name = "no Prometheus: one cordoned, one loaded";
@@ -99,7 +99,7 @@ pub(super) async fn prometheus(stage: &mut Stage) -> Result<()> {
     if row.writes.network() > 0 {
         stage.wrong.push(format!("{name}: {:?}", row.writes));
     }
-    let act = async |stage: &mut Stage| stage.monitoring.resume().await;
+    let act = async |stage: &mut Stage<'_>| stage.monitoring.resume().await;
     let wanted =
         |set: &Set| served_without(set, &loaded).or_else(|| served_without(set, &cordoned));
     stage.step(Step::new("Prometheus again", 2 * REPLACED), act, wanted).await?;

@@ -34,7 +34,7 @@ pub(super) struct Foreign {
 impl Foreign {
     /// Creates another owner's peer, marks each node, and remembers the state before the operator
     /// has seen it.
-    pub async fn place(stage: &Stage) -> Result<Self> {
+    pub async fn place(stage: &Stage<'_>) -> Result<Self> {
         apply(&stage.client, PEER).await?;
         for machine in stage.site.ground.machines() {
             mark(stage, &machine.name).await?;
@@ -43,7 +43,7 @@ impl Foreign {
     }
 
     /// Judges whether everything is as it was.
-    pub async fn check(&self, stage: &Stage) -> Result<Check> {
+    pub async fn check(&self, stage: &Stage<'_>) -> Result<Check> {
         let changes = self.changes(stage).await?;
         let figure = changes.first().cloned().unwrap_or_else(|| {
             "a BGPPeer, and all labels and annotations of nodes: byte for byte as before".to_owned()
@@ -52,7 +52,7 @@ impl Foreign {
     }
 
     /// Returns the changed objects, without nodes that have come or gone.
-    async fn changes(&self, stage: &Stage) -> Result<Vec<String>> {
+    async fn changes(&self, stage: &Stage<'_>) -> Result<Vec<String>> {
         let mut changes = Vec::new();
         if peer(stage).await? != self.peer {
             changes.push("the BGPPeer is another one".to_owned());
@@ -68,7 +68,7 @@ impl Foreign {
 }
 
 /// Gives a node another owner's label and annotation.
-pub(super) async fn mark(stage: &Stage, node: &str) -> Result<()> {
+pub(super) async fn mark(stage: &Stage<'_>, node: &str) -> Result<()> {
     let marks = json!({KEY: format!("of {node}")});
     let label = json!({KEY: node});
     stage
@@ -79,12 +79,12 @@ pub(super) async fn mark(stage: &Stage, node: &str) -> Result<()> {
 }
 
 /// All of it, with its version and who wrote what.
-async fn peer(stage: &Stage) -> Result<Value> {
+async fn peer(stage: &Stage<'_>) -> Result<Value> {
     let peers: Api<DynamicObject> = calicos(&stage.client, "BGPPeer", "bgppeers");
     Ok(serde_json::to_value(peers.get("a-top-of-rack").await?)?)
 }
 
-async fn nodes(stage: &Stage) -> Result<BTreeMap<String, Marks>> {
+async fn nodes(stage: &Stage<'_>) -> Result<BTreeMap<String, Marks>> {
     let nodes: Api<Node> = Api::all(stage.client.clone());
     let all = nodes.list(&ListParams::default()).await?;
     let marks = |node: &Node| (node.labels().clone(), node.annotations().clone());

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::report::Act;
 use foreign::Foreign;
 use lab::bgp::Family;
 use lab::checks::Check;
@@ -82,9 +83,9 @@ impl Part {
         }
     }
 
-    async fn play(self, stage: &mut Stage, checks: &mut Vec<Check>) -> Result<()> {
+    async fn play(self, stage: &mut Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
         match self {
-            Self::ThreeZones => play(stage, checks).await,
+            Self::ThreeZones => play_three_zones(stage, checks).await,
             Self::FourZones => zones::play(stage).await,
             Self::DualStack => families::dual_stack(stage).await,
             Self::Ipv6 => families::ipv6(stage).await,
@@ -93,33 +94,27 @@ impl Part {
     }
 }
 
-/// Starts nodes and the operator as a process for each part, plays it, prints the checks, and takes
-/// everything down.
+/// Starts nodes and the operator as a process for each part, plays it, and takes everything down.
 ///
-/// With `keep` the last part stays until Ctrl-C. Returns whether all checks passed.
-///
-/// # Errors
-///
-/// If the nodes cannot be started or taken down. What fails in between is a failed check.
-pub async fn run(parts: &[Part], keep: bool, operator: &Path) -> Result<bool> {
-    let started = Instant::now();
-    let mut checks = Vec::new();
+/// With `keep` the last part stays until Ctrl-C.
+pub async fn play(act: Act<'_>, parts: &[Part], keep: bool, operator: &Path) -> Result<()> {
     for (number, part) in parts.iter().enumerate() {
         let keep = keep && number + 1 == parts.len();
         let name = part.scene().name;
-        let named = |check: Check| Check { name: format!("{name}{}", check.name), ..check };
-        checks.extend(perform(*part, operator, keep).await?.into_iter().map(named));
+        for check in perform(act, *part, operator, keep).await? {
+            act.check(Check { name: format!("{name}{}", check.name), ..check });
+        }
     }
-    Ok(lab::checks::conclude(&checks, started))
+    Ok(())
 }
 
-async fn perform(part: Part, operator: &Path, keep: bool) -> Result<Vec<Check>> {
-    let (scene, started) = (part.scene(), Instant::now());
-    let mut stage = Stage::set(&scene, operator, started).await?;
+async fn perform(act: Act<'_>, part: Part, operator: &Path, keep: bool) -> Result<Vec<Check>> {
+    let scene = part.scene();
+    let mut stage = Stage::set(&scene, operator, act).await?;
     let mut checks = Vec::new();
     if let Err(error) = part.play(&mut stage, &mut checks).await {
-        println!("\nThe operator's log:\n{}", stage.operator.log(LINES));
-        checks.push(Check::new("the demo ran to its end", false, format!("{error:#}")));
+        act.say(&format!("the operator's log:\n{}", stage.operator.log(LINES)));
+        checks.push(Check::new("the part was played to its end", false, format!("{error:#}")));
     }
     println!("\n{}", table::table(&stage.rows));
     checks.splice(0..0, verdict::all(&stage, scene.steps));
@@ -139,7 +134,7 @@ async fn perform(part: Part, operator: &Path, keep: bool) -> Result<Vec<Check>> 
     Ok(checks)
 }
 
-async fn play(stage: &mut Stage, checks: &mut Vec<Check>) -> Result<()> {
+async fn play_three_zones(stage: &mut Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     let foreign = Foreign::place(stage).await?;
     acts::watch_links(stage).await?;
     acts::from_the_mesh(stage).await?;
@@ -160,7 +155,7 @@ async fn play(stage: &mut Stage, checks: &mut Vec<Check>) -> Result<()> {
     Ok(())
 }
 
-async fn play_short(stage: &mut Stage, checks: &mut Vec<Check>) -> Result<()> {
+async fn play_short(stage: &mut Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
     let foreign = Foreign::place(stage).await?;
     acts::from_the_mesh(stage).await?;
     acts::cordon(stage).await?;

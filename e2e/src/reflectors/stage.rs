@@ -16,7 +16,7 @@ use super::operator::Operator;
 use super::set::Set;
 use super::step::Step;
 use super::table::{Row, Writes, from_peers};
-use crate::view::View;
+use crate::report::Act;
 use lab::bgp::{Measure, Monitoring, Site, Start, more_while_restarting};
 use lab::cluster::apply::apply;
 
@@ -32,14 +32,14 @@ const STILL: Duration = Duration::from_secs(1);
 /// Nodes hear of a change each in its own time, as from confds that poll nothing and are busy.
 const SKEW: Duration = Duration::from_millis(200);
 
-pub(super) struct Stage {
+pub(super) struct Stage<'a> {
     pub site: Site,
     pub client: Client,
     pub measure: Measure,
     pub monitoring: Monitoring,
     pub operator: Operator,
     pub sets: Api<DynamicObject>,
-    view: View,
+    act: Act<'a>,
     pub zones: &'static [&'static str],
     pub rows: Vec<Row>,
     /// Nodes whose BIRD is dead.
@@ -48,8 +48,8 @@ pub(super) struct Stage {
     pub wrong: Vec<String>,
 }
 
-impl Stage {
-    pub async fn set(scene: &Scene, operator: &Path, started: Instant) -> Result<Self> {
+impl<'a> Stage<'a> {
+    pub async fn set(scene: &Scene, operator: &Path, act: Act<'a>) -> Result<Self> {
         let site = Site::start(scene.nodes, scene.zones, scene.families, SKEW).await?;
         let client = site.plane.client()?;
         let measure = Measure::start(Arc::clone(&site.ground))?;
@@ -65,7 +65,7 @@ impl Stage {
             measure,
             monitoring,
             operator,
-            view: View::new(started),
+            act,
             zones: scene.zones,
             rows: Vec::new(),
             dead: BTreeSet::new(),
@@ -82,7 +82,7 @@ impl Stage {
 
     /// Says what happens next, or what has happened.
     pub fn say(&self, text: &str) {
-        self.view.say(text);
+        self.act.say(text);
     }
 
     /// Applies YAML.

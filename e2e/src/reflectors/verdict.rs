@@ -7,7 +7,7 @@ use super::table::Row;
 use lab::checks::Check;
 
 /// Judges all steps together.
-pub(super) fn all(stage: &Stage, steps: usize) -> Vec<Check> {
+pub(super) fn all(stage: &Stage<'_>, steps: usize) -> Vec<Check> {
     let rows = &stage.rows;
     let reported = |rows: usize| format!("{rows} steps");
     let sum = |of: fn(&Row) -> usize| rows.iter().map(of).sum::<usize>();

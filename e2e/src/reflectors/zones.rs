@@ -13,8 +13,8 @@ use lab::bgp::ZONE;
 
 const SET: &str = include_str!("../../manifests/reflectors/four-zones.yaml");
 
-pub async fn play(stage: &mut Stage) -> Result<()> {
-    let act = async |stage: &mut Stage| stage.apply(SET).await;
+pub async fn play(stage: &mut Stage<'_>) -> Result<()> {
+    let act = async |stage: &mut Stage<'_>| stage.apply(SET).await;
     let step = Step::new("mesh -> reflectors", PER_ZONE * FOUR_ZONES.len());
     stage.step(step, act, served).await?;
     cordon(stage).await?;
@@ -34,9 +34,9 @@ fn served_without(set: &Set, nodes: &[String]) -> Option<String> {
     holder.map(|node| format!("{node} has a slot")).or_else(|| served(set))
 }
 
-async fn cordon(stage: &mut Stage) -> Result<()> {
+async fn cordon(stage: &mut Stage<'_>) -> Result<()> {
     let node = reflector(stage, "a").await?;
-    let act = async |stage: &mut Stage| stage.site.nodes.set_cordoned(&node, true).await;
+    let act = async |stage: &mut Stage<'_>| stage.site.nodes.set_cordoned(&node, true).await;
     let gone = [node.clone()];
     let step = Step::new("a reflector cordoned", REPLACED);
     stage.step(step, act, |set| served_without(set, &gone)).await?;
@@ -44,12 +44,12 @@ async fn cordon(stage: &mut Stage) -> Result<()> {
 }
 
 /// The reflectors of a zone.
-async fn reflectors(stage: &Stage, zone: &str) -> Result<Vec<String>> {
+async fn reflectors(stage: &Stage<'_>, zone: &str) -> Result<Vec<String>> {
     Ok(stage.reported().await?.of_zone(zone).into_iter().map(str::to_owned).collect())
 }
 
 /// All nodes of a zone: without a reflector they are cut off.
-fn nodes(stage: &Stage, zone: &str) -> BTreeSet<String> {
+fn nodes(stage: &Stage<'_>, zone: &str) -> BTreeSet<String> {
     let world = stage.site.confd.last().world;
     let all = world.nodes.into_iter();
     let of_zone = all.filter(|(_, node)| node.labels.get(ZONE).is_some_and(|of| of == zone));
@@ -58,9 +58,9 @@ fn nodes(stage: &Stage, zone: &str) -> BTreeSet<String> {
 
 /// Both BIRDs of a zone end in order, which takes all routes away at once, and their nodes are
 /// NotReady.
-async fn both_dead(stage: &mut Stage, zone: &str) -> Result<Vec<String>> {
+async fn both_dead(stage: &mut Stage<'_>, zone: &str) -> Result<Vec<String>> {
     let dead = reflectors(stage, zone).await?;
-    let act = async |stage: &mut Stage| {
+    let act = async |stage: &mut Stage<'_>| {
         for node in &dead {
             stage.site.ground.machine(node)?.stop()?;
             stage.dead.insert(node.clone());
@@ -81,9 +81,9 @@ async fn both_dead(stage: &mut Stage, zone: &str) -> Result<Vec<String>> {
 }
 
 /// The dead come back: nobody but these changes, and they get no slots.
-async fn both_again(stage: &mut Stage, nodes: &[String]) -> Result<()> {
+async fn both_again(stage: &mut Stage<'_>, nodes: &[String]) -> Result<()> {
     let before = stage.reported().await?.slots;
-    let act = async |stage: &mut Stage| {
+    let act = async |stage: &mut Stage<'_>| {
         for node in nodes {
             stage.site.ground.machine(node)?.start(false)?;
             stage.site.nodes.set_ready(node, true).await?;
@@ -99,9 +99,9 @@ async fn both_again(stage: &mut Stage, nodes: &[String]) -> Result<()> {
 }
 
 /// Both nodes of a zone are switched off, and their Nodes deleted.
-async fn both_deleted(stage: &mut Stage, zone: &str) -> Result<()> {
+async fn both_deleted(stage: &mut Stage<'_>, zone: &str) -> Result<()> {
     let gone = reflectors(stage, zone).await?;
-    let act = async |stage: &mut Stage| {
+    let act = async |stage: &mut Stage<'_>| {
         for node in &gone {
             delete(stage, node).await?;
         }

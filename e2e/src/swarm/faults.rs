@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 
+use super::file::File;
 use super::stage::{NAMESPACE, Stage};
 use lab::cluster::operator::NAMESPACE as OPERATOR;
 
@@ -36,7 +37,7 @@ async fn kill(stage: &Stage<'_>, victim: &str) -> Result<()> {
     let before = restarts().await?;
     stage.say(&format!("kill -9 the process of {victim}"));
     stage.cluster.kill_container(NAMESPACE, victim).await?;
-    stage.until(&format!("{victim} started again"), async || Ok(restarts().await? > before)).await
+    stage.wait(&format!("{victim} started again"), async || Ok(restarts().await? > before)).await
 }
 
 /// A worker's pod is deleted, as by a user: another one of the same name replaces it.
@@ -51,7 +52,7 @@ pub(super) async fn worker_deleted(stage: &mut Stage<'_>) -> Result<()> {
                 let now = stage.workers().await?.get(victim).map(|worker| worker.uid.clone());
                 Ok(now.is_some() && now != uid)
             };
-            stage.until(&format!("another {victim}"), is_another).await
+            stage.wait(&format!("another {victim}"), is_another).await
         })
         .await
 }
@@ -108,16 +109,12 @@ pub(super) async fn worker_killed_in_mid_handover(
 /// A node's cable is pulled, a worker is added meanwhile, and the cable is plugged in again.
 pub(super) async fn node_cut(stage: &mut Stage<'_>) -> Result<()> {
     let node = victim_node(stage).await?;
-    let cut_off: BTreeSet<String> = stage
-        .workers()
-        .await?
-        .into_iter()
-        .filter(|(_, worker)| worker.node == node)
-        .map(|(name, _)| name)
-        .collect();
+    let cut_off = of_node(stage, &node).await?;
     let replicas = stage.replicas + 1;
     let name = format!("{} -> {replicas}, a node cut off", stage.replicas);
     stage.faults += 1;
+    stage.node_back(&node);
+    let had = stage.file()?;
     stage
         .step(&name, &[], async |stage| {
             let before = stage.file()?;
@@ -127,7 +124,7 @@ pub(super) async fn node_cut(stage: &mut Stage<'_>) -> Result<()> {
             stage.say(&format!("the cable of {node} is pulled"));
             stage.cluster.cut(&node)?;
             stage
-                .until(&format!("{node} not Ready"), async || Ok(!ready(stage, &node).await?))
+                .wait(&format!("{node} not Ready"), async || Ok(!ready(stage, &node).await?))
                 .await?;
             stage
                 .say(&format!("==> {node} is NotReady, {} streams run on it unseen", theirs.len()));
@@ -155,7 +152,66 @@ pub(super) async fn node_cut(stage: &mut Stage<'_>) -> Result<()> {
             stage.cluster.join(&node)?;
             stage.cluster.nodes_ready(std::slice::from_ref(&node)).await
         })
+        .await?;
+    if stage.strategy == "HotReload" {
+        stayed(stage, &had, &cut_off)?;
+    }
+    Ok(())
+}
+
+/// The streams that workers keep while they are cut off run all the time.
+fn stayed(stage: &mut Stage<'_>, had: &File, cut_off: &BTreeSet<String>) -> Result<()> {
+    let (has, time) = (stage.file()?, stage.rows.last().context("no step")?.time);
+    let gaps = stage.sink.ledger().gap_times(time);
+    let (before, after) = (had.owners(), has.owners());
+    let kept = before
+        .iter()
+        .filter(|(stream, owner)| cut_off.contains(**owner) && after.get(*stream) == Some(*owner));
+    let stopped: Vec<&&str> =
+        kept.map(|(stream, _)| stream).filter(|it| gaps.contains_key(**it)).collect();
+    if !stopped.is_empty() {
+        stage.wrong.push(format!("streams of the node that was cut off did not run: {stopped:?}"));
+    }
+    Ok(())
+}
+
+/// A node is cut off, dies, and its Node is deleted: only that says that nothing runs there any more.
+pub(super) async fn node_deleted(stage: &mut Stage<'_>) -> Result<()> {
+    let node = victim_node(stage).await?;
+    let gone = of_node(stage, &node).await?;
+    let replicas = stage.replicas + 1;
+    let name = format!("{} -> {replicas}, a node deleted", stage.replicas);
+    stage.faults += 1;
+    stage.node_back(&node);
+    let excused: Vec<&str> = gone.iter().map(String::as_str).collect();
+    stage
+        .step(&name, &excused, async |stage| {
+            stage.say(&format!("{node} is cut off"));
+            stage.cluster.cut(&node)?;
+            stage.wait("the node not Ready", async || Ok(!ready(stage, &node).await?)).await?;
+            stage.scale(replicas)?;
+            only_cut_off_workers_are_pending(stage, &gone, replicas).await?;
+            stage.cluster.kill_node(&node)?;
+            stage.kubectl(&["delete", "node", &node])?;
+            let elsewhere = async || {
+                let workers = stage.workers().await?;
+                let there =
+                    |name: &String| workers.get(name).is_some_and(|it| it.node != node && it.ready);
+                Ok(gone.iter().all(there) && stage.file()?.releasing.is_empty())
+            };
+            stage.wait("its workers and streams elsewhere", elsewhere).await?;
+            stage.cluster.join(&node)?;
+            stage.cluster.start_node(&node)?;
+            stage.cluster.nodes_ready(std::slice::from_ref(&node)).await?;
+            stage.cluster.mark(&node).await
+        })
         .await
+}
+
+/// The workers on a node.
+async fn of_node(stage: &Stage<'_>, node: &str) -> Result<BTreeSet<String>> {
+    let workers = stage.workers().await?.into_iter().filter(|(_, worker)| worker.node == node);
+    Ok(workers.map(|(name, _)| name).collect())
 }
 
 /// A node with workers, but neither the operator's leader nor the cluster's own services.
@@ -173,7 +229,7 @@ async fn victim_node(stage: &Stage<'_>) -> Result<String> {
 }
 
 async fn ready(stage: &Stage<'_>, node: &str) -> Result<bool> {
-    let nodes: Api<Node> = Api::all(stage.cluster.client()?);
+    let nodes: Api<Node> = Api::all(stage.client.clone());
     let status = nodes.get(node).await?.status.unwrap_or_default();
     Ok(status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True"))
 }
@@ -186,7 +242,7 @@ async fn only_cut_off_workers_are_pending(
     replicas: usize,
 ) -> Result<()> {
     stage
-        .until("only workers that are cut off are pending", async || {
+        .wait("only workers that are cut off are pending", async || {
             let file = stage.file()?;
             let theirs = !file.releasing.is_empty()
                 && file.releasing.iter().all(|it| cut_off.contains(&it.worker));
@@ -199,7 +255,7 @@ async fn only_cut_off_workers_are_pending(
 /// Waits until a pod that is cut off should go: it does not learn of it.
 async fn evicted(stage: &Stage<'_>, cut_off: &BTreeSet<String>) -> Result<()> {
     stage
-        .until("a pod that is cut off evicted", async || {
+        .wait("a pod that is cut off evicted", async || {
             let workers = stage.workers().await?;
             Ok(workers.iter().any(|(name, worker)| cut_off.contains(name) && worker.leaving))
         })

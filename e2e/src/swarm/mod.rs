@@ -8,29 +8,24 @@ mod scalings;
 mod settled;
 mod stage;
 mod table;
+pub mod verbatim;
 mod verdict;
-
-use std::time::Instant;
 
 use anyhow::Result;
 
-use lab::checks::Check;
-use lab::cluster::Cluster;
+use crate::stage::Stage as Ground;
 use stage::Stage;
 
 /// Plays all acts, and judges the reports, even if one of the acts did not finish.
-pub async fn play(cluster: &Cluster, started: Instant, checks: &mut Vec<Check>) -> Result<()> {
-    let mut stage = Stage::new(cluster, started).await?;
-    stage.say("deploying the operator from deploy/, as `make deploy` does");
-    cluster.deploy_operator().await?;
+pub async fn play(ground: &Ground<'_>) -> Result<()> {
+    let mut stage = Stage::new(ground).await?;
     let played = acts(&mut stage).await;
     verdict::print(&stage);
-    checks.extend(verdict::reported(&stage));
-    checks.extend(verdict::written(&stage)?);
+    verdict::reported(&stage);
+    verdict::written(&stage)?;
     played?;
-    checks.extend(verdict::own_metrics(&stage).await?);
-    checks.push(control::play(&stage).await?);
-    Ok(())
+    verdict::own_metrics(&stage).await?;
+    control::play(&stage).await
 }
 
 async fn acts(stage: &mut Stage<'_>) -> Result<()> {

@@ -28,20 +28,19 @@ async fn by_way_of(stage: &mut Stage<'_>, detour: usize, replicas: usize) -> Res
 
 /// Workers that read their file again while they run.
 pub(super) async fn hot_reload(stage: &mut Stage<'_>) -> Result<()> {
-    stage.say(
-        "ACT 1  the original's 27 streams, on workers that reload: 2 -> 3 -> 12 -> 2 -> 0 -> 2",
-    );
-    stage.step("start", &[], async |stage| stage.apply().await).await?;
+    stage.say("the original's 27 streams, on workers that reload: 2 -> 3 -> 12 -> 2 -> 0 -> 2");
+    stage.step("start", &[], async |stage| stage.start().await).await?;
     let shown = stage.kubectl(&["get", "swarm"])?;
     stage.say(&shown.trim_end().replace('\n', "\n         "));
     for replicas in [3, 12, 2, 0, 2, 3] {
         to(stage, replicas).await?;
     }
-    stage.say("ACT 2  a worker dies, a worker is deleted, a node is cut off");
+    stage.say("a worker dies, a worker is deleted, a node is cut off");
     faults::worker_killed(stage).await?;
     faults::worker_deleted(stage).await?;
     faults::node_cut(stage).await?;
-    stage.say("ACT 3  the operator is killed in mid-handover");
+    faults::node_deleted(stage).await?;
+    stage.say("the operator is killed in mid-handover");
     for (replicas, files) in [(2, 1), (5, 2), (3, 1)] {
         faults::operator_killed(stage, replicas, files).await?;
     }
@@ -50,7 +49,7 @@ pub(super) async fn hot_reload(stage: &mut Stage<'_>) -> Result<()> {
 
 /// Workers that are restarted in order to read their file, as the original's were.
 pub(super) async fn delete_pod(stage: &mut Stage<'_>) -> Result<()> {
-    stage.say("ACT 4  the same with workers that are restarted, as the original's were");
+    stage.say("the same with workers that are restarted, as the original's were");
     stage.strategy = "DeletePod";
     stage
         .step("another strategy", &[], async |stage| {

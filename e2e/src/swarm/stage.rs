@@ -1,5 +1,6 @@
 //! The cluster, what its workers report, and one step after the other.
 
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -14,8 +15,7 @@ use super::file::{self, File};
 use super::history::History;
 use super::settled::{Times, Workers, missing, restarted, worker};
 use super::table::{Ran, Row};
-use crate::view::View;
-use lab::cluster::Cluster;
+use crate::stage::Stage as Ground;
 use lab::streams::{Millis, Sink, Stretch, now};
 use lab::workspace;
 
@@ -25,17 +25,16 @@ pub(super) const WORKERS: &str = "swarm-worker";
 const FILE: &str = "swarm-worker-config";
 /// A dozen pods restarted one after the other, and a leader that is missed for 15 s, on a busy
 /// machine.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// Time between two checks: well below the measured times, and little work.
 const PERIOD: Duration = Duration::from_millis(200);
 
 pub(super) struct Stage<'a> {
-    pub cluster: &'a Cluster,
+    ground: &'a Ground<'a>,
     pub sink: Sink,
     pub history: History,
     pods: Api<Pod>,
     swarms: Api<DynamicObject>,
-    view: View,
     pub strategy: &'static str,
     /// Desired number of workers.
     pub replicas: usize,
@@ -48,18 +47,25 @@ pub(super) struct Stage<'a> {
     judged: Millis,
 }
 
+impl<'a> Deref for Stage<'a> {
+    type Target = Ground<'a>;
+
+    fn deref(&self) -> &Ground<'a> {
+        self.ground
+    }
+}
+
 impl<'a> Stage<'a> {
-    pub async fn new(cluster: &'a Cluster, started: Instant) -> Result<Self> {
-        let client = cluster.client()?;
+    pub async fn new(ground: &'a Ground<'a>) -> Result<Self> {
+        let client = ground.client.clone();
         let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "Swarm");
         let swarms = ApiResource::from_gvk_with_plural(&kind, "swarms");
         Ok(Self {
-            cluster,
-            sink: cluster.stream_sink().await?,
+            ground,
+            sink: ground.cluster.stream_sink().await?,
             history: History::follow(client.clone(), NAMESPACE, FILE),
             pods: Api::namespaced(client.clone(), NAMESPACE),
             swarms: Api::namespaced_with(client, NAMESPACE, &swarms),
-            view: View::new(started),
             strategy: "HotReload",
             replicas: 2,
             scalings: 0,
@@ -70,22 +76,16 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Prints what happens next, or what has happened.
-    pub fn say(&self, text: &str) {
-        self.view.say(text);
-    }
-
     /// Applies the original's layout, with workers that report here.
-    pub async fn apply(&self) -> Result<()> {
+    pub async fn start(&self) -> Result<()> {
         let layout = workspace::root().join("e2e/manifests/swarm");
         let text = self.cluster.kubectl(&["kustomize", &layout.to_string_lossy()])?;
-        self.cluster.apply(&text.replace("SINK", &self.sink.url())).await
+        self.ground.apply(&text.replace("SINK", &self.sink.url())).await
     }
 
     /// Runs kubectl in the namespace, and prints the command.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        self.say(&format!("kubectl -n {NAMESPACE} {}", arguments.join(" ")));
-        self.cluster.kubectl(&[&["-n", NAMESPACE], arguments].concat())
+        self.ground.kubectl(&[&["-n", NAMESPACE], arguments].concat())
     }
 
     /// Sets the number of replicas of the workload.
@@ -199,26 +199,6 @@ impl<'a> Stage<'a> {
         }
         let ends = ledger.streams().filter_map(|stream| ledger.latest(stream));
         ends.map(|run| run.time.to).min().unwrap_or(self.judged)
-    }
-
-    /// Waits until a condition holds.
-    pub async fn until(
-        &self,
-        what: &str,
-        mut holds: impl AsyncFnMut() -> Result<bool>,
-    ) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let result = holds().await;
-            if matches!(result, Ok(true)) {
-                return Ok(());
-            }
-            if Instant::now() > end {
-                let why = result.err().map(|error| format!(": {error:#}")).unwrap_or_default();
-                bail!("{what}: not within {} s{why}\n{}", PATIENCE.as_secs(), self.state());
-            }
-            tokio::time::sleep(PERIOD).await;
-        }
     }
 
     /// Returns the whole state, for the error of a wait that times out.

@@ -26,7 +26,7 @@ pub(super) fn print(stage: &Stage<'_>) {
 }
 
 /// Judges the reports of the workers.
-pub(super) fn reported(stage: &Stage<'_>) -> Vec<Check> {
+pub(super) fn reported(stage: &Stage<'_>) {
     let ledger = stage.sink.ledger();
     let overlaps = ledger.overlaps(Stretch::ALWAYS);
     let mut figure = format!(
@@ -42,7 +42,7 @@ pub(super) fn reported(stage: &Stage<'_>) -> Vec<Check> {
     }
     let regressions = ledger.regressions();
     let first = regressions.first().map(|regression| format!("; {regression:?}"));
-    vec![
+    let claims = [
         Check::new(
             "no stream ever ran on two workers",
             overlaps.is_empty() && ledger.reports() > 0 && stage.scalings >= SCALINGS,
@@ -58,11 +58,13 @@ pub(super) fn reported(stage: &Stage<'_>) -> Vec<Check> {
             regressions.is_empty(),
             format!("{} went back{}", regressions.len(), first.unwrap_or_default()),
         ),
-    ]
+    ];
+    drop(ledger);
+    claims.into_iter().for_each(|claim| stage.check(claim));
 }
 
 /// Judges the operator's writes.
-pub(super) fn written(stage: &Stage<'_>) -> Result<Vec<Check>> {
+pub(super) fn written(stage: &Stage<'_>) -> Result<()> {
     let files = stage.history.files();
     let mut faults = file::faults(&files);
     faults.extend(stage.history.unread());
@@ -75,7 +77,7 @@ pub(super) fn written(stage: &Stage<'_>) -> Result<Vec<Check>> {
     needless
         .extend(self::needless(&stage.rows, &nudged, |row, worker| row.excused.contains(worker)));
     let figure = format!("{} evictions and {} nudges, all due", evicted.len(), nudged.len());
-    Ok(vec![
+    let claims = [
         Check::new(
             "every file follows from the one before",
             faults.is_empty() && !files.is_empty(),
@@ -91,12 +93,14 @@ pub(super) fn written(stage: &Stage<'_>) -> Result<Vec<Check>> {
             stage.wrong.is_empty(),
             listed("0 exceptions", &stage.wrong),
         ),
-    ])
+    ];
+    claims.into_iter().for_each(|claim| stage.check(claim));
+    Ok(())
 }
 
 /// Checks the operator's own metrics.
-pub(super) async fn own_metrics(stage: &Stage<'_>) -> Result<Vec<Check>> {
-    let metrics = leader::metrics(&stage.cluster.client()?).await?;
+pub(super) async fn own_metrics(stage: &Stage<'_>) -> Result<()> {
+    let metrics = leader::metrics(&stage.client).await?;
     let duplicates = exposition::samples(&metrics, "traffic_operator_swarm_duplicate_owners");
     let worst = duplicates.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let streams = exposition::samples(&metrics, "traffic_operator_swarm_streams");
@@ -109,13 +113,14 @@ pub(super) async fn own_metrics(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let (free, unassigned) = (state("free")?, state("unassigned")?);
     #[allow(clippy::cast_precision_loss, reason = "27")]
     let all = (owned - STREAMS as f64).abs() < 0.5;
-    Ok(vec![Check::new(
+    stage.check(Check::new(
         "the operator's own metrics say the same",
         !duplicates.is_empty() && worst < 0.5 && all && releasing + free + unassigned < 0.5,
         format!(
             "{worst:.0} duplicate owners; {owned:.0} owned, {releasing:.0} releasing, {free:.0} free, {unassigned:.0} unassigned"
         ),
-    )])
+    ));
+    Ok(())
 }
 
 fn listed(good: &str, bad: &[String]) -> String {

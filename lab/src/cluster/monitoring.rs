@@ -17,7 +17,10 @@ use crate::wait::{Look, until};
 use crate::{tools, versions};
 
 /// From the start of the operator to a Prometheus that answers takes 15 to 25 s on two cores.
-const PROMETHEUS_LIMIT: Duration = Duration::from_mins(3);
+const PROMETHEUS_LIMIT: Duration = Duration::from_mins(5);
+
+/// A busy machine misses scrapes: one of each exporter is enough.
+const UP: &str = r#"max_over_time(up{job="node-exporter"}[1m]) == 1"#;
 
 const DNS_MANIFEST: &str = include_str!("../../manifests/coredns.yaml");
 const MONITORING_MANIFESTS: [&str; 3] = [
@@ -98,7 +101,7 @@ impl Cluster {
         self.prometheus_url().await?;
         until("Prometheus with samples of all nodes", PROMETHEUS_LIMIT, || async {
             self.check()?;
-            let found = self.query(r#"up{job="node-exporter"} == 1"#).await;
+            let found = self.query(UP).await;
             Ok(match found {
                 Ok(samples) if samples.len() == nodes => Look::Done(()),
                 Ok(samples) => Look::NotYet(format!("{} of {nodes} exporters up", samples.len())),

@@ -91,14 +91,16 @@ impl Cluster {
         self.end_process(node)
     }
 
+    /// Reports whether a node is switched on.
+    pub fn node_runs(&self, node: &str) -> bool {
+        let recorded = teardown::recorded(&self.dir.join(format!("{node}.pid")));
+        recorded.is_some_and(|pid| crate::process::is_marked(pid, &self.dir))
+    }
+
     /// Switches a node on; its disk is as it was.
     pub fn start_node(&self, node: &str) -> Result<()> {
         let number = self.number_of(node)?;
-        let recorded = teardown::recorded(&self.dir.join(format!("{node}.pid")));
-        ensure!(
-            !recorded.is_some_and(|pid| crate::process::is_marked(pid, &self.dir)),
-            "{node} runs already"
-        );
+        ensure!(!self.node_runs(node), "{node} runs already");
         let id = self.id();
         cgroups::clear_node(&id, number);
         let config = self.dir.join("nodes").join(node).join("node.json");

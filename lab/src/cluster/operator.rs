@@ -26,8 +26,8 @@ const WEBHOOK: &str = "traffic-operator-webhook";
 pub const OURS: &str = "app.kubernetes.io/part-of=traffic-operator";
 /// The port of its status page, on the loopback of its pods.
 pub const PAGE: u16 = 8082;
-/// Its image is on the nodes: it starts in seconds.
-const LIMIT: Duration = Duration::from_mins(2);
+/// Its image is on the nodes: it starts in seconds, on a busy machine in minutes.
+const LIMIT: Duration = Duration::from_mins(5);
 
 impl Cluster {
     /// Deploys the operator from `deploy/`, in the overlay for kube-prometheus, and waits for all

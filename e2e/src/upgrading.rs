@@ -1,17 +1,22 @@
 //! From the version before to this one, and back, with objects of every kind.
-use std::{
-    collections::BTreeMap,
-    env,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use image::PRODUCT_REFERENCE;
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
+use lab::cluster::operator::{NAMESPACE, OURS};
 use serde_json::Value;
 
-use crate::{monitoring::judged_after, prober, scenarios::deployment, stage::Stage, swarming};
+use crate::objects;
+use crate::prober::objects as probers;
+use crate::stage::Stage;
+use crate::swarm::verbatim;
+use crate::traffic_watch::{
+    LOAD, LOADED, deployment, judged_after, label, node_writes, until_label, until_ready, watch,
+};
 
 /// The image of the version before, as the nodes have it.
 const BEFORE: &str = "registry.invalid/traffic-operator:before";
@@ -32,20 +37,23 @@ pub fn image(checkout: &Path) -> PathBuf {
 }
 
 /// Without a version before, every replica still changes its image twice.
-pub async fn an_upgrade_and_the_way_back_flap_no_label_and_restart_no_pod(
-    stage: &Stage,
-) -> Result<()> {
-    let this = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+pub async fn play(stage: &Stage<'_>) -> Result<()> {
+    let this = lab::workspace::root();
     let before = if let Some(before) = before() {
-        eprintln!("    from {}", before.display());
+        stage.say(&format!("from {}", before.display()));
         before
     } else {
-        eprintln!("    from this version under another name: UPGRADE_FROM is not set");
+        stage.say("from this version under another name: UPGRADE_FROM is not set");
         stage.cluster.tag_image(PRODUCT_REFERENCE, BEFORE)?;
         this.clone()
     };
+    stage.finally(|cluster| {
+        let image = format!("operator={PRODUCT_REFERENCE}");
+        let all = ["set", "image", "deployment", "-l", OURS, &image];
+        cluster.kubectl(&[&["-n", NAMESPACE], &all[..]].concat()).map(drop)
+    });
     stage.cluster.deploy_operator_from(&before, Some(BEFORE)).await?;
-    let traffic = stage.cluster.traffic(NODE, 500_000_000, Duration::from_mins(9))?;
+    let traffic = stage.cluster.traffic(NODE, LOAD, LOADED)?;
     create(stage).await?;
 
     let pods = pods(stage)?;
@@ -58,56 +66,51 @@ pub async fn an_upgrade_and_the_way_back_flap_no_label_and_restart_no_pod(
         let since = Timestamp::now();
         stage.cluster.deploy_operator_from(checkout, Some(image)).await?;
         judged_after(stage, NAME, Timestamp::now()).await?;
-        swarming::converged(stage, WORKERS).await?;
+        verbatim::converged(stage, WORKERS).await?;
         leads(stage, image).await?;
-        let writes = stage.node_writes(since).await?;
-        ensure!(writes.is_empty(), "{image}: {writes:?}");
-        ensure!(stage.label(NODE, NAME)?.as_deref() == Some("true"), "{image}: the label is gone");
+        let writes = node_writes(stage, since).await?;
+        ensure!(label(stage, NODE, NAME)?.as_deref() == Some("true"), "{image}: the label is gone");
         let now = self::pods(stage)?;
         ensure!(now == pods, "{image}: pods were {pods:?} and are {now:?}");
+        stage.claim(
+            &format!("to {image}: no label flaps and no pod restarts"),
+            writes.is_empty(),
+            format!("{} writes to nodes {writes:?}, the same {} pods", writes.len(), pods.len()),
+        );
     }
-    traffic.stop().await?;
-    delete(stage).await
+    traffic.stop().await.map(drop)
 }
 
 /// Creates an object of every kind, each with pods of users, and waits until all have settled.
-async fn create(stage: &Stage) -> Result<()> {
+async fn create(stage: &Stage<'_>) -> Result<()> {
     let spec = format!("consecutive: {{unfit: 2, fit: 2}}\n{}", deployment(NAME, ""));
-    stage.watch(NAME, &spec).await?;
-    prober::create(stage, "upgrade-probed", "").await?;
-    prober::deploy(stage, "upgrade-probed", 3).await?;
-    swarming::create(stage)?;
+    watch(stage, NAME, &spec).await?;
+    probers::create(stage, "default", "upgrade-probed", "").await?;
+    stage.apply(&probers::deployment("default", "upgrade-probed", 3)).await?;
+    verbatim::create(stage)?;
     // Without Calico its status reports that, before and after.
     stage
-        .cluster
         .apply(
             "apiVersion: traffic.example.com/v1alpha1\nkind: RouteReflectorSet\n\
              metadata: {name: upgrade}\nspec: {mode: Observe, count: {min: 2}}\n",
         )
         .await?;
-    stage.until_label(NODE, NAME, Some("true")).await?;
-    stage.until_ready(NAME).await?;
-    prober::ready(stage, "upgrade-probed", 3).await?;
-    prober::ready(stage, NAME, 4).await?;
-    swarming::converged(stage, WORKERS).await
-}
-
-async fn delete(stage: &Stage) -> Result<()> {
-    stage.cluster.kubectl(&["delete", "routereflectorset", NAME, "--timeout=60s"])?;
-    swarming::delete(stage)?;
-    prober::delete(stage, "upgrade-probed").await?;
-    stage.delete(NAME)
+    until_label(stage, NODE, NAME, "true").await?;
+    until_ready(stage, NAME).await?;
+    probers::ready(stage, "default", "upgrade-probed", 3).await?;
+    probers::ready(stage, "default", NAME, 4).await?;
+    verbatim::converged(stage, WORKERS).await
 }
 
 /// Waits until a replica with this image leads.
-async fn leads(stage: &Stage, image: &str) -> Result<()> {
+async fn leads(stage: &Stage<'_>, image: &str) -> Result<()> {
     stage
-        .until(&format!("a leader with {image}"), async || {
+        .wait(&format!("a leader with {image}"), async || {
             let leader = stage.cluster.operator_leader().await?;
             // An identity begins with the name of the pod.
-            let pods = stage.json(&["pods", "-n", "traffic-operator-system"])?;
+            let pods = stage.get(&["pods", "-n", "traffic-operator-system"])?;
             let pods = pods["items"].as_array().context("pods")?;
-            let leads = |pod: &&Value| leader.starts_with(&prober::name_of(pod));
+            let leads = |pod: &&Value| leader.starts_with(&objects::name(pod));
             let leader = pods.iter().find(leads).context("the leader's pod is gone")?;
             Ok(leader["spec"]["containers"][0]["image"] == image)
         })
@@ -115,19 +118,13 @@ async fn leads(stage: &Stage, image: &str) -> Result<()> {
 }
 
 /// The pods of users: which they are, and how often their containers have restarted.
-fn pods(stage: &Stage) -> Result<BTreeMap<String, (String, u64)>> {
-    let all = stage.json(&["pods", "-A"])?;
+fn pods(stage: &Stage<'_>) -> Result<BTreeMap<String, (String, i64)>> {
+    let all = stage.get(&["pods", "-A"])?;
     let all = all["items"].as_array().context("pods")?;
     let of_users = all.iter().filter(|pod| {
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-        namespace == "default" || namespace == swarming::NAMESPACE
+        namespace == "default" || namespace == verbatim::NAMESPACE
     });
-    let facts = |pod: &Value| {
-        let containers = ["initContainerStatuses", "containerStatuses"].into_iter();
-        let statuses =
-            containers.flat_map(|key| pod["status"][key].as_array().into_iter().flatten());
-        let restarts = statuses.filter_map(|status| status["restartCount"].as_u64()).sum();
-        (pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), restarts)
-    };
-    Ok(of_users.map(|pod| (prober::name_of(pod), facts(pod))).collect())
+    let facts = |pod: &Value| (objects::text(&pod["metadata"]["uid"]), objects::restarts(pod));
+    Ok(of_users.map(|pod| (objects::name(pod), facts(pod))).collect())
 }

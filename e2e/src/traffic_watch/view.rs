@@ -2,7 +2,6 @@
 //! alike.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
@@ -11,7 +10,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
-use super::{exposition, leader};
+use crate::stage::Stage;
+use crate::{exposition, leader};
 
 /// The sample's name, which is also its Deployment's and the stem of the node label.
 pub(super) const SAMPLE: &str = "trafficwatch-sample";
@@ -94,27 +94,16 @@ fn number(value: &Value) -> Option<f64> {
 }
 
 /// Prints readings as they change.
-pub(super) struct View {
-    started: Instant,
-    last: String,
-}
+#[derive(Default)]
+pub(super) struct View(String);
 
 impl View {
-    pub fn new(started: Instant) -> Self {
-        Self { started, last: String::new() }
-    }
-
-    /// Prints what happens next, or what has happened.
-    pub fn say(&self, text: &str) {
-        println!("{:5.1} s  {text}", self.started.elapsed().as_secs_f64());
-    }
-
     /// Shows a reading, if it differs from the last one shown.
-    pub fn show(&mut self, reading: &Reading) {
+    pub fn show(&mut self, stage: &Stage<'_>, reading: &Reading) {
         let line = line(reading);
-        if line != self.last {
-            println!("{:5.1} s    {line}", self.started.elapsed().as_secs_f64());
-            self.last = line;
+        if line != self.0 {
+            stage.say(&format!("  {line}"));
+            self.0 = line;
         }
     }
 }

@@ -5,11 +5,10 @@ use anyhow::{Context, Result, ensure};
 use lab::Impairment;
 use serde_json::Value;
 
-use crate::{
-    monitoring::has_data,
-    prober::{compare, create, delete, deploy, pod, ready},
-    stage::Stage,
-};
+use super::objects::{create, deployment, pod, ready};
+use crate::monitoring::has_data;
+use crate::stage::Stage;
+use crate::traffic_watch::{label, until_label, watch};
 
 /// The prober's name, and its pods' label.
 const NAME: &str = "broken";
@@ -44,68 +43,58 @@ const QUIET: [&str; 5] = [
 
 /// A node's network loses packets, the application there depends on that path and turns NotReady,
 /// and then the node dies. None of that may remove the evidence.
-pub async fn n02_a_broken_network_stays_visible_until_the_alert_has_fired(
-    stage: &Stage,
-) -> Result<()> {
+pub async fn play(stage: &Stage<'_>) -> Result<()> {
     let bad = victim(stage).await?;
-    create(stage, NAME, "pollingPeriod: 500ms\ntimeout: 400ms").await?;
-    deploy(stage, NAME, 3).await?;
+    let nodes = stage.cluster.node_names().len();
+    create(stage, "default", NAME, "pollingPeriod: 1s\ntimeout: 900ms").await?;
+    stage.apply(&deployment("default", NAME, u8::try_from(nodes)?)).await?;
     // Each new pod replaces an old one: one stays on each node.
     let one_by_one =
         r#"{"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}}}"#;
-    stage.cluster.kubectl(&["patch", &format!("deployment/{NAME}"), "-p", one_by_one])?;
-    ready(stage, NAME, 3).await?;
+    stage.kubectl(&["patch", &format!("deployment/{NAME}"), "-p", one_by_one])?;
+    ready(stage, "default", NAME, nodes).await?;
     all_measured(stage).await?;
     a_rollout_is_no_loss(stage).await?;
     depend_on_the_path(stage, &bad).await?;
-    stage
-        .watch(
-            NAME,
-            &format!(
-                "criteria:\n- {{name: loss, query: 'netprober:node_loss:ratio1m{{{PROBER}}}', max: \"0.05\"}}"
-            ),
-        )
-        .await?;
-    stage.until_label(&bad, NAME, Some("false")).await?;
+    let loss = format!("netprober:node_loss:ratio1m{{{PROBER}}}");
+    let criterion = format!("criteria:\n- {{name: loss, query: '{loss}', max: \"0.05\"}}");
+    watch(stage, NAME, &criterion).await?;
+    until_label(stage, &bad, NAME, "false").await?;
 
     let impairment = Impairment { delay: Duration::ZERO, loss: LOSS };
+    stage.say(&format!("the link of {bad} loses {:.0} % of its packets, each way", LOSS * 100.0));
     let impaired = stage.cluster.impair(&bad, impairment, IMPAIRED).await?;
     let began = Instant::now();
-    stage.until("the application NotReady", async || Ok(!ready_on(stage, &bad)?)).await?;
-    stage.until_label(&bad, NAME, Some("true")).await?;
+    stage.wait("the application NotReady", async || Ok(!ready_on(stage, &bad)?)).await?;
+    until_label(stage, &bad, NAME, "true").await?;
     let marked = began.elapsed().as_secs();
     // A window of a minute, during all of which the application is not Ready.
     tokio::time::sleep(Duration::from_mins(1)).await;
     let lossy = loss_of(stage, &bad).await?.context("no loss of a lossy node")?;
-    ensure!(lossy > 0.5, "loss {lossy}: the application is NotReady, its path is as bad as before");
+    stage.claim(
+        "an application that turns NotReady does not hide the path that it depends on",
+        lossy > 0.5,
+        format!("{bad} marked after {marked} s, loss {lossy:.2} while NotReady (the original: no series)"),
+    );
 
+    stage.say(&format!("{bad} dies"));
+    stage.node_back(&bad);
     stage.cluster.kill_node(&bad)?;
     drop(impaired);
-    let outcome = dead(stage, &bad, began).await;
-    stage.cluster.start_node(&bad)?;
-    stage.cluster.nodes_ready(std::slice::from_ref(&bad)).await?;
-    let (full, fired) = outcome?;
-    compare(
-        "an application that turns NotReady leaves every list, and what was measured of its node ends",
-        &format!(
-            "{bad} marked after {marked} s, loss {lossy:.2} while NotReady, 1 after {full} s, alert after \
-             {fired} s"
-        ),
+    let (full, fired) = dead(stage, &bad, began).await?;
+    stage.claim(
+        "a dead node stays visible until the alert has fired",
+        true,
+        format!("loss 1 after {full} s, alert of it alone after {fired} s"),
     );
-    stage.cluster.operator_ready().await?;
-    ready(stage, NAME, 3).await?;
-    stage.until_label(&bad, NAME, Some("false")).await?;
-    has_data(stage, "networkprober", 10, &QUIET).await?;
-    stage.delete(NAME)?;
-    stage.cluster.kubectl(&["delete", "pod", "anchor", "--grace-period=0", "--force"])?;
-    delete(stage, NAME).await
+    has_data(stage, "networkprober", 10, &QUIET).await
 }
 
 /// Waits until loss rises to 1 and stays there until the alert about this node, and no other, has
 /// fired. Returns the seconds until each.
-async fn dead(stage: &Stage, bad: &str, began: Instant) -> Result<(u64, u64)> {
+async fn dead(stage: &Stage<'_>, bad: &str, began: Instant) -> Result<(u64, u64)> {
     stage
-        .until("a loss of 1", async || {
+        .wait("a loss of 1", async || {
             Ok(loss_of(stage, bad).await?.is_some_and(|loss| loss > 0.99))
         })
         .await?;
@@ -119,7 +108,7 @@ async fn dead(stage: &Stage, bad: &str, began: Instant) -> Result<(u64, u64)> {
         );
         for node in stage.cluster.node_names() {
             let expected = if node == bad { "true" } else { "false" };
-            let label = stage.label(&node, NAME)?;
+            let label = label(stage, &node, NAME)?;
             ensure!(label.as_deref() == Some(expected), "{node} is marked {label:?}");
         }
         let firing = firing(stage).await?;
@@ -133,11 +122,11 @@ async fn dead(stage: &Stage, bad: &str, began: Instant) -> Result<(u64, u64)> {
 }
 
 /// The opposite case: a rollout, which replaces one agent after the other, loses nothing.
-async fn a_rollout_is_no_loss(stage: &Stage) -> Result<()> {
+async fn a_rollout_is_no_loss(stage: &Stage<'_>) -> Result<()> {
     let deployment = format!("deployment/{NAME}");
     stage.cluster.kubectl(&["rollout", "restart", &deployment])?;
-    stage.cluster.kubectl(&["rollout", "status", &deployment, "--timeout=90s"])?;
-    ready(stage, NAME, 3).await?;
+    stage.cluster.kubectl(&["rollout", "status", &deployment, "--timeout=240s"])?;
+    ready(stage, "default", NAME, stage.cluster.node_names().len()).await?;
     // These windows contain the probes while pods came and went.
     let newest = format!("max(netprober:node_loss:ratio1m{{{PROBER}}})");
     // A machine that is busy with a rollout may be slow for a moment: such an alert stays pending.
@@ -158,14 +147,14 @@ async fn a_rollout_is_no_loss(stage: &Stage) -> Result<()> {
 
 /// Returns a node whose loss cuts off neither Prometheus nor the path from the judging operator to
 /// it, which begins at the DNS: an operator that cannot query keeps the labels unchanged.
-async fn victim(stage: &Stage) -> Result<String> {
+async fn victim(stage: &Stage<'_>) -> Result<String> {
     let node_of = |pod: &Value| pod["spec"]["nodeName"].as_str().map(str::to_owned);
-    let dns = stage.json(&["pods", "-n", "kube-system", "-l", "k8s-app=kube-dns"])?;
+    let dns = stage.get(&["pods", "-n", "kube-system", "-l", "k8s-app=kube-dns"])?;
     let mut needed: Vec<_> = dns["items"].as_array().context("pods")?.iter().map(node_of).collect();
-    needed.push(node_of(&stage.json(&["pod", "prometheus-k8s-0", "-n", "monitoring"])?));
+    needed.push(node_of(&stage.get(&["pod", "prometheus-k8s-0", "-n", "monitoring"])?));
     let leader = async || {
         let leader = stage.cluster.operator_leader().await?;
-        let pod = stage.json(&["pod", &leader, "-n", "traffic-operator-system"])?;
+        let pod = stage.get(&["pod", &leader, "-n", "traffic-operator-system"])?;
         Ok::<_, anyhow::Error>((node_of(&pod), leader))
     };
     let (led, pod) = leader().await?;
@@ -175,17 +164,17 @@ async fn victim(stage: &Stage) -> Result<String> {
     }
     // The only one is the leader's: the other replica takes over.
     stage.cluster.kubectl(&["delete", "pod", &pod, "-n", "traffic-operator-system"])?;
-    stage.until("a leader on another node", async || Ok(leader().await?.0 != led)).await?;
+    stage.wait("a leader on another node", async || Ok(leader().await?.0 != led)).await?;
     led.context("a node without Prometheus and DNS")
 }
 
 /// Gives the application a readiness that depends on the path to another node, like an application
 /// with a database.
-async fn depend_on_the_path(stage: &Stage, bad: &str) -> Result<()> {
+async fn depend_on_the_path(stage: &Stage<'_>, bad: &str) -> Result<()> {
     let home = stage.cluster.node_names().into_iter().find(|node| node != bad).context("a node")?;
     let more = format!("nodeName: {home}");
-    pod(stage, "default", "anchor", "anchor", &more).await?;
-    let (pods, _) = ready(stage, "anchor", 1).await?;
+    stage.apply(&pod("default", "anchor", "anchor", &more)).await?;
+    let (pods, _) = ready(stage, "default", "anchor", 1).await?;
     let address = pods[0]["status"]["podIP"].as_str().context("its address")?.to_owned();
     stage.cluster.kubectl(&[
         "exec",
@@ -207,25 +196,26 @@ async fn depend_on_the_path(stage: &Stage, bad: &str) -> Result<()> {
     }]}}}});
     let deployment = format!("deployment/{NAME}");
     stage.cluster.kubectl(&["patch", &deployment, "-p", &patch.to_string()])?;
-    stage.cluster.kubectl(&["rollout", "status", &deployment, "--timeout=90s"])?;
-    ready(stage, NAME, 3).await?;
+    stage.cluster.kubectl(&["rollout", "status", &deployment, "--timeout=240s"])?;
+    ready(stage, "default", NAME, stage.cluster.node_names().len()).await?;
     all_measured(stage).await
 }
 
 /// Waits until every node has a value.
-async fn all_measured(stage: &Stage) -> Result<()> {
+async fn all_measured(stage: &Stage<'_>) -> Result<()> {
     let measured = format!("count(netprober:node_loss:ratio1m{{{PROBER}}} == 0)");
+    let nodes = stage.cluster.node_names().len();
     stage
-        .until("three nodes without loss", async || {
+        .wait("every node without loss", async || {
             let count = stage.cluster.query(&measured).await?;
-            Ok(count.first().is_some_and(|sample| sample.1 > 2.5))
+            Ok(count.first().is_some_and(|sample| sample.1 as usize == nodes))
         })
         .await
 }
 
 /// Reports whether the application on a node is Ready.
-fn ready_on(stage: &Stage, node: &str) -> Result<bool> {
-    let pods = stage.json(&["pods", "-l", &format!("app={NAME}")])?;
+fn ready_on(stage: &Stage<'_>, node: &str) -> Result<bool> {
+    let pods = stage.get(&["pods", "-l", &format!("app={NAME}")])?;
     let pods = pods["items"].as_array().context("pods")?;
     let mut there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).peekable();
     ensure!(there.peek().is_some(), "no pod on {node}");
@@ -236,13 +226,13 @@ fn ready_on(stage: &Stage, node: &str) -> Result<bool> {
 }
 
 /// Returns the current loss of a node in Prometheus.
-async fn loss_of(stage: &Stage, node: &str) -> Result<Option<f64>> {
+async fn loss_of(stage: &Stage<'_>, node: &str) -> Result<Option<f64>> {
     let query = format!("netprober:node_loss:ratio1m{{{PROBER}, node=\"{node}\"}}");
     Ok(stage.cluster.query(&query).await?.first().map(|sample| sample.1))
 }
 
 /// Returns the nodes for which the alert fires.
-async fn firing(stage: &Stage) -> Result<Vec<String>> {
+async fn firing(stage: &Stage<'_>) -> Result<Vec<String>> {
     let query =
         format!("ALERTS{{alertname=\"NetworkProberLossHigh\", alertstate=\"firing\", {PROBER}}}");
     let samples = stage.cluster.query(&query).await?;

@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::{
-    pods::{admitted_again, delete, life, offer, offered, only_on, request, running},
-    prober::compare,
-    stage::Stage,
-};
+use super::pods::{admitted_again, delete, life, offer, offered, only_on, request, running};
+use crate::stage::Stage;
 
 /// A resource that no kubelet and no operator knows.
 const TOKENS: &str = "lab.example.com/tokens";
@@ -19,9 +16,14 @@ const WANTED: u64 = 4;
 /// Several status updates of a kubelet: it sends one every 2 s here, every 10 s by default.
 const UPDATES: Duration = Duration::from_secs(7);
 
-pub async fn a_kubelet_keeps_foreign_resources_and_admits_pods_against_them_again(
-    stage: &Stage,
-) -> Result<()> {
+pub async fn play(stage: &Stage<'_>) -> Result<()> {
+    stage.finally(|cluster| {
+        let patch = format!(
+            r#"{{"status":{{"capacity":{{"{TOKENS}":null}},"allocatable":{{"{TOKENS}":null}}}}}}"#
+        );
+        let of = ["patch", "node", NODE, "--subresource=status", "--type=merge", "-p", &patch];
+        cluster.kubectl(&of).map(drop)
+    });
     let tokens = || offered(stage, NODE, TOKENS);
     offer(stage, NODE, TOKENS, &BOTH, Some(10))?;
     request(stage, "first", (TOKENS, WANTED), &only_on(NODE)).await?;
@@ -29,9 +31,9 @@ pub async fn a_kubelet_keeps_foreign_resources_and_admits_pods_against_them_agai
 
     // It copies its capacity to what can be allocated, and nothing else.
     offer(stage, NODE, TOKENS, &["allocatable"], Some(5))?;
-    stage.until("allocatable as capacity", async || Ok(tokens()? == [Some(10); 2])).await?;
+    stage.wait("allocatable as capacity", async || Ok(tokens()? == [Some(10); 2])).await?;
     offer(stage, NODE, TOKENS, &["capacity"], Some(8))?;
-    stage.until("allocatable as capacity", async || Ok(tokens()? == [Some(8); 2])).await?;
+    stage.wait("allocatable as capacity", async || Ok(tokens()? == [Some(8); 2])).await?;
 
     stage.cluster.restart_kubelet(NODE).await?;
     admitted_again(stage, NODE).await?;
@@ -43,7 +45,7 @@ pub async fn a_kubelet_keeps_foreign_resources_and_admits_pods_against_them_agai
     tokio::time::sleep(UPDATES).await;
     ensure!(life(stage, "first")? == first, "{:?}", life(stage, "first")?);
     stage.cluster.restart_kubelet(NODE).await?;
-    stage.until("the pod rejected", async || Ok(life(stage, "first")?.phase == "Failed")).await?;
+    stage.wait("the pod rejected", async || Ok(life(stage, "first")?.phase == "Failed")).await?;
     let rejected = life(stage, "first")?.reason;
     ensure!(rejected == format!("OutOf{TOKENS}"), "{rejected}");
     delete(stage, &["first"])?;
@@ -65,9 +67,10 @@ pub async fn a_kubelet_keeps_foreign_resources_and_admits_pods_against_them_agai
     admitted_again(stage, NODE).await?;
     ensure!(life(stage, "second")? == second, "{:?}", life(stage, "second")?);
     delete(stage, &["second"])?;
-    compare(
-        "(a kubelet alone) a value below the requests rejects running pods at its next start",
-        &format!(
+    stage.claim(
+        "a kubelet keeps foreign resources and admits pods against them again",
+        true,
+        format!(
             "{NODE}: capacity copied to allocatable; a value survives a restart; {} of {WANTED} \
              rejects ({rejected}); no key rejects nothing; a registration removes the key",
             WANTED - 1
@@ -78,19 +81,13 @@ pub async fn a_kubelet_keeps_foreign_resources_and_admits_pods_against_them_agai
 
 /// Deletes a Node and lets its kubelet register it again, as a new object with the same name. The
 /// label and the annotation of the lab come back: those who register nodes write them.
-pub async fn register_again(stage: &Stage, node: &str) -> Result<()> {
-    let uid = || Ok::<_, anyhow::Error>(stage.json(&["node", node])?["metadata"]["uid"].clone());
+pub async fn register_again(stage: &Stage<'_>, node: &str) -> Result<()> {
+    let uid = || Ok::<_, anyhow::Error>(stage.get(&["node", node])?["metadata"]["uid"].clone());
     let before = uid()?;
     stage.cluster.kubectl(&["delete", "node", node])?;
     // A kubelet registers its node once: it does not notice that the object is gone.
     stage.cluster.restart_kubelet(node).await?;
     stage.cluster.nodes_ready(&[node.to_owned()]).await?;
     ensure!(uid()? != before, "{node} was not registered again");
-    mark(stage, node)
-}
-
-/// Writes what those who register nodes write.
-pub fn mark(stage: &Stage, node: &str) -> Result<()> {
-    stage.cluster.kubectl(&["label", "node", node, "node-role.kubernetes.io/worker="])?;
-    stage.cluster.kubectl(&["annotate", "node", node, "traffic.example.com/capacity=1G"]).map(drop)
+    stage.cluster.mark(node).await
 }

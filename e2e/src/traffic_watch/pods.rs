@@ -1,9 +1,10 @@
 //! Pods that request an extended resource, and what nodes offer of it.
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::objects;
 use crate::stage::Stage;
 
 /// The state of a pod that must not change when nothing about the pod does.
@@ -19,34 +20,32 @@ pub struct Life {
 
 impl Life {
     fn of(pod: &Value) -> Self {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let containers = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+        let text = objects::text;
         Self {
             uid: text(&pod["metadata"]["uid"]),
-            node: text(&pod["spec"]["nodeName"]),
+            node: objects::node(pod),
             phase: text(&pod["status"]["phase"]),
             reason: text(&pod["status"]["reason"]),
-            restarts: containers.filter_map(|c| c["restartCount"].as_i64()).sum(),
+            restarts: objects::restarts(pod),
         }
     }
 }
 
 /// Returns the state of a pod.
-pub fn life(stage: &Stage, name: &str) -> Result<Life> {
-    Ok(Life::of(&stage.json(&["pod", name])?))
+pub fn life(stage: &Stage<'_>, name: &str) -> Result<Life> {
+    Ok(Life::of(&stage.get(&["pod", name])?))
 }
 
 /// Waits until a pod runs; returns its state.
-pub async fn running(stage: &Stage, name: &str) -> Result<Life> {
-    stage
-        .until(&format!("{name} running"), async || Ok(life(stage, name)?.phase == "Running"))
-        .await?;
+pub async fn running(stage: &Stage<'_>, name: &str) -> Result<Life> {
+    let runs = async || Ok(life(stage, name)?.phase == "Running");
+    stage.wait(&format!("{name} running"), runs).await?;
     life(stage, name)
 }
 
 /// Creates a pod that requests this much of a resource; `more` goes into its spec.
 pub async fn request(
-    stage: &Stage,
+    stage: &Stage<'_>,
     name: &str,
     (resource, amount): (&str, u64),
     more: &str,
@@ -58,7 +57,7 @@ pub async fn request(
          image: busybox:1.35\n    command: [busybox, sleep, infinity]\n    \
          resources: {{limits: {{{resource}: \"{amount}\"}}}}\n"
     );
-    stage.cluster.apply(&yaml).await
+    stage.apply(&yaml).await
 }
 
 /// The line of a pod's spec that lets the scheduler choose this node alone.
@@ -68,7 +67,7 @@ pub fn only_on(node: &str) -> String {
 
 /// Waits until a kubelet that was restarted has admitted all pods of its node: it takes those that
 /// exist before those that are created later.
-pub async fn admitted_again(stage: &Stage, node: &str) -> Result<()> {
+pub async fn admitted_again(stage: &Stage<'_>, node: &str) -> Result<()> {
     let name = format!("later-on-{node}");
     let yaml = format!(
         "apiVersion: v1\nkind: Pod\n\
@@ -76,20 +75,20 @@ pub async fn admitted_again(stage: &Stage, node: &str) -> Result<()> {
          spec:\n  nodeName: {node}\n  terminationGracePeriodSeconds: 0\n  \
          containers: [{{name: c, image: 'busybox:1.35', command: [busybox, sleep, infinity]}}]\n"
     );
-    stage.cluster.apply(&yaml).await?;
+    stage.apply(&yaml).await?;
     running(stage, &name).await?;
     delete(stage, &[&name])
 }
 
 /// Deletes pods.
-pub fn delete(stage: &Stage, names: &[&str]) -> Result<()> {
+pub fn delete(stage: &Stage<'_>, names: &[&str]) -> Result<()> {
     let end = ["--grace-period=0", "--force", "--ignore-not-found"];
     stage.cluster.kubectl(&[&["delete", "pod"], names, &end].concat()).map(drop)
 }
 
 /// Returns the amounts of a resource that a node offers: capacity and allocatable, as written.
-pub fn offered(stage: &Stage, node: &str, resource: &str) -> Result<[Option<u64>; 2]> {
-    let status = &stage.json(&["node", node])?["status"];
+pub fn offered(stage: &Stage<'_>, node: &str, resource: &str) -> Result<[Option<u64>; 2]> {
+    let status = &stage.get(&["node", node])?["status"];
     let amount = |list: &str| -> Result<Option<u64>> {
         let found = &status[list][resource];
         let Some(text) = found.as_str() else { return Ok(None) };
@@ -100,7 +99,7 @@ pub fn offered(stage: &Stage, node: &str, resource: &str) -> Result<[Option<u64>
 }
 
 /// Returns the amount of a resource that a node offers to the scheduler, 0 without any.
-pub fn allocatable(stage: &Stage, node: &str, resource: &str) -> Result<u64> {
+pub fn allocatable(stage: &Stage<'_>, node: &str, resource: &str) -> Result<u64> {
     let [capacity, allocatable] = offered(stage, node, resource)?;
     ensure!(capacity == allocatable, "{node}: capacity {capacity:?}, allocatable {allocatable:?}");
     Ok(allocatable.unwrap_or(0))
@@ -108,7 +107,7 @@ pub fn allocatable(stage: &Stage, node: &str, resource: &str) -> Result<u64> {
 
 /// Writes amounts into a node's status, as an administrator does; `None` removes the key.
 pub fn offer(
-    stage: &Stage,
+    stage: &Stage<'_>,
     node: &str,
     resource: &str,
     lists: &[&str],
@@ -120,22 +119,4 @@ pub fn offer(
     let patch = json!({"status": lists}).to_string();
     let arguments = ["patch", "node", node, "--subresource=status", "--type=merge", "-p", &patch];
     stage.cluster.kubectl(&arguments).map(drop)
-}
-
-/// Returns the rates at which the nodes send, in Mbit/s, by the counters of their interfaces.
-pub async fn rates(stage: &Stage, time: Duration) -> Result<BTreeMap<String, f64>> {
-    let nodes = stage.cluster.node_names();
-    let counters = || -> Result<Vec<u64>> {
-        nodes.iter().map(|node| Ok(stage.cluster.counters(node)?.tx_bytes)).collect()
-    };
-    let (before, began) = (counters()?, std::time::Instant::now());
-    tokio::time::sleep(time).await;
-    let (after, seconds) = (counters()?, began.elapsed().as_secs_f64());
-    let rate = |(before, after): (&u64, &u64)| {
-        #[expect(clippy::cast_precision_loss, reason = "gigabytes at most")]
-        let bytes = (after - before) as f64;
-        bytes * 8.0 / 1e6 / seconds
-    };
-    let rates: Vec<f64> = before.iter().zip(&after).map(rate).collect();
-    Ok(nodes.into_iter().zip(rates).collect())
 }
