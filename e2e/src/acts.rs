@@ -1,6 +1,7 @@
 //! The acts, in the order of the tour.
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::Result;
 use futures::future::{LocalBoxFuture, join_all};
@@ -79,7 +80,7 @@ impl Scene {
     /// Plays the act, and removes what it leaves.
     async fn perform(&self, cluster: &Cluster, report: &Report, operator: &Path) {
         let act = Act { report, name: self.name };
-        let began = act.age();
+        let began = Instant::now();
         let played = async {
             let stage = Stage::new(cluster, operator, act)?;
             let played = (self.play)(&stage).await;
@@ -90,7 +91,7 @@ impl Scene {
             played.and(cleared)
         }
         .await;
-        let seconds = (act.age() - began).as_secs();
+        let seconds = began.elapsed().as_secs();
         let figure = match &played {
             Ok(()) => format!("{seconds} s"),
             Err(error) => format!("{error:#}").lines().next().unwrap_or_default().to_owned(),

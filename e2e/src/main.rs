@@ -122,7 +122,9 @@ async fn run(arguments: Arguments) -> Result<bool> {
             names.for_each(|name| println!("{name}"));
             return Ok(true);
         }
-        Command::Run { filters } => return everything(whole, &image, &operator, &filters).await,
+        Command::Run { filters } => {
+            return Box::pin(everything(whole, &image, &operator, &filters)).await;
+        }
     };
     on_a_cluster(options, &alone, &operator, &scenes, keep).await?;
     Ok(alone.conclude())

@@ -9,7 +9,8 @@ use lab::checks::{Check, table};
 #[derive(Debug)]
 pub struct Report {
     started: Instant,
-    /// True if acts are played beside each other: lines begin with the name of theirs.
+    /// True if everything is played, beside each other and with the image of a release: lines begin
+    /// with the name of their act.
     many: bool,
     /// True if the cluster stays, with what acts have made on it.
     keep: bool,
@@ -59,6 +60,12 @@ pub struct Act<'a> {
 }
 
 impl Act<'_> {
+    /// The most resident memory of the operator, in MiB: the limit of its pods; what demos show is
+    /// compiled quickly, and so is twice as large.
+    pub fn most_memory(&self) -> f64 {
+        if self.report.many { 64.0 } else { 128.0 }
+    }
+
     /// The time since the beginning of everything.
     pub fn age(&self) -> Duration {
         self.report.started.elapsed()

@@ -110,13 +110,11 @@ impl<'a> Stage<'a> {
 
     /// Reads an object or a list as `kubectl get -o json` does.
     pub fn get(&self, arguments: &[&str]) -> Result<Value> {
-        match objects::get(&self.client, arguments) {
-            Some(found) => found,
-            None => {
-                let all = [&["get"], arguments, &["-o", "json"]].concat();
-                Ok(serde_json::from_str(&self.cluster.kubectl(&all)?)?)
-            }
+        if let Some(found) = objects::get(&self.client, arguments) {
+            return found;
         }
+        let all = [&["get"], arguments, &["-o", "json"]].concat();
+        Ok(serde_json::from_str(&self.cluster.kubectl(&all)?)?)
     }
 
     /// Lists objects, without terminating ones.

@@ -17,8 +17,6 @@ const QUIET: Duration = Duration::from_secs(30);
 /// The time without writes after which everything has settled: streams that come back, conditions,
 /// events.
 const SETTLED: Duration = Duration::from_secs(10);
-/// The limit of the pods' memory, in MiB: with four kinds at work they need half of it.
-const MOST_MEMORY: f64 = 64.0;
 
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
     stage.say("at rest: counting the operator's writes, its memory, and its dashboard");
@@ -42,10 +40,11 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
     let peak = memory.iter().map(|memory| memory.peak).fold(0.0, f64::max);
     stage.check(Check::new(
         "operator: memory of each replica, by the kernel",
-        most <= MOST_MEMORY,
+        most <= stage.most_memory(),
         format!(
-            "{most:.1} MiB resident in {} replicas (at most {MOST_MEMORY:.0}), {peak:.1} at its peak",
-            memory.len()
+            "{most:.1} MiB resident in {} replicas (at most {:.0}), {peak:.1} at its peak",
+            memory.len(),
+            stage.most_memory()
         ),
     ));
     stage.check(panels(stage).await?);

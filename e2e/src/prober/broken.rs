@@ -208,7 +208,7 @@ async fn all_measured(stage: &Stage<'_>) -> Result<()> {
     stage
         .wait("every node without loss", async || {
             let count = stage.cluster.query(&measured).await?;
-            Ok(count.first().is_some_and(|sample| sample.1 as usize == nodes))
+            Ok(count.first().is_some_and(|sample| format!("{:.0}", sample.1) == nodes.to_string()))
         })
         .await
 }

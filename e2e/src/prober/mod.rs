@@ -1,4 +1,4 @@
-//! NetworkProbers: agents in pods measure the network.
+//! `NetworkProber`s: agents in pods measure the network.
 
 pub mod agents;
 pub mod broken;

@@ -1,4 +1,4 @@
-//! NetworkProbers and pods of the acts beside the tour.
+//! `NetworkProber`s and pods of the acts beside the tour.
 
 use std::time::Instant;
 

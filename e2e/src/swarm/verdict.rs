@@ -60,7 +60,9 @@ pub(super) fn reported(stage: &Stage<'_>) {
         ),
     ];
     drop(ledger);
-    claims.into_iter().for_each(|claim| stage.check(claim));
+    for claim in claims {
+        stage.check(claim);
+    }
 }
 
 /// Judges the operator's writes.
@@ -94,7 +96,9 @@ pub(super) fn written(stage: &Stage<'_>) -> Result<()> {
             listed("0 exceptions", &stage.wrong),
         ),
     ];
-    claims.into_iter().for_each(|claim| stage.check(claim));
+    for claim in claims {
+        stage.check(claim);
+    }
     Ok(())
 }
 
