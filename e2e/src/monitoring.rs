@@ -6,21 +6,25 @@ use lab::dashboard;
 use serde_json::Value;
 
 use crate::stage::Stage;
-use crate::traffic_watch::{judged_after, until_ready, watch};
+use crate::traffic_watch::{judged_after, until_ready, watch_by};
 
 /// A measure of each unit: percent, bits per second, and a custom one; the last exceeds its
 /// threshold everywhere, so that some nodes are not fit.
-const WATCHES: [(&str, &str); 3] = [
-    ("panels", "criteria:\n- {name: load, query: 'node_load1', max: 1k}"),
-    ("absolute", "maxBandwidth: 900M\nreservation: {resource: traffic.example.com/egress-mbps}"),
-    ("busy", "mode: Observe\ncriteria: [{name: load, query: node_load1 + 1, max: 500m}]"),
+const WATCHES: [(&str, &str, &str); 3] = [
+    (
+        "panels",
+        "maxBandwidthPercent: \"30\"",
+        "criteria: [{name: load, query: node_load1, max: 1k}]",
+    ),
+    ("absolute", "maxBandwidth: 900M", "reservation: {resource: traffic.example.com/egress-mbps}"),
+    ("busy", "mode: Observe", "criteria: [{name: load, query: node_load1 + 1, max: 500m}]"),
 ];
 
 pub async fn dashboards(stage: &Stage<'_>) -> Result<()> {
-    for (name, spec) in WATCHES {
-        watch(stage, name, spec).await?;
+    for (name, measure, spec) in WATCHES {
+        watch_by(stage, name, measure, spec).await?;
     }
-    for (name, _) in WATCHES {
+    for (name, ..) in WATCHES {
         until_ready(stage, name).await?;
     }
     judged_after(stage, "panels", Timestamp::now()).await?;

@@ -33,7 +33,14 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
 /// The operator away, with the agents of the tour.
 pub async fn without_the_operator(stage: &Stage<'_>) -> Result<()> {
     apply(stage, "prober.yaml").await?;
+    ready(stage).await?;
     outage::play(stage).await
+}
+
+/// Waits for the prober: pods that come before have no agent.
+async fn ready(stage: &Stage<'_>) -> Result<()> {
+    let prober = ["networkprober", SAMPLE];
+    stage.wait("the NetworkProber ready", async || stage.holds(&prober, "Ready")).await
 }
 
 /// Applies one of the tour's manifests.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::figures::agent_image;
 use super::pods::left;
-use super::{PODS, SAMPLE, apply, pods_ready};
+use super::{PODS, SAMPLE, apply, pods_ready, ready};
 use crate::stage::{PATIENCE, Stage};
 use lab::checks::Check;
 use lab::workspace;
@@ -32,8 +32,7 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
         again.contains("unchanged"),
         figure,
     );
-    let prober = ["networkprober", SAMPLE];
-    stage.wait("the sample ready", async || stage.holds(&prober, "Ready")).await?;
+    ready(stage).await?;
     // Two first, then two that find them in their ConfigMap: kubelets bring changes to running pods
     // with a delay.
     apply(stage, "pods.yaml").await?;

@@ -3,14 +3,13 @@
 use anyhow::Result;
 
 use super::figures::{has_sidecar, matrix, reasons};
-use super::{PROBER, SAMPLE, apply, pods_ready, prober_status};
+use super::{PROBER, apply, pods_ready, prober_status, ready};
 use crate::stage::{PATIENCE, Stage};
 use lab::checks::Check;
 
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
     apply(stage, "prober.yaml").await?;
-    let prober = ["networkprober", SAMPLE];
-    stage.wait("the prober ready", async || stage.holds(&prober, "Ready")).await?;
+    ready(stage).await?;
     apply(stage, "pods.yaml").await?;
     stage.kubectl(&["scale", "deployment/web", "--replicas=4"])?;
     apply(stage, "uncovered.yaml").await?;

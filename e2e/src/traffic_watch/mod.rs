@@ -22,13 +22,18 @@ pub const LOAD: u64 = 500_000_000;
 /// The longest time for which a node is loaded.
 pub const LOADED: Duration = Duration::from_mins(15);
 
-/// Applies a TrafficWatch with windows short enough for a test, in the namespace of its act.
+/// Applies a `TrafficWatch` of bandwidth with windows short enough for a test.
 pub async fn watch(stage: &Stage<'_>, name: &str, spec: &str) -> Result<()> {
+    watch_by(stage, name, "maxBandwidthPercent: \"30\"", spec).await
+}
+
+/// The same by another measure.
+pub async fn watch_by(stage: &Stage<'_>, name: &str, measure: &str, spec: &str) -> Result<()> {
     let indented = spec.trim_end().replace('\n', "\n  ");
     let yaml = format!(
         "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
          metadata: {{name: {name}, namespace: default}}\n\
-         spec:\n  maxBandwidthPercent: \"30\"\n  interval: 2s\n  window: 20s\n  {indented}\n"
+         spec:\n  {measure}\n  interval: 2s\n  window: 20s\n  {indented}\n"
     );
     stage.apply(&yaml).await
 }

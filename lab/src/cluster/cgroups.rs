@@ -23,8 +23,8 @@ pub(crate) fn node_root(id: &str, number: usize) -> String {
     format!("/lab-{id}/{}", node_name(number))
 }
 
-/// Makes the cgroups. Otherwise all nodes together would have the weight of a single process of the
-/// machine: they have that of sixteen.
+/// Makes the cgroups. What nodes run is measured by the clock: it comes before the other processes of
+/// the machine, while by default all nodes together weigh as much as one of these.
 pub(super) fn create(id: &str, nodes: usize) -> Result<()> {
     let mut dirs = vec![format!("lab-{id}")];
     dirs.extend((1..=nodes).map(|number| format!("lab-{id}/{}", node_name(number))));
@@ -36,7 +36,7 @@ pub(super) fn create(id: &str, nodes: usize) -> Result<()> {
                 .with_context(|| format!("making the cgroup {}", path.display()))?;
             delegate(&path)?;
         }
-        fs::write(Path::new(ROOT).join(format!("lab-{id}/cpu.weight")), "1600")?;
+        fs::write(Path::new(ROOT).join(format!("lab-{id}/cpu.weight")), "10000")?;
         return Ok(());
     }
     for hierarchy in hierarchies()? {
@@ -53,7 +53,7 @@ pub(super) fn create(id: &str, nodes: usize) -> Result<()> {
         }
         let shares = hierarchy.join(format!("lab-{id}/cpu.shares"));
         if shares.exists() {
-            fs::write(shares, "16384")?;
+            fs::write(shares, "262144")?;
         }
     }
     Ok(())
