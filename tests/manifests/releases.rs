@@ -218,7 +218,7 @@ fn two_builds_that_differ_are_found() {
     let dir = repository("reproducible", &["reproducible", "copy-sources"]);
     write_program(&dir.join("hack/programs"), FAKE_PROGRAMS);
     write_program(&dir.join("bin/cargo"), "#!/bin/sh\n");
-    write_program(&dir.join("target/debug/lab"), "#!/bin/sh\necho name sha256:00 0 MB file\n");
+    write_program(&dir.join("target/debug/image"), "#!/bin/sh\necho name sha256:00 0 MB file\n");
     let path = format!("{}:{}", dir.join("bin").display(), std::env::var("PATH").expect("PATH"));
     let reproducible = |variables: &[(&str, &str)]| {
         let mut command = Command::new(dir.join("hack/reproducible"));
