@@ -141,7 +141,7 @@ prove-reflectors: protoc ## Play every fault of every layout of route reflectors
 
 .PHONY: soak
 soak: protoc ## Kill the operator at every write of a pass of every kind, three ways each (the tests: a sample); CRASH="patch nodes".
-	SOAK=1 cargo test --test reconcile -- crash_points_of --nocapture --test-threads=1
+	SOAK=1 cargo test --test reconcile -- crashes:: --nocapture --test-threads=1
 
 .PHONY: soak-memory
 soak-memory: image ## Judge 20,000 times, and fail above 1 kB of memory kept for each or above 0 descriptors; SOAK_EVALUATIONS=500.
