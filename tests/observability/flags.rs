@@ -10,9 +10,11 @@ fn the_page_has_every_flag_with_its_default_and_no_other() {
     let page = read(&root().join("docs/reference/flags.md"));
     let mut shown = Vec::new();
     for row in page.lines().filter_map(|line| line.strip_prefix("| `--")) {
-        let mut cells = row.split(" | ").map(|cell| cell.split(", "));
-        let (flags, defaults) = (cells.next().expect("flags"), cells.next().expect("defaults"));
-        shown.extend(flags.zip(defaults).map(|(flag, default)| {
+        let mut cells = row.split(" | ");
+        let (flags, default) = (cells.next().expect("flags"), cells.next().expect("a default"));
+        let flags: Vec<_> = flags.split(", ").collect();
+        let defaults = if flags.len() == 1 { vec![default] } else { default.split(", ").collect() };
+        shown.extend(flags.into_iter().zip(defaults).map(|(flag, default)| {
             (flag.trim_start_matches("`--").trim_end_matches('`'), default.trim_matches('`'))
         }));
     }

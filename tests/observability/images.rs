@@ -93,7 +93,7 @@ fn the_page_for_clusters_without_internet_lists_every_image() {
 #[test]
 fn s06_the_default_of_every_tool_is_the_name_that_nobody_can_serve() {
     let install = "docs/operations/install.md";
-    for file in ["Makefile", "Dockerfile", "lab/src/image/product.rs", "README.md", install] {
+    for file in ["Makefile", "Dockerfile", "crates/image/src/product.rs", "README.md", install] {
         let text = read(&root().join(file));
         assert!(text.contains("registry.invalid/traffic-operator"), "{file}");
         assert!(!text.contains("traffic-operator/traffic-operator:"), "{file}");
