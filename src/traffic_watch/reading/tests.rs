@@ -99,7 +99,7 @@ fn s04_jobs_that_nobody_believes_are_named_and_are_about_no_node() {
     let reading = read(&serde_json::json!([job("node"), job("a"), job("")])).unwrap();
     assert_eq!(reading.other_jobs, ["(no label job)", "a", "node"]);
     assert_eq!(reading.unmapped.0, 0);
-    assert!(reading.get("node-1").is_some_and(|node| node.is_empty()));
+    assert!(reading.get("node-1").is_some_and(NodeMeasurement::is_empty));
 }
 
 #[test]
