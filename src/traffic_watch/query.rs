@@ -1,6 +1,6 @@
 //! The PromQL text: everything one judgment needs, in one request.
 //!
-//! The request asks for facts about each link; [`evidence`](super::evidence) makes a load of them.
+//! The request asks for facts about each link; `evidence` makes a load of them.
 //! Each element carries the label [`MEASURE`]. Thresholds never enter the text, so that every
 //! `TrafficWatch` with the same devices, direction and window shares it. Why each part is as it is:
 //!
