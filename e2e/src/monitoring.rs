@@ -10,21 +10,29 @@ use crate::traffic_watch::{judged_after, until_ready, watch_by};
 
 /// A measure of each unit: percent, bits per second, and a custom one; the last exceeds its
 /// threshold everywhere, so that some nodes are not fit.
-const WATCHES: [(&str, &str, &str); 3] = [
+const WATCHES: [(&str, &str); 3] = [
     (
         "panels",
-        "maxBandwidthPercent: \"30\"",
-        "criteria: [{name: load, query: node_load1, max: 1k}]",
+        "maxBandwidthPercent: \"30\"\ninterval: 2s\nwindow: 20s\n\
+         criteria: [{name: load, query: node_load1, max: 1k}]",
     ),
-    ("absolute", "maxBandwidth: 900M", "reservation: {resource: traffic.example.com/egress-mbps}"),
-    ("busy", "mode: Observe", "criteria: [{name: load, query: node_load1 + 1, max: 500m}]"),
+    (
+        "absolute",
+        "maxBandwidth: 900M\ninterval: 2s\nwindow: 20s\n\
+         reservation: {resource: traffic.example.com/egress-mbps}",
+    ),
+    (
+        "busy",
+        "mode: Observe\ninterval: 2s\n\
+         criteria: [{name: load, query: node_load1 + 1, max: 500m}]",
+    ),
 ];
 
 pub async fn dashboards(stage: &Stage<'_>) -> Result<()> {
-    for (name, measure, spec) in WATCHES {
-        watch_by(stage, name, measure, spec).await?;
+    for (name, spec) in WATCHES {
+        watch_by(stage, name, spec).await?;
     }
-    for (name, ..) in WATCHES {
+    for (name, _) in WATCHES {
         until_ready(stage, name).await?;
     }
     judged_after(stage, "panels", Timestamp::now()).await?;

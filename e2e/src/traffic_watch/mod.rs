@@ -23,17 +23,17 @@ pub const LOAD: u64 = 500_000_000;
 pub const LOADED: Duration = Duration::from_mins(15);
 
 /// Applies a `TrafficWatch` of bandwidth with windows short enough for a test.
-pub async fn watch(stage: &Stage<'_>, name: &str, spec: &str) -> Result<()> {
-    watch_by(stage, name, "maxBandwidthPercent: \"30\"", spec).await
+pub async fn watch(stage: &Stage<'_>, name: &str, more: &str) -> Result<()> {
+    let short = "maxBandwidthPercent: \"30\"\ninterval: 2s\nwindow: 20s";
+    watch_by(stage, name, &format!("{short}\n{more}")).await
 }
 
-/// The same by another measure.
-pub async fn watch_by(stage: &Stage<'_>, name: &str, measure: &str, spec: &str) -> Result<()> {
-    let indented = spec.trim_end().replace('\n', "\n  ");
+/// Applies any `TrafficWatch`.
+pub async fn watch_by(stage: &Stage<'_>, name: &str, spec: &str) -> Result<()> {
+    let spec = spec.trim_end().replace('\n', "\n  ");
     let yaml = format!(
         "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
-         metadata: {{name: {name}, namespace: default}}\n\
-         spec:\n  {measure}\n  interval: 2s\n  window: 20s\n  {indented}\n"
+         metadata: {{name: {name}, namespace: default}}\nspec:\n  {spec}\n"
     );
     stage.apply(&yaml).await
 }

@@ -1,4 +1,4 @@
-//! The machine-wide settings that kubelets change, saved before the first cluster and restored
+//! The machine-wide settings that kubelets change or need changed, saved before the first cluster and restored
 //! after the last.
 
 use std::collections::BTreeMap;
@@ -9,15 +9,19 @@ use anyhow::{Context, Result};
 
 use crate::workspace;
 
-/// The settings a kubelet writes (its flag `--protect-kernel-defaults` lists them).
-const CHANGED: [&str; 6] = [
+/// The settings a kubelet writes (its flag `--protect-kernel-defaults` lists them), and one that it needs.
+const CHANGED: [&str; 7] = [
     "vm/overcommit_memory",
     "vm/panic_on_oom",
     "kernel/panic",
     "kernel/panic_on_oops",
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
+    WATCHES,
 ];
+/// Each kubelet, and what it starts, makes some; the usual limit is that of seven nodes.
+const WATCHES: &str = "fs/inotify/max_user_instances";
+const ENOUGH: u32 = 1024;
 
 fn file() -> PathBuf {
     workspace::run().join("sysctls.json")
@@ -38,7 +42,13 @@ pub(super) fn save() -> Result<()> {
         .filter_map(|name| Some((*name, fs::read_to_string(path(name)).ok()?)))
         .collect();
     fs::write(&file, serde_json::to_vec_pretty(&values)?)
-        .with_context(|| format!("writing {}", file.display()))
+        .with_context(|| format!("writing {}", file.display()))?;
+    if values.get(WATCHES).is_some_and(|now| now.trim().parse().is_ok_and(|now: u32| now < ENOUGH))
+    {
+        fs::write(path(WATCHES), ENOUGH.to_string())
+            .with_context(|| format!("raising {WATCHES}"))?;
+    }
+    Ok(())
 }
 
 /// Puts the saved settings back.
