@@ -189,12 +189,14 @@ async fn on_a_cluster(
         );
         return Ok(());
     }
-    let ending = Instant::now();
+    let (ending, dir) = (Instant::now(), cluster.dir().display().to_string());
     let down = cluster.down().await;
+    let left: Vec<String> =
+        lab::cluster::leftovers().into_iter().filter(|it| it.contains(&dir)).collect();
     let figure = down.as_ref().err().map_or_else(
-        || format!("{:.1} s", ending.elapsed().as_secs_f64()),
+        || format!("{:.1} s, left: {left:?}", ending.elapsed().as_secs_f64()),
         |error| format!("{error:#}"),
     );
-    act.claim("everything taken down again", down.is_ok(), figure);
+    act.claim("everything taken down again", down.is_ok() && left.is_empty(), figure);
     Ok(())
 }

@@ -325,6 +325,3 @@ fn require_root() -> Result<()> {
     );
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;
