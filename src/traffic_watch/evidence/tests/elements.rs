@@ -93,7 +93,7 @@ fn b01_b02_b03_a_window_that_is_covered_partly_is_a_lower_bound() {
         ),
         (
             "the same on a link that may have been full",
-            &[("age_before", "eth0", Some(151.0)), ("speed", "eth0", Some(1.25e8))],
+            &[("age_before", "eth0", Some(151.0)), ("speed", "eth0", Some(1.5e8))],
             partly,
         ),
         ("a quarter of the window is a scrape", &[("age_before", "eth0", Some(150.0))], {
