@@ -8,6 +8,7 @@ use crate::{
     nodes::{Identity, NodeFacts, NodeObject, NodeStore, host},
     prometheus::decode::Labels,
     selector::Selector,
+    traffic_watch::query::{MEASURE, Measure},
 };
 
 /// The nodes.
@@ -49,6 +50,10 @@ impl Population {
     /// Adds the node of a series from a moment on, if series define the nodes.
     pub fn meet(&mut self, labels: &Labels<'_>, node_labels: &[String], since: i64) {
         let Self::Series(names) = self else { return };
+        // A target is no node: relabeling may have given its series another name.
+        if labels.get(MEASURE) == Some(Measure::Up.name()) {
+            return;
+        }
         let mut candidates = node_labels.iter().map(String::as_str).chain(["instance"]);
         if let Some(value) = candidates.find_map(|label| labels.get(label)) {
             let name = host(value);

@@ -8,7 +8,9 @@ pub fn meaning(reason: &str) -> &str {
         "LowCoverage" => {
             "fewer than half of the nodes have data: the measurement is broken, not the nodes"
         }
-        "NoSample" => "no series is about this node, or its exporter is down",
+        "NoSample" => "no series is about this node",
+        "ExporterDown" => "the node exporter does not answer (up == 0)",
+        "NoDevice" => "the node exporter answers, but none of its devices matches spec.devices",
         "SpeedUnknown" => {
             "there is traffic, but the link speed is not known and no capacity is set"
         }
@@ -40,9 +42,15 @@ pub fn remedy(reason: &str) -> Option<&'static str> {
              `doctor` shows which series belong to which node"
         }
         "NoSample" => {
-            "is the node exporter running on this node and scraped (up == 1), and does spec.devices \
-             match its devices? `doctor` shows which series belong to which node"
+            "is the node exporter running on this node and scraped, by the job of \
+             --node-exporter-selector, and does a label of --node-label or `instance` name the node? \
+             `doctor` shows which series belong to which node"
         }
+        "ExporterDown" => {
+            "is its pod running, and can Prometheus reach its port (firewall, NetworkPolicy)? See the \
+             target in Prometheus"
+        }
+        "NoDevice" => "name the devices of this node in spec.devices; `doctor` shows them",
         "SpeedUnknown" => {
             "set spec.capacity, or annotate the node: \
              kubectl annotate node NAME traffic.example.com/capacity=10G"
@@ -76,6 +84,8 @@ mod tests {
             "MetricsUnavailable",
             "LowCoverage",
             "NoSample",
+            "ExporterDown",
+            "NoDevice",
             "SpeedUnknown",
             "InvalidCapacity",
             "InvalidSample",

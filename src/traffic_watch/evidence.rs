@@ -169,6 +169,13 @@ impl Rules {
         capacity: Result<Option<f64>, ()>,
         partial: bool,
     ) -> Result<Evidence, NoEvidence> {
+        let up = reading.links()?.iter().find_map(|link| link.number(Measure::Up).ok().flatten());
+        if up == Some(0.0) {
+            return Err(NoEvidence::ExporterDown);
+        }
+        if up.is_some() && !self.has_data(reading) && !reading.has(Measure::AgeBefore) {
+            return Err(NoEvidence::NoDevice);
+        }
         let directions = loads(reading, direction, self.window, self.max_age)?;
         if self.unit == Unit::Percent && capacity.is_err() {
             return Err(NoEvidence::InvalidCapacity);

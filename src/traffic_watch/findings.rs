@@ -61,10 +61,9 @@ impl Gathered {
         self.evaluation != Evaluation::Ok
             || self.is_scarce()
             || (self.warned
-                && matches!(
-                    self.findings[node],
-                    Err(NoEvidence::NoSample | NoEvidence::PartialWindow)
-                ))
+                && self.findings[node]
+                    .as_ref()
+                    .is_err_and(|why| why.is_absence() || *why == NoEvidence::PartialWindow))
     }
 
     /// Reports whether fewer than half of the nodes have evidence.

@@ -9,8 +9,8 @@
 //!   exporter had then. `rate` is too low while samples cover its window only partly.
 //! - `rate`, for links without a sample before the window and for counters that started again: there
 //!   the load is at least that much.
-//! - `and on (job, instance) (up == 1)`: `rate` keeps returning decaying values for a whole window
-//!   after an exporter died, and series with timestamps of their own do not end with it.
+//! - `up` of the node's exporters, and not of the very target: series with timestamps of their own do
+//!   not end with the exporter, and relabeling may have given them another `instance`.
 //! - every selector has the matchers of [`Exporters`]: anyone who can have a pod scraped can serve
 //!   the same metrics for any node. If no series is accepted, the answer names the jobs that have
 //!   some.
@@ -132,6 +132,8 @@ pub enum Measure {
     AgeBefore,
     /// Bytes that the node has sent, where only what it receives is judged.
     Total,
+    /// 1 if any exporter of the node answers.
+    Up,
     /// The result of a custom query, of a node.
     Own,
     /// Seconds since its sample, where the query selects one.
@@ -140,7 +142,7 @@ pub enum Measure {
 
 impl Measure {
     /// All measures, in the order of [`Self::index`].
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::TransmitRate,
         Self::TransmitTotal,
         Self::TransmitTotalBefore,
@@ -151,6 +153,7 @@ impl Measure {
         Self::Age,
         Self::AgeBefore,
         Self::Total,
+        Self::Up,
         Self::Own,
         Self::OwnAge,
     ];
@@ -169,6 +172,7 @@ impl Measure {
             Self::Age => "age",
             Self::AgeBefore => "age_before",
             Self::Total => "total",
+            Self::Up => "up",
             Self::Own => "own",
             Self::OwnAge => "own_age",
         }
@@ -227,7 +231,6 @@ fn built_in(
     });
     let devices = self::devices(devices);
     let window = duration(window);
-    let up = format!("and on (job, instance) ({} == 1)", believed.select("up", ""));
     let mut parts = Vec::new();
     let mut add = |measure: Measure, expression: &str| {
         let name = measure.name();
@@ -235,10 +238,11 @@ fn built_in(
     };
     for (counter, rate, total, before) in counters(direction) {
         let series = believed.select(counter, &devices);
-        add(*rate, &format!("max by ({node}, device) (rate({series}[{window}]) {up})"));
-        add(*total, &format!("max by ({node}, device) ({series} {up})"));
+        add(*rate, &format!("max by ({node}, device) (rate({series}[{window}]))"));
+        add(*total, &format!("max by ({node}, device) ({series})"));
         add(*before, &format!("max by ({node}, device) ({series} offset {window})"));
     }
+    add(Measure::Up, &format!("max by ({node}) ({})", believed.select("up", "")));
     let speed = believed.select("node_network_speed_bytes", &devices);
     add(Measure::Speed, &format!("max by ({node}, device) ({speed} > 0)"));
     let judged = if direction == Direction::Receive { RECEIVED } else { SENT };

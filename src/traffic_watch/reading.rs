@@ -115,6 +115,7 @@ impl Measurement {
             let Subject::Short(place, measure, host) = &subject else { continue };
             let settled = match names.settle(Resolution::Short(*place, host)) {
                 Resolution::Node(place) => Subject::Node(place, *measure),
+                _ if *measure == Measure::Up => Subject::Nobody,
                 _ => Subject::Unmapped(host.to_string()),
             };
             self.take(&settled, value, device);
@@ -129,6 +130,7 @@ impl Measurement {
             Subject::Scrapes => self.scrapes = value,
             Subject::OtherJob(job) => note_job(&mut self.other_jobs, job),
             Subject::Unmapped(name) => self.unmapped(name),
+            Subject::Nobody => {}
             Subject::Short(..) => self.undecided.push((subject.clone(), value, device)),
         }
     }

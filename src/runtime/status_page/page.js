@@ -16,6 +16,8 @@ const STATES = [
 const SIGNS = Object.fromEntries(STATES.map((state) => [state.name, state.sign]));
 const REASONS = {
   NoSample: "Prometheus has no series of this node",
+  ExporterDown: "the node exporter does not answer",
+  NoDevice: "no device of the node matches spec.devices",
   SpeedUnknown: "link speed not known: set spec.capacity or annotate the node",
   InvalidSample: "the sample is NaN, negative or contradictory",
   StaleSample: "the newest sample is too old",

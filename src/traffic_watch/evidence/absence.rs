@@ -7,8 +7,12 @@ pub enum NoEvidence {
     MetricsUnavailable,
     /// Fewer than half of the nodes have data: the measurement is broken, not the nodes.
     LowCoverage,
-    /// Nothing in the answer is about this node, or its exporter does not answer.
+    /// Nothing in the answer is about this node.
     NoSample,
+    /// Its exporter does not answer: `up` is 0.
+    ExporterDown,
+    /// Its exporter answers, and no device matches.
+    NoDevice,
     /// No link speed is known, or that of a link that may be the fullest is not, and no capacity is
     /// configured.
     SpeedUnknown,
@@ -24,6 +28,12 @@ pub enum NoEvidence {
 }
 
 impl NoEvidence {
+    /// Reports whether there is no sample at all.
+    #[must_use]
+    pub fn is_absence(self) -> bool {
+        matches!(self, Self::NoSample | Self::ExporterDown | Self::NoDevice)
+    }
+
     /// The reason in status and metrics.
     #[must_use]
     pub fn reason(self) -> &'static str {
@@ -31,6 +41,8 @@ impl NoEvidence {
             Self::MetricsUnavailable => "MetricsUnavailable",
             Self::LowCoverage => "LowCoverage",
             Self::NoSample => "NoSample",
+            Self::ExporterDown => "ExporterDown",
+            Self::NoDevice => "NoDevice",
             Self::SpeedUnknown => "SpeedUnknown",
             Self::InvalidCapacity => "InvalidCapacity",
             Self::InvalidSample => "InvalidSample",

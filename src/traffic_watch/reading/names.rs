@@ -50,6 +50,8 @@ pub enum Subject {
     OtherJob(Box<str>),
     /// No known node; the name in the series.
     Unmapped(String),
+    /// No known node, and none is missed: a target without series of its own.
+    Nobody,
 }
 
 /// The mapping of series to nodes.
@@ -103,6 +105,9 @@ impl<'a> Names<'a> {
         Ok(match self.identity.resolve(self.labels, |label| labels.get(label)) {
             Resolution::Node(place) => Subject::Node(place, measure),
             Resolution::Short(place, host) => Subject::Short(place, measure, host.into()),
+            Resolution::Ambiguous | Resolution::Unknown if measure == Measure::Up => {
+                Subject::Nobody
+            }
             Resolution::Ambiguous | Resolution::Unknown => {
                 let instance = labels.get("instance").unwrap_or("(no instance label)");
                 Subject::Unmapped(instance.into())

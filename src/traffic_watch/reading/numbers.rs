@@ -48,6 +48,12 @@ impl Link {
 
     fn put(&mut self, measure: Measure, number: Option<f64>) {
         let bit = 1 << measure.index();
+        // One target that answers is enough.
+        if measure == Measure::Up && self.has(measure) {
+            self.numbers[measure.index()] =
+                self.numbers[measure.index()].max(number.unwrap_or_default());
+            return;
+        }
         // An age is that of a clock, which may be ahead.
         let signed = matches!(measure, Measure::Age | Measure::AgeBefore | Measure::OwnAge);
         let usable = number.filter(|number| number.is_finite() && (signed || *number >= 0.0));

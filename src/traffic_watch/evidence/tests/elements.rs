@@ -133,6 +133,23 @@ fn nothing_is_known_of_an_exporter_that_is_down() {
     assert_eq!(value(&[]), Err(NoEvidence::NoSample));
 }
 
+#[test]
+fn f4_up_says_why_there_is_no_sample() {
+    let up = |value: f64, elements: &[Element]| {
+        let mut all = elements.to_vec();
+        all.push(("up", "", value));
+        self::value(&all)
+    };
+    assert_eq!(up(1.0, &FULL), Ok((8.0, true)));
+    assert_eq!(up(0.0, &FULL), Err(NoEvidence::ExporterDown));
+    assert_eq!(up(0.0, &[]), Err(NoEvidence::ExporterDown));
+    assert_eq!(up(1.0, &[]), Err(NoEvidence::NoDevice));
+    // Of two targets one is enough.
+    assert_eq!(up(0.0, &[&FULL[..], &[("up", "", 1.0)]].concat()[..]), Ok((8.0, true)));
+    // Its devices have just gone.
+    assert_eq!(up(1.0, &FULL[2..5]), Err(NoEvidence::NoSample));
+}
+
 /// A second link with these bytes per second, through a whole window.
 fn beside(device: &'static str, bytes: f64, speed: Option<f64>) -> Vec<Element> {
     let mut all = FULL.map(|(measure, _, value)| (measure, device, value)).to_vec();
