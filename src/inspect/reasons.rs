@@ -15,7 +15,9 @@ pub fn meaning(reason: &str) -> &str {
             "there is traffic, but the link speed is not known and no capacity is set"
         }
         "InvalidCapacity" => "the annotation traffic.example.com/capacity is no quantity",
-        "InvalidSample" => "the value is no number, negative, or there are two of them",
+        "InvalidSample" => {
+            "the value is no number, negative, or more than a link can carry, or there are two of them"
+        }
         "StaleSample" => "the sample is older than spec.maxSampleAge",
         "PartialWindow" => {
             "samples cover spec.window only partly, or the answer is partial: there may be more load \
@@ -60,7 +62,7 @@ pub fn remedy(reason: &str) -> Option<&'static str> {
              kubectl annotate --overwrite node NAME traffic.example.com/capacity=10G"
         }
         "InvalidSample" => {
-            "look at the series in Prometheus: two exporters may claim to be this node"
+            "look at the series in Prometheus: two exporters may claim to be this node, or its counter has jumped"
         }
         "StaleSample" => {
             "is the exporter scraped, and are the clocks of Prometheus and the nodes right?"

@@ -7,6 +7,10 @@ use super::{
 };
 use crate::api::traffic_watch::Direction;
 
+/// The multiple of its speed that no link carries: virtual cards carry several times what they
+/// report.
+const IMPOSSIBLE: f64 = 10.0;
+
 mod absence;
 mod load;
 mod maybe;
@@ -181,6 +185,13 @@ impl Rules {
             return Err(NoEvidence::InvalidCapacity);
         }
         let (capacity, (max, _)) = (capacity.ok().flatten(), self.thresholds);
+        let mut links = directions.iter().flatten();
+        // The counter jumped, or went back a little, which `rate` takes for a new beginning.
+        if links.any(|link| {
+            link.speed.is_ok_and(|it| it.is_some_and(|it| link.load.least > it * IMPOSSIBLE))
+        }) {
+            return Err(NoEvidence::InvalidSample);
+        }
         let least = self.weigh(&directions, capacity, |load| load.least)?;
         // Fit is a statement about every link; unfit is one about the link that is known to be
         // full.

@@ -102,6 +102,21 @@ fn b01_b02_b03_a_window_that_is_covered_partly_is_a_lower_bound() {
         ("late samples", &[("age", "eth0", Some(60.0))], Ok((12e9 / 65.0 / 1.25e9 * 100.0, true))),
         ("samples older than half of the window", &[("age", "eth0", Some(61.0))], partly),
         ("a clock that is ahead", &[("age", "eth0", Some(-5.0))], Ok((7.68, true))),
+        (
+            "a counter that jumps",
+            &[("transmit_total", "eth0", Some(1e18)), ("transmit_rate", "eth0", Some(8e15))],
+            Err(NoEvidence::InvalidSample),
+        ),
+        (
+            "a counter that goes back a little",
+            &[("transmit_rate", "eth0", Some(1.26e10))],
+            Err(NoEvidence::InvalidSample),
+        ),
+        (
+            "a virtual link that reports too low a speed",
+            &[("speed", "eth0", Some(1e7))],
+            Ok((1000.0, true)),
+        ),
         // Another link.
         (
             "a link that was there and is missing",
