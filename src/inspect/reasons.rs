@@ -14,7 +14,9 @@ pub fn meaning(reason: &str) -> &str {
         "SpeedUnknown" => {
             "there is traffic, but the link speed is not known and no capacity is set"
         }
-        "InvalidCapacity" => "the annotation traffic.example.com/capacity is no quantity",
+        "InvalidCapacity" => {
+            "the capacity is no quantity, or the node carries more than ten times as much"
+        }
         "InvalidSample" => {
             "the value is no number, negative, or more than a link can carry, or there are two of them"
         }
@@ -58,7 +60,7 @@ pub fn remedy(reason: &str) -> Option<&'static str> {
              kubectl annotate node NAME traffic.example.com/capacity=10G"
         }
         "InvalidCapacity" => {
-            "write a quantity of bits per second: \
+            "write a quantity of bits per second in spec.capacity or the annotation: \
              kubectl annotate --overwrite node NAME traffic.example.com/capacity=10G"
         }
         "InvalidSample" => {

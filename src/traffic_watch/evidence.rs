@@ -193,6 +193,10 @@ impl Rules {
             return Err(NoEvidence::InvalidSample);
         }
         let least = self.weigh(&directions, capacity, |load| load.least)?;
+        // No node carries a multiple of what it can carry.
+        if self.unit == Unit::Percent && capacity.is_some_and(|it| least.bits > it * IMPOSSIBLE) {
+            return Err(NoEvidence::InvalidCapacity);
+        }
         // Fit is a statement about every link; unfit is one about the link that is known to be
         // full.
         if least.hidden && least.value <= max {

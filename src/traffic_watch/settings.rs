@@ -151,7 +151,8 @@ impl Settings {
             (Some(capacity), _) => Ok(Some(*capacity)),
             (None, None) => Ok(None),
             (None, Some(text)) => {
-                parse_quantity(text).ok().filter(|c| *c > 0.0).map(Some).ok_or(())
+                let bits = parse_quantity(text).ok().filter(|bits| *bits >= 1.0);
+                bits.map(Some).ok_or(())
             }
         }
     }
@@ -191,6 +192,13 @@ fn invalid(path: &str, text: impl std::fmt::Display) -> Error {
 }
 
 fn bits(path: &str, quantity: &Quantity) -> Result<f64, Error> {
+    if quantity.0.ends_with(['n', 'u', 'm']) {
+        let text = format!(
+            "{:?} is less than a bit per second: \"m\" is a thousandth, \"M\" a million",
+            quantity.0
+        );
+        return Err(invalid(path, text));
+    }
     let bits = parse_quantity(&quantity.0).map_err(|error| invalid(path, error))?;
     if bits > 0.0 { Ok(bits) } else { Err(invalid(path, "must be greater than 0")) }
 }

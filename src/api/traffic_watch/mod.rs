@@ -108,7 +108,7 @@ pub struct TrafficWatchSpec {
     /// selected devices. A quantity, for example "800M" or "2.5G". It does not require a known link
     /// speed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("type(self) == int ? self > 0 : (isQuantity(self) && quantity(self).isGreaterThan(quantity('0')))").message("maxBandwidth must be a quantity of bits per second greater than 0, e.g. \"800M\""))]
+    #[x_kube(validation = Rule::new("type(self) == int ? self > 0 : (isQuantity(self) && !self.matches('[num]$') && quantity(self).isGreaterThan(quantity('0')))").message("maxBandwidth must be a quantity of bits per second greater than 0, without the suffix m (a thousandth), e.g. \"800M\""))]
     pub max_bandwidth: Option<Quantity>,
 
     /// Percentage of the threshold (not of the capacity) at or below which an unfit node becomes
@@ -158,7 +158,7 @@ pub struct TrafficWatchSpec {
     /// machines that do not know their link speed. If absent, the node annotation
     /// traffic.example.com/capacity is used, then the link speed of each device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("type(self) == int ? self > 0 : (isQuantity(self) && quantity(self).isGreaterThan(quantity('0')))").message("capacity must be a quantity of bits per second greater than 0, e.g. \"10G\""))]
+    #[x_kube(validation = Rule::new("type(self) == int ? self > 0 : (isQuantity(self) && !self.matches('[num]$') && quantity(self).isGreaterThan(quantity('0')))").message("capacity must be a quantity of bits per second greater than 0, without the suffix m (a thousandth), e.g. \"10G\""))]
     pub capacity: Option<Quantity>,
 
     /// PromQL query that replaces the built-in measurement. It must return an instant vector with

@@ -22,7 +22,7 @@ const REASONS = {
   InvalidSample: "the sample is NaN, negative or contradictory",
   StaleSample: "the newest sample is too old",
   PartialWindow: "samples cover the window only partly: there may be more load than is seen",
-  InvalidCapacity: "the node's annotation traffic.example.com/capacity is no quantity",
+  InvalidCapacity: "the capacity is no quantity, or far below the load",
   LowCoverage: "fewer than half of the nodes have data",
   MetricsUnavailable: "no answer from Prometheus",
 };

@@ -16,7 +16,7 @@ pub enum NoEvidence {
     /// No link speed is known, or that of a link that may be the fullest is not, and no capacity is
     /// configured.
     SpeedUnknown,
-    /// The capacity annotation is no quantity.
+    /// The capacity annotation is no quantity, or the node carries a multiple of its capacity.
     InvalidCapacity,
     /// `NaN`, infinite, negative, or two values.
     InvalidSample,

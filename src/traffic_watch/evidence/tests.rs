@@ -58,6 +58,18 @@ fn the_link_speed_counts_unless_a_capacity_is_given() {
 }
 
 #[test]
+fn u1_a_load_of_a_multiple_of_the_capacity_is_evidence_of_a_wrong_capacity() {
+    let value = |rules: Rules, capacity: f64| {
+        rules.of(&sent(8.0, 1e8, 1.0), Ok(Some(capacity))).map(|evidence| evidence.value)
+    };
+    // Written as 10 for 10G.
+    assert_eq!(value(TRANSMIT, 10.0), Err(NoEvidence::InvalidCapacity));
+    assert_eq!(value(TRANSMIT, 8e7), Ok(1000.0));
+    // An absolute threshold needs none.
+    assert_eq!(value(Rules { unit: Unit::BitsPerSecond, ..TRANSMIT }, 10.0), Ok(8e8));
+}
+
+#[test]
 fn absence_is_never_a_verdict() {
     use NoEvidence as No;
     let node = NodeMeasurement::default;
