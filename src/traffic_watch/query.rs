@@ -47,12 +47,13 @@ const SENT: &str = "node_network_transmit_bytes_total";
 const RECEIVED: &str = "node_network_receive_bytes_total";
 
 /// Devices that the default of `devices` counts in addition to its text: USB cards named by their
-/// address (`enx…`), cards in further PCI domains (`enP5p1s0`), Xen (`enX0`) and device trees
-/// (`end0`).
+/// address (`enx…`), cards in further PCI domains (`enP5p1s0`), Xen (`enX0`), device trees (`end0`),
+/// `InfiniBand` as systemd names it (`ibp65s0`, `ibs22f0`, `ibP257p0s2`) and Proxmox (`nic0`).
 ///
 /// Not `enP53091s1`, without a bus: on Azure that is the virtual function below `eth0`, which
 /// counts its bytes as well.
-const MORE_DEVICES: &str = "enx[0-9a-f]{12}|enP[0-9]+p[0-9]+s[0-9].*|enX[0-9]+|end[0-9]+";
+const MORE_DEVICES: &str =
+    "enx[0-9a-f]{12}|enP[0-9]+p[0-9]+s[0-9].*|enX[0-9]+|end[0-9]+|ib[psP][0-9].*|nic[0-9]+";
 
 /// Devices that the default of `devices` does not count although its text matches: VLANs and
 /// `InfiniBand` partitions (`eth0.100`, `ib0.8001`), representors of virtual functions and similar
