@@ -297,15 +297,16 @@ fn coverage(judged: &[&NodeObject], without: Vec<String>, for_whom: &str, asked:
     }
 }
 
+/// Returns the capacity annotation of a node.
+fn capacity(node: &NodeObject) -> Option<&str> {
+    node.metadata.annotations.as_ref()?.get(CAPACITY_ANNOTATION).map(String::as_str)
+}
+
 /// Checks for annotations that are not a quantity: their nodes are Unknown.
 fn capacities(judged: &[&NodeObject]) -> Option<Check> {
-    let annotation = |node: &NodeObject| {
-        let annotations = node.metadata.annotations.as_ref()?;
-        annotations.get(CAPACITY_ANNOTATION).cloned()
-    };
     let wrong: Vec<_> = judged
         .iter()
-        .filter_map(|node| Some((name(node), annotation(node)?)))
+        .filter_map(|node| Some((name(node), capacity(node)?)))
         .filter(|(_, text)| !parse_quantity(text).is_ok_and(|capacity| capacity > 0.0))
         .map(|(node, text)| format!("{node} ({text:?})"))
         .collect();
@@ -329,7 +330,7 @@ fn speed(
     let check = "link-speed";
     let unknown: Vec<_> = judged
         .iter()
-        .filter(|node| !capacity_given && node.metadata.annotations.is_none())
+        .filter(|node| !capacity_given && capacity(node).is_none())
         .map(|node| name(node))
         .filter(|node| with_series.contains_key(node) && !with_speed.contains(node))
         .map(str::to_owned)
