@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::super::{
     children::{Child, Outcome},
-    evidence::{Evaluation, NoEvidence},
+    evidence::{Evaluation, NoEvidence, Unit},
     judgment::Judgment,
     memory::Memory,
     query::Question,
@@ -110,6 +110,12 @@ fn metrics_available(j: &Judgment<'_>) -> Verdict {
                  spec.onUnknown stands still"
             ));
         }
+        if is_ratio(j, place) {
+            notes.push(format!(
+                "{prefix}every value of spec.query is at most 1: if it is a ratio, multiply it by 100, \
+                 because spec.maxBandwidthPercent is a percentage"
+            ));
+        }
         let (unmapped, named) = &reading.unmapped;
         if *unmapped > 0 {
             notes.push(format!(
@@ -131,6 +137,17 @@ fn metrics_available(j: &Judgment<'_>) -> Verdict {
         notes.push("the age of the samples of custom queries is unknown".into());
     }
     verdict(Some(trouble.is_none()), trouble.unwrap_or("Available"), notes.join("; "))
+}
+
+/// Reports whether the values of a query look like a ratio although they are compared with a
+/// percentage.
+fn is_ratio(j: &Judgment<'_>, place: usize) -> bool {
+    let criterion = &j.settings.criteria[place];
+    if criterion.rules.unit != Unit::Percent || criterion.rules.direction.is_some() {
+        return false;
+    }
+    let values = || j.gathered[place].findings.iter().flatten().map(|evidence| evidence.value);
+    criterion.max > 1.0 && values().any(|value| value > 0.0) && values().all(|value| value <= 1.0)
 }
 
 /// Names the measure of a note, if there are several.

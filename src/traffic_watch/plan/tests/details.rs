@@ -251,3 +251,18 @@ fn a_node_that_is_fit_again_is_an_event() {
     let step = w.judge(&idle);
     assert_eq!((step.states, step.notices), (vec![Fit, Fit], vec!["NodeFit"]));
 }
+
+#[test]
+fn f6_a_ratio_that_is_read_as_a_percentage_is_doubted() {
+    for (query, values, doubted) in [
+        (Some("load"), [Percent(0.96), Percent(0.1)], true),
+        (Some("load"), [Percent(96.0), Percent(0.1)], false),
+        (Some("load"), [Percent(0.0), Percent(0.0)], false),
+        (None, [Percent(0.96), Percent(0.1)], false),
+    ] {
+        let mut w = World::new(&["a", "b"], json!({"maxBandwidthPercent": "80", "query": query}));
+        let step = w.judge(&values);
+        let message = &step.conditions[1].message;
+        assert_eq!(message.contains("ratio"), doubted, "{values:?}: {message}");
+    }
+}
