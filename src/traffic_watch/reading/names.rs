@@ -109,8 +109,12 @@ impl<'a> Names<'a> {
                 Subject::Nobody
             }
             Resolution::Ambiguous | Resolution::Unknown => {
-                let instance = labels.get("instance").unwrap_or("(no instance label)");
-                Subject::Unmapped(instance.into())
+                // The first of these labels that exists decides.
+                let decides = self.all().find_map(|label| Some((label, labels.get(label)?)));
+                Subject::Unmapped(decides.map_or_else(
+                    || "(no label that names a node)".into(),
+                    |(label, value)| format!("{label}={value}"),
+                ))
             }
         })
     }

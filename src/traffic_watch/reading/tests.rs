@@ -42,7 +42,7 @@ fn sorts_by_node_and_names_what_belongs_to_none() {
     assert_eq!(link.device.as_deref(), Some("eth0"));
     assert_eq!(number(node, Measure::TransmitRate), Ok(Some(8.0)));
     assert_eq!(number(node, Measure::TransmitTotal), Ok(None));
-    assert_eq!(reading.unmapped, (1, vec!["10.0.0.9:9100".into()]));
+    assert_eq!(reading.unmapped, (1, vec!["instance=10.0.0.9:9100".into()]));
     assert_eq!(reading.evaluated, Some(12.5));
 }
 
@@ -84,7 +84,7 @@ fn s17_names_of_a_hostile_server_are_short() {
     let reading = read(&serde_json::json!([named, series(&long, "age", "1")])).unwrap();
     let device = reading.get("node-1").unwrap().links().unwrap()[0].device.as_ref().unwrap();
     assert!(device.len() < 100, "{}", device.len());
-    assert!(reading.unmapped.1[0].len() < 110);
+    assert!(reading.unmapped.1[0].len() < 120);
     let error = read(&serde_json::json!([series(&long, &long, "1")])).unwrap_err();
     assert!(error.message.len() < 1100);
 }

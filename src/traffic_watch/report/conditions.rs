@@ -119,7 +119,7 @@ fn metrics_available(j: &Judgment<'_>) -> Verdict {
         let (unmapped, named) = &reading.unmapped;
         if *unmapped > 0 {
             notes.push(format!(
-                "{prefix}{unmapped} exporters belong to no known node (instance {}): see --node-label",
+                "{prefix}{unmapped} exporters belong to no known node ({}): see --node-label",
                 named.join(", ")
             ));
         }

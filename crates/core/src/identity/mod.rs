@@ -7,8 +7,10 @@
 //! short names (in another domain): a label for node names excludes our nodes if its value is none
 //! of them, and a short name counts only if it is unambiguous.
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     hash::{BuildHasherDefault, Hasher},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -92,10 +94,14 @@ impl Identity {
         let names: Arc<[Arc<str>]> = nodes.iter().map(|(name, _)| Arc::clone(name)).collect();
         for (place, (_, addresses)) in (0..MANY).zip(&nodes) {
             for address in *addresses {
-                if names.binary_search(address).is_ok() {
+                let key = match canonical(address) {
+                    Cow::Borrowed(_) => Arc::clone(address),
+                    Cow::Owned(key) => key.into(),
+                };
+                if names.binary_search(&key).is_ok() {
                     continue;
                 }
-                let entry = index.entry(Arc::clone(address)).or_insert(place);
+                let entry = index.entry(key).or_insert(place);
                 if *entry != place {
                     *entry = MANY;
                 }
@@ -109,8 +115,9 @@ impl Identity {
                 all().any(|full| full.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
             };
             for name in all().filter(|name| !name.contains(['.', ':']) && !has_domain(name)) {
-                if index.get(name) == Some(&place) {
-                    short.insert(Arc::clone(name), place);
+                let key = canonical(name);
+                if index.get(&*key) == Some(&place) {
+                    short.insert((*key).into(), place);
                 }
             }
         }
@@ -167,8 +174,14 @@ impl Identity {
             Some(place) => return Resolution::Node(*place as usize),
             None => {}
         }
+        let name = canonical(host);
+        match self.index.get(&*name) {
+            Some(&MANY) => return Resolution::Ambiguous,
+            Some(place) => return Resolution::Node(*place as usize),
+            None => {}
+        }
         // An exporter may know the node by its full host name only.
-        let short = host.split_once('.').and_then(|(name, _)| self.short.get(name));
+        let short = name.split_once('.').and_then(|(name, _)| self.short.get(name));
         short.map_or(Resolution::Unknown, |place| Resolution::Short(*place as usize, host))
     }
 }
@@ -190,8 +203,9 @@ impl ShortNames {
         match found {
             Resolution::Node(place) => drop(self.exact.insert(place)),
             Resolution::Short(place, host) => {
-                let known = self.hosts.entry(place).or_insert_with(|| Some(host.into()));
-                if known.as_deref() != Some(host) {
+                let host = canonical(host);
+                let known = self.hosts.entry(place).or_insert_with(|| Some((&*host).into()));
+                if known.as_deref() != Some(&*host) {
                     *known = None;
                 }
             }
@@ -212,6 +226,21 @@ impl ShortNames {
             found => found,
         }
     }
+}
+
+/// Returns a host in the one way to write it: in lower case, without the dot of the root, an address
+/// as addresses are written.
+fn canonical(host: &str) -> Cow<'_, str> {
+    let rooted = host.strip_suffix('.').filter(|name| !name.is_empty()).unwrap_or(host);
+    if rooted.contains(':')
+        && let Ok(address) = rooted.parse::<IpAddr>()
+    {
+        return Cow::Owned(address.to_canonical().to_string());
+    }
+    if rooted.contains(|c: char| c.is_ascii_uppercase()) {
+        return Cow::Owned(rooted.to_ascii_lowercase());
+    }
+    Cow::Borrowed(rooted)
 }
 
 /// Returns the host of `host:port`, `[v6]:port`, `[v6]` or `host`.
@@ -284,6 +313,28 @@ mod tests {
         assert_eq!(settled(&index(), &["node-1.example.com:9100"]), [Some(0)]);
         assert_eq!(resolve(&[("instance", "ip-10-0-0-2.internal:9100")]), Resolution::Node(1));
         assert_eq!(index().names()[1], "node-2".into());
+    }
+
+    #[test]
+    fn f5_a_name_is_the_same_however_it_is_written() {
+        let azure: [Arc<str>; 2] = ["aks-pool-vmss00000B".into(), "FD00:0:0::00a1".into()];
+        let identity =
+            Identity::new(vec![("aks-pool-vmss00000b".into(), &azure), ("web-1".into(), &[])]);
+        for name in [
+            "aks-pool-vmss00000B",
+            "AKS-POOL-VMSS00000B:9100",
+            "aks-pool-vmss00000b.",
+            "aks-pool-vmss00000b.:9100",
+            "fd00::a1",
+            "[FD00::A1]:9100",
+            "fd00:0000::00A1",
+        ] {
+            assert_eq!(identity.lookup(name), Resolution::Node(0), "{name}");
+        }
+        assert_eq!(identity.lookup("aks-pool-vmss00000c"), Resolution::Unknown);
+        // One host in two spellings is one host.
+        let both = ["web-1.Example.com:9100", "web-1.example.com.:9101"];
+        assert_eq!(settled(&identity, &both), [Some(1), Some(1)]);
     }
 
     #[test]
