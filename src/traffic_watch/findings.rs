@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use super::{
-    evidence::{Evaluation, Evidence, NoEvidence},
+    evidence::{Evaluation, Evidence, NoEvidence, Rules},
     memory::Sample,
     observed::Observed,
     reading::Measurement,
@@ -45,6 +45,11 @@ pub(super) struct Gathered {
     pub(super) evaluation: Evaluation,
     /// The number of nodes that have evidence.
     pub(super) with_evidence: usize,
+    /// The number of nodes that have a credible sample, and of those that should.
+    pub(super) covered: (usize, usize),
+    /// The nodes that have no sample and need none: those that have just come, and those that take
+    /// none of the pods.
+    pub(super) excused: (usize, usize),
     /// The time from which ages count, in Unix seconds.
     pub(super) asked: f64,
     /// The same by the clock of Prometheus, if that can be: [`evaluated`].
@@ -68,11 +73,14 @@ impl Gathered {
 
     /// Reports whether fewer than half of the nodes have evidence.
     pub(super) fn is_scarce(&self) -> bool {
-        self.with_evidence * 2 < self.findings.len()
+        self.with_evidence * 2 < self.covered.1 || self.with_evidence == 0
     }
 }
 
 /// Gathers the evidence of one measure about each node, and the result of the measurement.
+///
+/// Fewer than half of the nodes with a credible sample are too few. Nodes without any sample do not
+/// count if they have just come or take none of the pods (not Ready, cordoned, tainted, virtual).
 ///
 /// A node is covered if it has a credible sample: a node with an unknown link speed is covered,
 /// because the measurement cannot fix that, and so is one whose window is not full yet. An answer is shared by all passes of an interval, so it
@@ -86,6 +94,8 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
             findings,
             evaluation: Evaluation::Failed,
             with_evidence: 0,
+            covered: (0, seen.nodes.len()),
+            excused: (0, 0),
             asked: now,
             evaluated: now,
             warned: false,
@@ -100,9 +110,21 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
     };
     let mut findings: Vec<EvidenceResult> = seen.nodes.iter().map(evidence).collect();
     let covered = findings.iter().filter(|finding| is_covered(finding)).count();
+    let mut excused = (0, 0);
+    for (facts, finding) in seen.nodes.iter().zip(&findings) {
+        if !finding.as_ref().is_err_and(|why| why.is_absence()) {
+            continue;
+        }
+        if is_new(facts, rules, now) {
+            excused.0 += 1;
+        } else if !settings.room.takes(facts) || is_virtual(facts) {
+            excused.1 += 1;
+        }
+    }
+    let expected = findings.len() - excused.0 - excused.1;
     let mut evaluation = Evaluation::Ok;
     let with_evidence = findings.iter().filter(|finding| finding.is_ok()).count();
-    if covered * 2 < findings.len() {
+    if covered * 2 < expected || (covered == 0 && !findings.is_empty()) {
         evaluation = Evaluation::LowCoverage;
         for finding in &mut findings {
             if matches!(finding, Ok(_) | Err(NoEvidence::NoSample)) {
@@ -113,7 +135,27 @@ pub(super) fn gather(seen: &Observed, settings: &Settings, place: usize) -> Gath
     let asked = reading.asked.unwrap_or(now);
     let evaluated = evaluated(reading, asked);
     let warned = !reading.warnings.is_empty();
-    Gathered { findings, evaluation, with_evidence, asked, evaluated, warned }
+    let covered = (covered, expected);
+    Gathered { findings, evaluation, with_evidence, covered, excused, asked, evaluated, warned }
+}
+
+/// Taints of nodes that are no machines: no exporter can run there.
+const VIRTUAL: [&str; 2] = ["virtual-kubelet.io/provider", "eks.amazonaws.com/compute-type"];
+
+fn is_virtual(facts: &NodeFacts) -> bool {
+    facts.taints.iter().any(|taint| VIRTUAL.contains(&&*taint.key))
+}
+
+/// Reports whether a node came so recently that its exporter may not have filled the window yet.
+fn is_new(facts: &NodeFacts, rules: Rules, now: f64) -> bool {
+    if rules.direction.is_none() {
+        return false;
+    }
+    let created = facts.incarnation.created;
+    let full = rules.window.saturating_add(rules.max_age).as_secs_f64();
+    #[expect(clippy::cast_precision_loss, reason = "seconds of this age are exact")]
+    let age = now - created as f64;
+    created > 0 && age < full
 }
 
 /// Returns the time of the evaluation by the clock of Prometheus, which tells one scrape from the

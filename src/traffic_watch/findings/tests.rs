@@ -25,7 +25,17 @@ fn evidence_is_scarce_below_half_of_the_nodes() {
                 .collect();
         let (evaluation, asked, warned) = (Evaluation::Ok, 1_000.0, false);
         let evaluated = asked;
-        let gathered = Gathered { findings, evaluation, with_evidence, asked, evaluated, warned };
+        let (covered, excused) = ((with_evidence, nodes), (0, 0));
+        let gathered = Gathered {
+            findings,
+            evaluation,
+            with_evidence,
+            covered,
+            excused,
+            asked,
+            evaluated,
+            warned,
+        };
         assert_eq!(gathered.is_scarce(), scarce, "{with_evidence} of {nodes}");
         assert_eq!(gathered.clock_stands(nodes - 1), scarce, "{with_evidence} of {nodes}");
     }

@@ -104,7 +104,7 @@ fn metrics_available(j: &Judgment<'_>) -> Verdict {
             trouble = trouble.or(Some(reason));
             notes.push(format!("{prefix}{note}"));
         } else if j.gathered[place].is_scarce() {
-            let (some, all) = (j.gathered[place].with_evidence, j.seen.nodes.len());
+            let (some, all) = (j.gathered[place].with_evidence, j.gathered[place].covered.1);
             notes.push(format!(
                 "{prefix}{some} of {all} nodes have evidence, fewer than half: the clock of \
                  spec.onUnknown stands still"
@@ -180,12 +180,24 @@ fn low_coverage(j: &Judgment<'_>, place: usize, reading: &Measurement) -> (&'sta
         }
         Question::Own(_) => "does the query give one element per node, with a label that names it?",
     };
-    let all = nodes.len();
-    let usable = data.saturating_sub(stale + invalid);
+    let (down, strange) = (unusable(NoEvidence::ExporterDown), unusable(NoEvidence::NoDevice));
+    let mut sorts = vec![];
+    for (count, sort) in [
+        (stale, "stale"),
+        (invalid, "invalid"),
+        (down, "whose exporter is down"),
+        (strange, "without a device that matches spec.devices"),
+        (measure.excused.0, "too new to count"),
+        (measure.excused.1, "that take none of the pods and do not count"),
+    ] {
+        if count > 0 {
+            sorts.push(format!("{count} {sort}"));
+        }
+    }
+    let (usable, all) = measure.covered;
     let mut figures = format!("{usable} of {all} nodes have data");
-    if stale + invalid > 0 {
-        figures =
-            format!("{usable} of {all} nodes have usable data ({stale} stale, {invalid} invalid)");
+    if !sorts.is_empty() {
+        figures = format!("{usable} of {all} nodes have usable data ({})", sorts.join(", "));
     }
     (reason, format!("{figures}, at least half are needed: {hint}"))
 }

@@ -335,3 +335,31 @@ fn s01_the_operators_ceiling_is_named_where_it_holds_nodes_back() {
     w.judge(&busy);
     assert_eq!(w.judge(&busy).states, [Unfit, Unfit, Fit, Fit]);
 }
+
+/// A scale-out, spot nodes that are not Ready, Fargate: none of them keeps the others from being
+/// judged.
+#[test]
+fn f2_nodes_that_cannot_have_data_do_not_stop_the_judgment() {
+    let says = [Percent(99.0), Nothing, Nothing, Nothing];
+    let step = |prepare: fn(&mut World)| {
+        let mut w = World::new(&["a", "b", "c", "d"], json!({"maxUnfit": "100%"}));
+        prepare(&mut w);
+        w.judge(&says);
+        w.judge(&says)
+    };
+    let ready = step(|_| ());
+    assert_eq!(ready.conditions[1].reason, "LowCoverage");
+    assert!(ready.conditions[1].message.starts_with("1 of 4 nodes have data"));
+    let away = step(|w| w.away.extend(["c".into(), "d".into()]));
+    assert_eq!(away.states, [Unfit, Unknown, Unknown, Unknown]);
+    let new = step(|w| {
+        for node in ["c", "d"] {
+            w.lives.insert(node.into(), Incarnation { uid: 0, created: w.second });
+        }
+    });
+    assert_eq!(new.states, [Unfit, Unknown, Unknown, Unknown]);
+    // One of two is enough, and one of three is not.
+    let few = step(|w| w.away.extend(["d".into()]));
+    let message = &few.conditions[1].message;
+    assert!(message.starts_with("1 of 3 nodes have usable data (1 that take none"), "{message}");
+}
