@@ -77,6 +77,11 @@ pub async fn play(cluster: &Cluster, report: &Report, operator: &Path, wanted: &
 }
 
 impl Scene {
+    /// Reports whether nothing else may be played on the cluster meanwhile.
+    pub fn is_alone(&self) -> bool {
+        self.with == With::Nobody
+    }
+
     /// Plays the act, and removes what it leaves.
     async fn perform(&self, cluster: &Cluster, report: &Report, operator: &Path) {
         let act = Act { report, name: self.name };

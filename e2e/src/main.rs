@@ -150,14 +150,16 @@ async fn everything(
             }
         }
     };
-    let others = async {
+    // What takes the operator or a node away has a cluster of its own, beside the other.
+    let (alone, beside) = scenes.into_iter().partition(|scene| scene.is_alone());
+    let played = async |scenes: Vec<&Scene>| {
         if !scenes.is_empty() {
-            on_a_cluster(options, &report, operator, &scenes, false).await?;
+            on_a_cluster(options.clone(), &report, operator, &scenes, false).await?;
         }
         anyhow::Ok(())
     };
-    let (others, ()) = tokio::join!(others, reflecting);
-    others?;
+    let (beside, alone, ()) = tokio::join!(played(beside), played(alone), reflecting);
+    beside.and(alone)?;
     if filters.is_empty() {
         acts::image_is_small(&report, image)?;
     }
