@@ -196,7 +196,7 @@ async fn on_a_cluster(
     let left: Vec<String> =
         lab::cluster::leftovers().into_iter().filter(|it| it.contains(&dir)).collect();
     let figure = down.as_ref().err().map_or_else(
-        || format!("{:.1} s, left: {left:?}", ending.elapsed().as_secs_f64()),
+        || format!("{:.1} s {}", ending.elapsed().as_secs_f64(), left.join(", ")),
         |error| format!("{error:#}"),
     );
     act.claim("everything taken down again", down.is_ok() && left.is_empty(), figure);

@@ -111,6 +111,13 @@ pub(super) fn line(offered: &BTreeMap<String, u64>) -> String {
 /// Streams and reflectors on these nodes.
 pub(super) async fn relied_on(stage: &Stage<'_>) -> Result<()> {
     stage.say("a Swarm gives 12 streams to workers, a RouteReflectorSet elects two reflectors");
+    // The default deletion policy retains what carries the routes.
+    stage.finally(|cluster| {
+        let labels = ["calico-route-reflector-", "route-reflectors.traffic.example.com/slot-"];
+        cluster.kubectl(&[&["label", "nodes", "--all"], &labels[..]].concat())?;
+        let ours = "app.kubernetes.io/managed-by=traffic-operator";
+        cluster.kubectl(&["delete", "bgppeers", "-l", ours]).map(drop)
+    });
     stage.apply_with_sink("e2e/manifests/all/reflectors.yaml").await?;
     stage.apply_with_sink("e2e/manifests/all/workers.yaml").await?;
     let spread = stage
