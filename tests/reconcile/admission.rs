@@ -53,8 +53,7 @@ fn each_bad_value_is_refused_with_its_field_and_the_fix() {
     run(async |bench| {
         let percent = "must be a number greater than 0 and at most 100, e.g. \"60\"";
         let long = "a".repeat(234);
-        let capacity =
-            "capacity must be a quantity of bits per second greater than 0, e.g. \"10G\"";
+        let capacity = "capacity must be a quantity of bits per second greater than 0, without the suffix m (a thousandth), e.g. \"10G\"";
         let interval = "interval must be a duration from 1s to 24h, e.g. \"10s\"";
         let window = "window must be a duration from 2s to 24h and at least four scrape intervals";
         let age = "maxSampleAge must be a duration from 1s to 24h, e.g. \"90s\"";
@@ -105,6 +104,7 @@ fn each_bad_value_is_refused_with_its_field_and_the_fix() {
                 ("capacity", json!("0"), capacity),
                 ("capacity", json!(0), capacity),
                 ("capacity", json!("1GB"), capacity),
+                ("capacity", json!("10m"), capacity),
                 ("capacity", json!(1.5), "must be of type integer,string"),
                 ("recoverPercent", json!(0), least),
                 ("recoverPercent", json!(101), most),
@@ -188,8 +188,7 @@ fn bad_policies_are_refused_with_their_field_and_the_fix() {
 #[test]
 fn an_absolute_threshold_and_measures_of_the_authors_are_checked_as_well() {
     run(async |bench| {
-        let quantity =
-            "maxBandwidth must be a quantity of bits per second greater than 0, e.g. \"800M\"";
+        let quantity = "maxBandwidth must be a quantity of bits per second greater than 0, without the suffix m (a thousandth), e.g. \"800M\"";
         refused(
             &bench,
             &json!({}),
@@ -199,6 +198,7 @@ fn an_absolute_threshold_and_measures_of_the_authors_are_checked_as_well() {
                 ("maxBandwidth", json!("-1G"), quantity),
                 ("maxBandwidth", json!(-1), quantity),
                 ("maxBandwidth", json!("1 G"), quantity),
+                ("maxBandwidth", json!("800m"), quantity),
                 ("maxBandwidth", json!(true), "must be of type integer,string"),
             ],
         )
