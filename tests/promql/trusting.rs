@@ -97,7 +97,7 @@ fn s04_exporters_of_another_job_change_no_verdict_on_a_node() {
     ];
     let forged = [
         // A node that looks full, one that looks idle, and one with contradictory series.
-        (link(device, 100 * SPEED, SPEED), json!({"instance": "node-1"})),
+        (link(device, 5 * SPEED, SPEED), json!({"instance": "node-1"})),
         (link(device, 1, 1000 * SPEED), json!({"instance": "node-2"})),
         (link(r#"device="eth0",node="node-2""#, 1, SPEED), json!({})),
     ];
