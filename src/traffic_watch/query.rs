@@ -7,6 +7,8 @@
 //! - the counter, now and one window before, each with its age: their difference over the time
 //!   between them is the load, however many samples are missing in between, and whichever pod the
 //!   exporter had then. `rate` is too low while samples cover its window only partly.
+//! - `last_over_time`, where a scrape failed at the beginning of the window: it ends a series, and the
+//!   counter before is known, but not when it was read.
 //! - `rate`, for links without a sample before the window and for counters that started again: there
 //!   the load is at least that much.
 //! - `up` of the node's exporters, and not of the very target: series with timestamps of their own do
@@ -119,12 +121,16 @@ pub enum Measure {
     TransmitTotal,
     /// The same, one window before.
     TransmitTotalBefore,
+    /// The same, up to a quarter of a window earlier, if there is none then.
+    TransmitTotalEarlier,
     /// Bytes per second received, by the samples within the window.
     ReceiveRate,
     /// Bytes received since the counter began.
     ReceiveTotal,
     /// The same, one window before.
     ReceiveTotalBefore,
+    /// The same, up to a quarter of a window earlier, if there is none then.
+    ReceiveTotalEarlier,
     /// Bytes per second that the link carries.
     Speed,
     /// Seconds since the youngest sample.
@@ -143,13 +149,15 @@ pub enum Measure {
 
 impl Measure {
     /// All measures, in the order of [`Self::index`].
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::TransmitRate,
         Self::TransmitTotal,
         Self::TransmitTotalBefore,
+        Self::TransmitTotalEarlier,
         Self::ReceiveRate,
         Self::ReceiveTotal,
         Self::ReceiveTotalBefore,
+        Self::ReceiveTotalEarlier,
         Self::Speed,
         Self::Age,
         Self::AgeBefore,
@@ -166,9 +174,11 @@ impl Measure {
             Self::TransmitRate => "transmit_rate",
             Self::TransmitTotal => "transmit_total",
             Self::TransmitTotalBefore => "transmit_total_before",
+            Self::TransmitTotalEarlier => "transmit_total_earlier",
             Self::ReceiveRate => "receive_rate",
             Self::ReceiveTotal => "receive_total",
             Self::ReceiveTotalBefore => "receive_total_before",
+            Self::ReceiveTotalEarlier => "receive_total_earlier",
             Self::Speed => "speed",
             Self::Age => "age",
             Self::AgeBefore => "age_before",
@@ -231,17 +241,20 @@ fn built_in(
         list
     });
     let devices = self::devices(devices);
-    let window = duration(window);
+    let (quarter, window) = (duration(window / 4), duration(window));
     let mut parts = Vec::new();
     let mut add = |measure: Measure, expression: &str| {
         let name = measure.name();
         parts.push(format!("label_replace({expression}, \"{MEASURE}\", \"{name}\", \"\", \"\")"));
     };
-    for (counter, rate, total, before) in counters(direction) {
+    for Counter { name: counter, rate, total, before, earlier } in counters(direction) {
         let series = believed.select(counter, &devices);
         add(*rate, &format!("max by ({node}, device) (rate({series}[{window}]))"));
         add(*total, &format!("max by ({node}, device) ({series})"));
         add(*before, &format!("max by ({node}, device) ({series} offset {window})"));
+        let past = format!("last_over_time({series}[{quarter}] offset {window})");
+        let past = format!("{past} unless {series} offset {window}");
+        add(*earlier, &format!("max by ({node}, device) ({past})"));
     }
     add(Measure::Up, &format!("max by ({node}) ({})", believed.select("up", "")));
     let speed = believed.select("node_network_speed_bytes", &devices);
@@ -266,15 +279,37 @@ fn built_in(
     parts.join("\nor ")
 }
 
-/// A counter of each link, with its rate, its value, and its value one window before.
-pub(super) type Counter = (&'static str, Measure, Measure, Measure);
+/// A counter of each link, and what is asked about it.
+pub(super) struct Counter {
+    name: &'static str,
+    /// Its rate.
+    pub rate: Measure,
+    /// Its value.
+    pub total: Measure,
+    /// Its value one window before.
+    pub before: Measure,
+    /// The same where a scrape failed then.
+    pub earlier: Measure,
+}
 
 /// The counters of each direction that counts.
 pub(super) fn counters(direction: Direction) -> &'static [Counter] {
     use Measure as M;
     const BOTH: &[Counter] = &[
-        (SENT, M::TransmitRate, M::TransmitTotal, M::TransmitTotalBefore),
-        (RECEIVED, M::ReceiveRate, M::ReceiveTotal, M::ReceiveTotalBefore),
+        Counter {
+            name: SENT,
+            rate: M::TransmitRate,
+            total: M::TransmitTotal,
+            before: M::TransmitTotalBefore,
+            earlier: M::TransmitTotalEarlier,
+        },
+        Counter {
+            name: RECEIVED,
+            rate: M::ReceiveRate,
+            total: M::ReceiveTotal,
+            before: M::ReceiveTotalBefore,
+            earlier: M::ReceiveTotalEarlier,
+        },
     ];
     match direction {
         Direction::Transmit => &BOTH[..1],

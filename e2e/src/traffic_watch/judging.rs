@@ -156,7 +156,7 @@ async fn a_silent_exporter(stage: &Stage<'_>) -> Result<()> {
     let mut others = others.iter().filter(|node| *node != SILENT);
     stage.claim(
         "a silent exporter makes its node unknown, keeps its label, and harms no other",
-        reason == "NoSample"
+        reason == "ExporterDown"
             && kept.as_deref() == Some("false")
             && others.all(|node| judged["nodes"][node]["state"] == "Fit")
             && available

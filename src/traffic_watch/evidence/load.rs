@@ -11,7 +11,7 @@ use super::{
 use crate::api::traffic_watch::Direction;
 
 /// How long before the window a sample may lie for the load since then to be that of the window, as
-/// a part of the window: one of the four scrapes that it holds at least.
+/// a part of the window: one of the four scrapes that it holds at least. The query knows it too.
 const BEFORE: f64 = 0.25;
 
 /// How old the youngest sample may be, as a part of the window: an older one says too little of it.
@@ -73,8 +73,8 @@ pub(super) fn loads(
 }
 
 /// Reports whether anything is known of a counter now.
-pub(super) fn has_data(reading: &NodeMeasurement, (_, rate, total, _): &Counter) -> bool {
-    reading.has(*rate) || reading.has(*total)
+pub(super) fn has_data(reading: &NodeMeasurement, counter: &Counter) -> bool {
+    reading.has(counter.rate) || reading.has(counter.total)
 }
 
 /// The load of one link; none if nothing is known of it.
@@ -84,10 +84,11 @@ pub(super) fn has_data(reading: &NodeMeasurement, (_, rate, total, _): &Counter)
 /// window: a window that they cover only partly makes that too low.
 fn load(
     link: &Link,
-    (_, rate, total, before): &Counter,
+    counter: &Counter,
     window: f64,
     oldest: f64,
 ) -> Result<Option<Load>, NoEvidence> {
+    let Counter { rate, total, before, earlier, .. } = counter;
     if ![rate, total, before].iter().any(|measure| link.has(**measure)) {
         return Ok(None);
     }
@@ -95,11 +96,18 @@ fn load(
     let unknown = Load { least, most: f64::INFINITY };
     let now = link.number(*total)?.zip(link.number(Measure::Age)?);
     let before = link.number(*before)?.zip(link.number(Measure::AgeBefore)?);
-    let (Some((total, age)), Some((total_before, age_before))) = (now, before) else {
-        return Ok(Some(unknown));
-    };
+    let Some((total, age)) = now else { return Ok(Some(unknown)) };
     // A sample from the future comes from a clock that is ahead.
     let age = age.max(0.0);
+    let Some((total_before, age_before)) = before else {
+        let earlier = link.number(*earlier)?.filter(|earlier| *earlier <= total && age <= oldest);
+        return Ok(Some(earlier.map_or(unknown, |earlier| {
+            // Its sample is up to a quarter of a window older than the window.
+            let carried = bits(total - earlier);
+            let least = least.max(carried / (window * (1.0 + BEFORE) - age));
+            Load { least, most: least.max(carried / (window - age)) }
+        })));
+    };
     let between = age_before - age;
     if age > oldest || between <= 0.0 || total < total_before {
         return Ok(Some(unknown));

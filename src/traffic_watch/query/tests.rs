@@ -77,7 +77,7 @@ fn each_direction_that_counts_is_asked_for() {
     };
     let [transmit, receive, busiest] =
         [Direction::Transmit, Direction::Receive, Direction::Busiest].map(text);
-    for name in ["rate", "total", "total_before"] {
+    for name in ["rate", "total", "total_before", "total_earlier"] {
         let asks = |text: &str, of: &str| text.matches(&format!("\"{of}_{name}\"")).count();
         assert_eq!((asks(&transmit, "transmit"), asks(&transmit, "receive")), (1, 0), "{transmit}");
         assert_eq!((asks(&receive, "transmit"), asks(&receive, "receive")), (0, 1), "{receive}");

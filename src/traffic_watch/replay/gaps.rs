@@ -168,6 +168,11 @@ impl Story {
             add(node, "transmit_total", total.filter(|_| up));
             add(node, "transmit_total_before", each(&|series| Some(at(series, then)?.1)));
             let youngest = |time: i64| each(&|series| Some(seconds(at(series, time)?.0)));
+            let earlier = each(&|series| match at(series, then) {
+                Some(_) => None,
+                None => story.server.last(series, then, story.window / 4),
+            });
+            add(node, "transmit_total_earlier", earlier);
             add(node, "age", youngest(now).map(|at| seconds(now) - at));
             add(node, "age_before", youngest(then).map(|at| seconds(now) - at));
             add(node, "speed", Some(SPEED));
@@ -204,6 +209,16 @@ impl Server {
         let back = now - at;
         let seen = back < LOOKBACK || (back == LOOKBACK && matches!(self, Self::Prometheus2));
         Some((*at, (*value).filter(|_| seen)?))
+    }
+
+    /// `last_over_time`, to which ends of series are nothing.
+    fn last(self, series: &[Sample], now: i64, range: i64) -> Option<f64> {
+        let (at, value) = series
+            .iter()
+            .filter_map(|(at, value)| Some((*at, (*value)?)))
+            .rfind(|(at, _)| *at <= now)?;
+        let back = now - at;
+        (back < range || (back == range && matches!(self, Self::Prometheus2))).then_some(value)
     }
 
     /// `rate`.
