@@ -12,7 +12,6 @@ mod documented;
 mod fitness;
 mod groups;
 mod invalid_specs;
-mod killed;
 mod labels;
 mod migrating;
 mod missing_measurements;

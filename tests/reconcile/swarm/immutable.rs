@@ -5,11 +5,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    Stage,
-    proxy::{Kill, Proxy},
-    sample, streams,
-};
+use super::{Stage, sample, streams};
 use crate::bench::{eventually, run};
 
 fn on_delete() -> Value {
@@ -76,28 +72,6 @@ fn an_immutable_file_needs_a_set_that_is_not_rolled_out_by_itself() {
         stage.swarm("roll", immutable(&streams(4))).await;
         let text = stage.condition("roll", "Ready", "False", "InvalidSpec").await;
         assert!(text.contains("needs updateStrategy.type OnDelete"), "{text}");
-    });
-}
-
-#[test]
-fn killed_after_every_write_of_immutable_files_nothing_runs_twice() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.stateful_set("iron", 2, on_delete()).await;
-        stage.swarm("iron", immutable(&streams(8))).await;
-        let proxy = Proxy::start(&stage.bench).await;
-        let mut operator = proxy.operator(&stage.bench).await;
-        stage.settled("iron", 2, &streams(8)).await;
-        let mut workers = 2;
-        for n in 1..8 {
-            proxy.kill(Some(Kill::After(n)));
-            workers = 5 - workers;
-            stage.scale("iron", workers).await;
-            eventually("the kill", async || proxy.killed().then_some(())).await;
-            drop(operator);
-            operator = proxy.operator(&stage.bench).await;
-            stage.settled("iron", workers as usize, &streams(8)).await;
-        }
     });
 }
 

@@ -30,7 +30,6 @@ mod fake_kubelet;
 mod file;
 mod immutable;
 mod instance;
-mod killed;
 mod ledger;
 mod measured;
 mod parts;

@@ -7,8 +7,8 @@ use kube::{
 use serde_json::{Value, json};
 use traffic_operator::placement::part;
 
-use super::{Stage, proxy::Kill, proxy::Proxy, streams};
-use crate::bench::{eventually, run};
+use super::{Stage, streams};
+use crate::bench::run;
 
 /// With this name, the first three workers read different parts.
 const NAME: &str = "ag";
@@ -124,43 +124,5 @@ fn w22_a_part_that_no_quota_allows_costs_no_flood() {
         let after = stage.settled(NAME, 2, &streams(6)).await;
         assert_eq!(after.owners(), before.owners());
         stage.condition(NAME, "Ready", "True", "Placed").await;
-    });
-}
-
-#[test]
-fn w20_killed_at_every_write_of_a_divided_file_nothing_runs_twice() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.stateful_set(NAME, 2, template(NAME)).await;
-        stage.swarm(NAME, spec(12)).await;
-        let proxy = Proxy::start(&stage.bench).await;
-        let mut operator = proxy.operator(&stage.bench).await;
-        stage.settled(NAME, 2, &streams(12)).await;
-        let mut highest = 0;
-        // Two files with up to three parts each, and the status.
-        for n in 1..10 {
-            for (workers, kind) in [(3, Kill::Before(n)), (2, Kill::After(n))] {
-                proxy.kill(Some(kind));
-                stage.scale(NAME, workers).await;
-                let workers = workers as usize;
-                let end = async || {
-                    let status = stage.status(NAME).await;
-                    let done = status["summary"]["workers"] == workers && status["moving"] == 0;
-                    let converged = |c: &Value| c["type"] == "Converged" && c["status"] == "True";
-                    let all = status["conditions"].as_array();
-                    let done = done && all.is_some_and(|all| all.iter().any(converged));
-                    (proxy.killed() || done).then_some(())
-                };
-                eventually("the kill, or the end of the handover", end).await;
-                if proxy.killed() {
-                    drop(operator);
-                    operator = proxy.operator(&stage.bench).await;
-                }
-                proxy.kill(None);
-                let file = stage.settled(NAME, workers, &streams(12)).await;
-                assert!(file.version > highest, "{} after {highest}", file.version);
-                highest = file.version;
-            }
-        }
     });
 }

@@ -89,18 +89,6 @@ impl Proxy {
         operator
     }
 
-    /// Starts the operator behind the proxy, to be killed, without waiting for it. Counts from its
-    /// first write.
-    pub fn life(&self, bench: &Bench, kill: Kill) -> Operator {
-        let prometheus = ["--prometheus-url", &bench.prometheus.url];
-        let args = ["--lease-duration", "15s", "--identity", "operator-1"];
-        let mut script = self.inner.script.lock().expect("lock");
-        let operator = Bench::operator_from(self.kubeconfig.clone(), &prometheus, &args);
-        let pid = Some(i32::try_from(operator.child.id()).expect("PID"));
-        *script = Script { kill: Some(kill), pid, ..Script::default() };
-        operator
-    }
-
     /// Sets the next kill; writes count from here.
     pub fn kill(&self, kill: Option<Kill>) {
         let mut script = self.inner.script.lock().expect("lock");
@@ -108,7 +96,6 @@ impl Proxy {
         script.writes.clear();
     }
 
-    /// Reports whether the operator was killed.
     pub fn killed(&self) -> bool {
         self.inner.script.lock().expect("lock").dead
     }
@@ -140,7 +127,6 @@ impl Script {
     }
 }
 
-/// Never answers.
 async fn never() -> Response {
     std::future::pending().await
 }

@@ -33,7 +33,6 @@ use super::CLIENTS;
 use crate::bench::{Bench, run};
 
 mod access;
-mod killed;
 mod watching;
 mod whole;
 
