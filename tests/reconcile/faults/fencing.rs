@@ -2,15 +2,13 @@
 //! otherwise; then the write arrives, and then the process wakes. Neither may do harm.
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
-use kube::api::DeleteParams;
+use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
+use kube::{Api, api::DeleteParams};
 use lab::fault::{Fault, Proxy, Rule};
 use serde_json::{Value, json};
+use traffic_operator::manifests;
 
-use super::{
-    leases::{ends, until_holder},
-    start,
-};
+use super::start;
 use crate::{
     bench::{Bench, Operator, eventually, run},
     prometheus::Sample,
@@ -24,6 +22,21 @@ const PROBER: &str = include_str!("../../../deploy/samples/networkprober-origina
 
 /// The lease of both replicas.
 const LEASE: &str = "6s";
+
+async fn until_holder(bench: &Bench, identity: &str) {
+    let leases = Api::<Lease>::namespaced(bench.client.clone(), manifests::NAMESPACE);
+    let held = async || {
+        let lease = leases.get_opt(manifests::NAME).await.ok()??;
+        (lease.spec?.holder_identity.as_deref() == Some(identity)).then_some(())
+    };
+    eventually(&format!("{identity} to lead"), held).await;
+}
+
+/// Waits for the end of a process that lost its lease.
+async fn ends(operator: &mut Operator) -> Option<i32> {
+    let ended = async || operator.child.try_wait().expect("wait");
+    eventually("the operator to end", ended).await.code()
+}
 
 /// A leader behind a proxy.
 struct Late {
@@ -76,7 +89,6 @@ impl Late {
     }
 }
 
-/// Starts the follower.
 async fn follower(bench: &Bench) -> Operator {
     let second = bench.operator_with("second", LEASE);
     second.ready().await;

@@ -21,9 +21,7 @@ use crate::{
 mod api_server;
 mod fencing;
 mod kinds;
-mod leases;
 mod prometheus;
-mod real;
 mod slowness;
 mod storms;
 mod watches;

@@ -1,7 +1,5 @@
 //! Missing data is never a verdict: whatever is wrong with the measurement, labels stay as they
 //! are.
-use std::time::Duration;
-
 use k8s_openapi::{api::rbac::v1::ClusterRole, jiff::Timestamp};
 use kube::{
     Api, ResourceExt,
@@ -179,19 +177,5 @@ fn a_write_that_is_forbidden_is_reported_tried_again_and_made_when_it_is_allowed
         replace(&granted).await;
         bench.until_label("node-2", KEY, Some("false")).await;
         bench.condition("web", "Ready", "True", "Judged").await;
-    });
-}
-
-#[test]
-fn an_api_server_that_goes_away_and_comes_back_finds_the_operator_judging() {
-    run(async |bench| {
-        let operator = one_unfit(&bench).await;
-        // Shorter than the lease: a longer outage ends the process, which its supervisor restarts.
-        bench.plane().pause("kube-apiserver").expect("pause");
-        tokio::time::sleep(Duration::from_millis(1500)).await;
-        bench.plane().resume("kube-apiserver").expect("resume");
-        bench.prometheus.set("node-2", Sample::percent("1"));
-        bench.until_label("node-2", KEY, Some("false")).await;
-        assert_eq!(operator.terminate().await, Some(0));
     });
 }
