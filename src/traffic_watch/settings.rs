@@ -310,3 +310,33 @@ fn own(path: &str, text: &str) -> Result<Question, Error> {
     promql::check_vector_once(text).map_err(|error| invalid(path, error))?;
     Ok(Question::Own(text.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::traffic_watch::Direction;
+
+    #[test]
+    fn the_built_in_measurement_is_what_the_spec_says() {
+        let watch = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": {
+            "maxBandwidthPercent": "60", "devices": "bond[0-9]+", "direction": "Receive",
+            "window": "7s", "maxSampleAge": "5s", "recoverPercent": 50,
+            "consecutive": {"unfit": 6, "fit": 3},
+        }});
+        let settings = Settings::of(&serde_json::from_value(watch).unwrap()).unwrap();
+        assert_eq!(settings.consecutive, Consecutive { unfit: 6, fit: 3 });
+        let [measure] = &settings.criteria[..] else { panic!("{settings:?}") };
+        assert_eq!((measure.max_text.as_str(), measure.recover), ("60", 30.0));
+        let asked = Question::BuiltIn {
+            devices: "bond[0-9]+".into(),
+            direction: Direction::Receive,
+            window: Duration::from_secs(7),
+            speed: false,
+        };
+        assert_eq!(measure.request.question, asked);
+        assert_eq!(measure.rules.direction, Some(Direction::Receive));
+        assert_eq!(measure.rules.max_age, Duration::from_secs(5));
+    }
+}

@@ -2,7 +2,6 @@
 mod deployments;
 pub mod evicting;
 mod faults;
-mod fields;
 pub mod judging;
 mod limits;
 mod policies;
