@@ -5,9 +5,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
-    bench::{ACCOUNT, Bench, eventually, run},
-    prometheus::Sample,
-    traffic_watch::judging::{KEY, three_nodes},
+    bench::{ACCOUNT, Bench, run},
+    traffic_watch::judging::three_nodes,
 };
 
 pub struct Outcome {
@@ -79,91 +78,6 @@ fn the_doctor_finds_a_healthy_operator_healthy_and_says_what_is_missing_to_other
         assert!(outcome.out.contains("WARN  rights      jane (you) may not"), "{}", outcome.out);
         assert!(outcome.out.contains("cannot be listed"), "{}", outcome.out);
         drop(operator);
-    });
-}
-
-#[test]
-fn the_doctor_says_when_nobody_leads() {
-    run(async |bench| {
-        let url = bench.prometheus.url.clone();
-        let none = ["doctor", "--prometheus-url", &url, "--operator-namespace", "elsewhere"];
-        let outcome = command(&bench, ADMIN, &none).await;
-        assert_eq!(outcome.code, Some(1), "{}", outcome.out);
-        assert!(outcome.out.contains("FAIL  leader      no pod leads"), "{}", outcome.out);
-    });
-}
-
-#[test]
-fn explain_answers_why_a_node_is_unfit() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.prometheus.set("node-2", Sample::percent("71.5"));
-        bench.watch("web", json!({})).await;
-        bench.watch("zone", json!({"nodeSelector": {"matchLabels": {"zone": "a"}}})).await;
-        let operator = bench.operator();
-        bench.until_label("node-2", KEY, Some("true")).await;
-        let what = "the status to tell it";
-        eventually(what, async || {
-            let status = bench.status("web").await;
-            (status["nodes"]["node-2"]["state"] == "Unfit").then_some(())
-        })
-        .await;
-        // The leader is a local process and not a pod: the command uses the status.
-        let outcome = command(&bench, ADMIN, &["explain", "node", "node-2"]).await;
-        assert_eq!(outcome.code, Some(0), "{}", outcome.err);
-        for expected in [
-            "node-2 is Unfit for default/web for ",
-            "71.5 % on eth0, above 60 %",
-            "fit again with bandwidth at or below 54 % for 2 judgments in a row",
-            "web.traffic.example.com/unfit=true, as it should be",
-            "1 of 3 nodes that can take pods may be unfit; marked: node-2 (71.5)\n",
-            "default/zone spec.nodeSelector wants zone=a; the node has no such label",
-            "there is no pod operator-1 in namespace traffic-operator-system",
-        ] {
-            assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
-        }
-        let json = ["explain", "node", "node-2", "--watch", "default/web", "-o", "json"];
-        let answer: Value = serde_json::from_str(&command(&bench, ADMIN, &json).await.out).unwrap();
-        assert_eq!(answer["judgedBy"][0]["state"], "Unfit");
-        assert_eq!(answer["notJudgedBy"], json!([]));
-
-        let outcome = command(&bench, ADMIN, &["explain", "node", "node2"]).await;
-        assert_eq!(outcome.code, Some(1));
-        assert!(outcome.err.contains("did you mean node-"), "{}", outcome.err);
-        let outcome = command(&bench, NOBODY, &["explain", "node", "node-2"]).await;
-        assert!(outcome.err.contains("forbidden"), "{}", outcome.err);
-        let none = ["explain", "node", "node-2", "--watch", "default/none"];
-        let outcome = command(&bench, ADMIN, &none).await;
-        assert!(outcome.err.contains("no such TrafficWatch"), "{}", outcome.err);
-        drop(operator);
-    });
-}
-
-#[test]
-fn explain_asks_the_leader_where_it_can() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.prometheus.set("node-2", Sample::percent("71.5"));
-        bench.watch("web", json!({})).await;
-        let operator = bench.operator();
-        bench.until_label("node-2", KEY, Some("true")).await;
-        let args = ["explain", "node", "node-2", "--operator-url", &operator.url];
-        let outcome = command(&bench, ADMIN, &args).await;
-        for expected in [
-            "node-2 is Unfit for default/web for ",
-            "71.5 % on eth0, above 60 %; sample 1 s old\n",
-            "fit again with bandwidth at or below 54 % for 2 judgments in a row",
-            "web.traffic.example.com/unfit=true, as it should be",
-            "query        bandwidth (asked of default): label_replace(",
-            "From the leader, operator-1 (version ",
-        ] {
-            assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
-        }
-        // A server with another answer is not the leader; the command then uses the status.
-        let args = ["explain", "node", "node-2", "--operator-url", &bench.prometheus.url];
-        let outcome = command(&bench, ADMIN, &args).await;
-        let expected = "answers what this version cannot read";
-        assert!(outcome.out.contains(expected), "{}", outcome.out);
     });
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{File, Stage, streams};
 use crate::{
-    bench::{Bench, Operator, eventually, run},
+    bench::{Bench, Operator, run},
     commands::{Outcome, command},
 };
 
@@ -155,100 +155,6 @@ fn what_plan_swarm_says_is_what_the_operator_then_does() {
         let spec = json!({"streams": list, "refresh": {"strategy": "DeletePod"}});
         assert_plan_comes_true(&stage, &operator, ("way", 4), &third, (spec, &ids)).await;
         stage.puppet.assert_no_overlap();
-        let asked = stage.bench.requests_since(began).await;
-        let mine: Vec<_> = asked.iter().filter(|event| event.user == PLANNER.0).collect();
-        assert!(!mine.is_empty() && !mine.iter().any(|event| event.is_write()), "{mine:?}");
-    });
-}
-
-#[test]
-fn a_plan_says_what_hinders_it_and_which_right_is_missing() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("old", 1, json!({})).await;
-        stage.swarm("old", json!({"jobs": ["a"]})).await;
-        stage.settled("old", 1, &["a".into()]).await;
-        // A younger Swarm on the same workload, as the plan and as the operator see it.
-        let spec = json!({"jobs": ["b"], "workload": {"name": "old"}, "configMap": {"name": "x"}});
-        let file = manifest(&stage, "young", &spec);
-        let outcome = plan(&stage.bench, &file, &["--operator-url", &operator.url]).await;
-        assert_eq!(outcome.code, Some(1), "{}", outcome.out);
-        let held = "StatefulSet old is served by the older Swarm old";
-        assert!(outcome.out.contains(&format!("Ready=False Conflict: {held}")), "{}", outcome.out);
-        stage.swarm("young", spec).await;
-        assert_eq!(stage.condition("young", "Ready", "False", "Conflict").await, held);
-        let file = manifest(&stage, "nobody", &json!({"jobs": ["a"]}));
-        let outcome = plan(&stage.bench, &file, &[]).await;
-        assert!(outcome.err.contains("there is no StatefulSet nobody"), "{}", outcome.err);
-        let args = ["plan", "swarm", "-n", "nowhere", "-f", file.to_str().unwrap()];
-        let outcome = command(&stage.bench, PLANNER, &args).await;
-        assert!(outcome.err.contains("there is no namespace nowhere"), "{}", outcome.err);
-        let args = ["plan", "swarm", "-n", "default", "-f", file.to_str().unwrap()];
-        let outcome = command(&stage.bench, ("jane", "developers"), &args).await;
-        assert_eq!(outcome.code, Some(1), "{}", outcome.out);
-        let right = "cannot list resource \"swarms\" in API group \"traffic.example.com\"";
-        assert!(outcome.err.contains(right), "{}", outcome.err);
-    });
-}
-
-#[test]
-fn streams_and_workers_are_explained_beside_a_running_operator() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        let began = Timestamp::now();
-        stage.stateful_set("why", 2, json!({})).await;
-        let list = json!([{"id": "a", "pin": "why-1"}, {"id": "b", "pin": "why-9"}]);
-        stage.swarm("why", json!({"streams": list, "refresh": {"strategy": "HotReload"}})).await;
-        stage.condition("why", "Ready", "False", "Unassigned").await;
-        let proved = async || {
-            let status = stage.status("why").await;
-            let workers = status["workers"].as_array()?.clone();
-            let one = workers.into_iter().find(|worker| worker["name"] == "why-1")?;
-            (one["loaded"].as_u64()? >= one["wanted"].as_u64()?).then_some(())
-        };
-        eventually("why-1 to have acknowledged its list", proved).await;
-        let explain = async |what: &[&str], more: &[&str]| {
-            let args = [&["explain"], what, more].concat();
-            let outcome = command(&stage.bench, PLANNER, &args).await;
-            assert_eq!(outcome.code, Some(0), "{}{}", outcome.out, outcome.err);
-            outcome.out
-        };
-        let url = ["--operator-url", &operator.url];
-        let all: [(&[&str], &[&str]); 3] = [
-            (
-                &["stream", "a"],
-                &[
-                    "stream \"a\" of default/why is with why-1",
-                    "it runs this list",
-                    "pinned to why-1",
-                ],
-            ),
-            (
-                &["stream", "b"],
-                &["no worker can take it", "PinnedWorkerAbsent", "correct spec.streams"],
-            ),
-            (
-                &["worker", "why-1", "-n", "default"],
-                &["ready, 1 streams", "streams      a", "pinned       a"],
-            ),
-        ];
-        for (what, expected) in &all {
-            let text = explain(what, &url).await;
-            for expected in *expected {
-                assert!(text.contains(expected), "{expected} is not in\n{text}");
-            }
-            assert!(text.contains("From the operator, "), "{text}");
-        }
-        assert_eq!(operator.terminate().await, Some(0));
-        for (what, expected) in &all {
-            let text = explain(what, &[]).await;
-            for expected in *expected {
-                assert!(text.contains(expected), "{expected} is not in\n{text}");
-            }
-            assert!(text.contains("the operator was not asked"), "{text}");
-        }
         let asked = stage.bench.requests_since(began).await;
         let mine: Vec<_> = asked.iter().filter(|event| event.user == PLANNER.0).collect();
         assert!(!mine.is_empty() && !mine.iter().any(|event| event.is_write()), "{mine:?}");
