@@ -12,7 +12,6 @@ pub(in crate::swarm) trait Explored {
     /// The state after it; `None` where it cannot happen.
     fn after(&self, state: &Self::State, happens: Self::Move) -> Option<Self::State>;
 
-    /// Distinguishes states.
     fn fingerprint(state: &Self::State) -> u64;
 
     /// Returns the error in a state, or in its consequences.

@@ -16,10 +16,8 @@ use crate::{
     },
 };
 
-/// The name of the `ConfigMap`.
 pub(super) const MAP: &str = "w-config";
 
-/// One version of the file.
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub facts: MapFacts,
@@ -91,7 +89,6 @@ pub(super) fn uid(pod: &Pod) -> String {
     format!("{}/{}", name(pod.id), pod.serial)
 }
 
-/// The stream that has an id.
 pub(super) fn place(stream: &str) -> usize {
     STREAMS.iter().position(|known| *known == stream).expect("a stream")
 }
@@ -108,7 +105,12 @@ pub(super) fn facts(plot: &Plot, pod: &Pod) -> PodFacts {
         all.entry(pod.known().packed()).or_insert_with(|| watches::read_pod(object(pod))).clone()
     });
     let ended = pod.terminating && pod.reported == Reported::Terminated;
-    facts.stopped |= plot.old == Some(Old::Stopped) && ended;
+    facts.stopped |= match plot.old {
+        Some(Old::Stopped) => ended,
+        Some(Old::Unready) => !facts.ready,
+        Some(Old::Deleted) => pod.terminating,
+        _ => false,
+    };
     facts
 }
 

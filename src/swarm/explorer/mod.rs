@@ -29,9 +29,8 @@
 //! the newest file to a new pod: it is known that a pod with a file from an older cache runs a
 //! stream twice, which is the reason for `configMap.immutable`.
 //!
-//! In addition to the plots without violations ([`plots`]), some have a former rule ([`weakened`]),
-//! and the search finds its fault. The tests of `handover` explore the protocol alone, with rules
-//! that only the protocol can have.
+//! In addition to the plots without violations ([`plots`]), some have a wrong rule ([`weakened`]),
+//! and the search finds its fault.
 pub(super) mod breadth_first;
 mod cluster;
 mod decided;

@@ -25,6 +25,7 @@ use crate::{
     swarm::{
         apply,
         cluster::Cluster,
+        file,
         handover::Refresh,
         memory::{Memories, Memory},
         observe,
@@ -67,7 +68,6 @@ impl<'a> Operator<'a> {
         Self { plot, began: Instant::now(), looks, ends }
     }
 
-    /// Returns the number of different passes.
     pub(super) fn passes(&self) -> usize {
         self.looks.borrow().len()
     }
@@ -121,8 +121,20 @@ impl<'a> Operator<'a> {
         let ready = plan.conditions.iter().find(|verdict| verdict.type_ == "Ready");
         let complaint = ready.filter(|verdict| verdict.status == Some(false));
         let complaint = complaint.map(|verdict| verdict.message.as_str().into());
-        let hash = decision(&plan.desired);
-        let decided = Arc::new(Decided { desired: plan.desired, reported, hash, complaint });
+        let mut desired = plan.desired;
+        match (self.plot.old, &mut desired.publish) {
+            (Some(Old::Unrefreshed), _) => desired.refresh.clear(),
+            (Some(Old::Forgotten), Some(publish)) => {
+                let published = Arc::make_mut(&mut publish.published);
+                published.releasing.clear();
+                let file::Files { config, state } = file::render(published);
+                let key = swarm.spec.config_map.key.clone();
+                publish.data.extend([(key, config), (file::STATE_KEY.to_owned(), state)]);
+            }
+            _ => {}
+        }
+        let hash = decision(&desired);
+        let decided = Arc::new(Decided { desired, reported, hash, complaint });
         Some(Look { decided, asked: small.done().effects.into(), clock })
     }
 

@@ -43,7 +43,7 @@ pub(super) struct Plot {
     pub may_wait: bool,
     /// The possible changes and faults.
     pub hazards: &'static [Hazard],
-    /// A former rule, to show that the search finds its fault.
+    /// A wrong rule, to show that the search finds its fault.
     pub old: Option<Old>,
 }
 
@@ -72,7 +72,7 @@ pub(super) enum Hazard {
     Deposed,
 }
 
-/// Rules as they were.
+/// Rules as they were, or as they must not be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Old {
     /// A pod that is being deleted has stopped once its containers have ended.
@@ -81,6 +81,14 @@ pub(super) enum Old {
     Confirmed,
     /// A worker that answers nothing never passes a barrier.
     Heirs,
+    /// A pod that is not ready has stopped.
+    Unready,
+    /// A pod that is being deleted has stopped.
+    Deleted,
+    /// What is releasing is not in the file.
+    Forgotten,
+    /// No pod is made to read a file.
+    Unrefreshed,
 }
 
 /// Two workers and two streams; one worker.
@@ -119,7 +127,6 @@ impl Plot {
         Self { deployment: true, workers: 3, ..plot }
     }
 
-    /// Reports whether files are immutable.
     pub(super) fn immutable(&self) -> bool {
         self.wishes.iter().any(|wish| wish.swarm.spec.config_map.immutable)
     }

@@ -22,7 +22,6 @@ pub(super) enum Reported {
     Terminated,
 }
 
-/// A pod of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent properties")]
 pub(super) struct Pod {
@@ -40,13 +39,11 @@ pub(super) struct Pod {
     pub delivered: u8,
     /// The version that its process has read.
     pub read: u8,
-    /// The streams that it runs.
     pub run: Set,
     pub reported: Reported,
     /// Its phase is final: it never runs anything again.
     pub ended: bool,
     pub terminating: bool,
-    /// The last nudge.
     pub nudged: u8,
     /// The version by which the immutable file that it mounts is called; 0: it mounts the mutable
     /// one.
@@ -61,7 +58,6 @@ impl Pod {
         Self { running: false, delivered: 0, read: 0, run: 0, ..self }
     }
 
-    /// It is there to stay.
     pub(super) fn stays(&self) -> bool {
         !self.terminating && !self.ended
     }

@@ -1,8 +1,9 @@
-//! Former rules: the search finds their faults.
+//! Wrong rules: the search finds their faults. Some are former ones.
 use super::{
     explore,
     plot::{Hazard, Old, Plot, plot},
 };
+use crate::api::{Swarm, swarm::Handover};
 
 fn goes_wrong(plot: &Plot, how: &str) {
     let violation = explore(plot).violation.expect("nothing was found");
@@ -27,4 +28,31 @@ fn w04_a_barrier_waits_for_no_worker_without_a_pod() {
 fn w02_a_barrier_does_not_wait_for_silent_workers_for_ever() {
     let plot = Plot { faults: 1, hazards: &[Hazard::Reapplied], silent: 0b11, ..plot("DeletePod") };
     goes_wrong(&Plot { old: Some(Old::Heirs), ..plot }, "owned");
+}
+
+#[test]
+fn a_pod_that_is_not_ready_may_run_on() {
+    let plot = Plot { faults: 1, hazards: &[Hazard::Cuts], ..plot("HotReload") };
+    goes_wrong(&Plot { old: Some(Old::Unready), ..plot }, "one owner");
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_may_run_on() {
+    goes_wrong(&Plot { old: Some(Old::Deleted), ..plot("DeletePod") }, "one owner");
+}
+
+#[test]
+fn what_is_releasing_is_not_forgotten() {
+    goes_wrong(&Plot { old: Some(Old::Forgotten), ..plot("HotReload") }, "one owner");
+}
+
+#[test]
+fn what_is_revoked_is_not_granted_in_the_same_file() {
+    let at_once = |swarm: &mut Swarm| swarm.spec.handover = Handover::Immediate;
+    goes_wrong(&plot("HotReload").with(at_once), "one owner");
+}
+
+#[test]
+fn pods_that_are_not_refreshed_keep_what_they_have() {
+    goes_wrong(&Plot { old: Some(Old::Unrefreshed), ..plot("DeletePod") }, "owned");
 }

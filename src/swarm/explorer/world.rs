@@ -12,7 +12,6 @@ use crate::placement::hash::combine;
 /// The whole state. Large parts are shared, because a world is copied for each possible event.
 #[derive(Clone, Debug)]
 pub(super) struct World {
-    /// The `ConfigMap`.
     pub map: Option<Arc<File>>,
     /// The last file delivered by the operator's watch.
     pub heard: Option<Arc<File>>,

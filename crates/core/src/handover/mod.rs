@@ -39,8 +39,8 @@
 //! - by having no running pod after file r was published, or a different pod than before: any later
 //!   pod reads r or a newer file.
 //!
-//! The explorer in the tests of this module checks this in every order of events of small worlds,
-//! and finds an overlap if any one of these rules is weakened.
+//! The operator's explorer of Swarms checks this in every order of events of small worlds, with the
+//! operator's own plan, and finds an overlap if one of these rules is weakened.
 //!
 //! # What the rules say beyond that
 //!

@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-mod explorer;
 mod facts;
 mod properties;
 mod refreshing;
@@ -43,7 +42,6 @@ fn target(text: &str) -> Vec<(Name, Option<Name>)> {
     text.split_whitespace().map(place).collect()
 }
 
-/// A ready pod that has loaded an epoch.
 fn pod(loaded: Epoch) -> Worker {
     let pod = Pod {
         uid: n("uid"),
