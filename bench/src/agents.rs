@@ -71,7 +71,6 @@ impl Agents {
         });
     }
 
-    /// Returns the number of agents that have a list.
     pub fn reported(&self) -> usize {
         lock(&self.board).lists.len()
     }
@@ -98,7 +97,6 @@ impl Agents {
         lock(&self.board).probes.get(name).copied()
     }
 
-    /// Returns the number of failed requests.
     pub fn failures(&self) -> usize {
         lock(&self.board).failures
     }

@@ -51,7 +51,6 @@ async fn install(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until `check` returns a value.
 pub async fn wait<T>(what: &str, check: impl AsyncFnMut() -> Option<T>) -> anyhow::Result<T> {
     wait_for(what, PATIENCE, check).await
 }
@@ -156,7 +155,6 @@ impl Operator {
         Ok((kib("VmRSS:")? / 1024.0, kib("VmHWM:")? / 1024.0))
     }
 
-    /// Returns the number of open descriptors.
     pub fn descriptors(&self) -> anyhow::Result<i64> {
         let count = fs::read_dir(format!("/proc/{}/fd", self.0.id()))?.count();
         Ok(i64::try_from(count)?)

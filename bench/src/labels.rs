@@ -51,12 +51,10 @@ impl Labels {
         Self { seen, task }
     }
 
-    /// Returns the number of nodes that have the label with this value.
     pub fn count(&self, unfit: bool) -> usize {
         lock(&self.seen).values().filter(|(value, _)| *value == unfit).count()
     }
 
-    /// Returns the time at which a node was marked.
     pub fn marked(&self, node: usize) -> Option<Instant> {
         let seen = lock(&self.seen);
         seen.get(&nodes::name(node)).filter(|(unfit, _)| *unfit).map(|(_, at)| *at)

@@ -14,7 +14,6 @@ use crate::{
 pub struct Member {
     /// The pod's name.
     pub name: String,
-    /// The token of its agent.
     pub token: String,
 }
 

@@ -37,7 +37,6 @@ pub fn node(i: usize) -> serde_json::Value {
     })
 }
 
-/// Creates nodes with their status.
 pub async fn create(
     client: &Client,
     nodes: impl Iterator<Item = serde_json::Value>,

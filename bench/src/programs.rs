@@ -12,7 +12,6 @@ use crate::ground::Operator;
 /// The operator's name in tables.
 pub const OURS: &str = "ours";
 
-/// One program to measure.
 pub struct Program {
     /// Its name in tables; also its user, and a part of its Lease's name.
     pub name: String,

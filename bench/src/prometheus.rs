@@ -23,7 +23,6 @@ const MEASURE: &[u8] = b"measure";
 /// The longest form that is read, in bytes: a query has a few thousand.
 const MAX_FORM: usize = 64 << 10;
 
-/// The end of an answer.
 const END: &[u8] = b"]}}";
 
 /// Link load of a node that is fit, and of one that is not; texts of the same length.
@@ -59,7 +58,6 @@ struct Inner {
 }
 
 impl Prometheus {
-    /// Starts with all nodes fit.
     pub async fn start(nodes: usize) -> anyhow::Result<(Self, String)> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);

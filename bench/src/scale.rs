@@ -59,7 +59,6 @@ pub fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the shortest of some runs.
 fn fastest(mut run: impl FnMut() -> anyhow::Result<Duration>) -> anyhow::Result<Duration> {
     let all = (0..ROUNDS).map(|_| run()).collect::<anyhow::Result<Vec<_>>>()?;
     all.into_iter().min().context("no round")

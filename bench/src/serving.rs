@@ -17,7 +17,6 @@ use crate::ground::{Operator, free_address, wait};
 /// The object that the operator writes its webhooks into, as installed.
 const WEBHOOKS: &str = include_str!("../../deploy/base/webhook.yaml");
 
-/// The namespace of everything.
 pub const NAMESPACE: &str = "default";
 
 /// The name of the `NetworkProber`.
@@ -102,7 +101,6 @@ pub async fn install(client: &Client) -> anyhow::Result<()> {
     .context("the webhook is not called")
 }
 
-/// Returns a selected pod.
 pub fn pod(name: &str, node: Option<&str>) -> Value {
     json!({
         "metadata": {"name": name, "labels": {"app": "app"}},

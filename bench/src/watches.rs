@@ -7,7 +7,6 @@ use kube::{
 use serde_json::json;
 use traffic_operator::api::TrafficWatch;
 
-/// The label of the object that writes labels.
 pub const LABEL: &str = "w0.traffic.example.com/unfit";
 
 /// Creates objects that share one measurement.

@@ -27,7 +27,6 @@ pub enum Group {
 }
 
 impl Group {
-    /// Group and version.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V3 => "projectcalico.org/v3",

@@ -10,7 +10,6 @@ use crate::cluster::Cluster;
 
 #[derive(Debug)]
 pub struct Panel {
-    /// As the dashboard names it.
     pub title: String,
     /// The text that the panel shows instead of data; none = it always has data.
     pub no_value: Option<String>,

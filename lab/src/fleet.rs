@@ -159,7 +159,6 @@ fn answered(metrics: &str) -> f64 {
         .sum()
 }
 
-/// The counters of all nodes.
 #[derive(Debug)]
 struct Counters {
     addresses: Vec<String>,

@@ -5,7 +5,6 @@ use serde_json::json;
 
 use crate::pki::Pair;
 
-/// Renders a kubeconfig for one user of one API server.
 pub(crate) fn render(server: &str, authority: &str, user: &str, pair: &Pair) -> String {
     let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
     let value = json!({

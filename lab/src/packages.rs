@@ -38,7 +38,6 @@ const ROUTERS: [Need; 5] = [
 
 /// The router. Calico's own is a fork of BIRD 1.6, which Debian has too, but not beside this one.
 pub(crate) const BIRD: &str = "bird";
-/// Exports the state of a BIRD to Prometheus.
 pub(crate) const EXPORTER: &str = "prometheus-bird-exporter";
 /// The configuration that the lab writes is that of BIRD 2.
 const BIRD_SAYS: &str = "BIRD version 2.";

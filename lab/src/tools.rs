@@ -61,17 +61,11 @@ fn all() -> Vec<Tool> {
     ]
 }
 
-/// Returns the names of all programs.
-#[must_use]
 pub fn names() -> Vec<&'static str> {
     all().into_iter().map(|(name, ..)| name).collect()
 }
 
 /// Finds a program, or builds it.
-///
-/// # Errors
-///
-/// As [`ensure_all`].
 pub fn ensure(name: &str) -> Result<PathBuf> {
     Ok(ensure_all(&[name])?.remove(0))
 }
@@ -80,10 +74,6 @@ pub fn ensure(name: &str) -> Result<PathBuf> {
 ///
 /// Looks in `LAB_BIN_DIR`, `KUBEBUILDER_ASSETS` and `PATH`, each only if the program there reports
 /// the pinned version, then in the cache.
-///
-/// # Errors
-///
-/// If a name is unknown, or a build fails (the script prints the end of its log).
 pub fn ensure_all(names: &[&str]) -> Result<Vec<PathBuf>> {
     // Asking a program for its version takes longer than most of what it is then run for.
     static FOUND: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::{KINDS, NetworkProberStatus, RouteReflectorSetStatus, SwarmStatus, TrafficWatchStatus};
 
-/// Adds the names of all fields of a schema.
 fn fields(schema: &Value, found: &mut Vec<String>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         found.push(name.clone());

@@ -10,7 +10,6 @@ use super::{
     store::{Edit, Key},
 };
 
-/// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 /// One request, read.
@@ -111,7 +110,6 @@ impl Call {
             && labels.split(',').filter(|label| !label.is_empty()).all(carries)
     }
 
-    /// Describes it in one line.
     pub fn line(&self) -> String {
         let Self { verb, key: Key { plural, namespace, name }, sub, .. } = self;
         let body = if plural == "leases" { String::new() } else { self.body.to_string() };

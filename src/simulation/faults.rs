@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use super::{call::Call, dice::Dice};
 
-/// A fault for a while.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultWindow {
     pub from: Duration,
@@ -22,7 +21,6 @@ pub enum Fault {
     Loses(u64),
     /// It carries out requests, and never answers them.
     Hangs(u64),
-    /// It refuses writes as conflicts.
     Conflicts(u64),
     /// Requests and answers take up to this many milliseconds longer.
     Slow(u64),
@@ -64,7 +62,6 @@ impl Fault {
     }
 }
 
-/// The way of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     /// Milliseconds until it is carried out, and until its answer arrives.
@@ -73,7 +70,6 @@ pub struct Way {
     pub end: End,
 }
 
-/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Answered,

@@ -6,7 +6,6 @@ use super::dice::number;
 /// The time between two scrapes of a node.
 pub const SCRAPE: u64 = 5_000;
 
-/// The exporter of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exporter {
     #[default]
@@ -17,7 +16,6 @@ pub enum Exporter {
     Stale(u64),
     /// Its values are no numbers.
     Odd,
-    /// It has each series twice.
     Twice,
 }
 
@@ -40,7 +38,6 @@ impl Loads {
         self.exporters.insert(node.into(), exporter);
     }
 
-    /// Returns the load of a node now.
     pub fn load(&self, node: &str) -> f64 {
         self.nodes.get(node).and_then(|loads| loads.last()).map_or(0.0, |(_, percent)| *percent)
     }

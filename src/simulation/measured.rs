@@ -32,7 +32,6 @@ fn element(node: &str, measure: &str, value: &Value) -> Value {
     json!({"metric": metric, "value": [clock::timestamp().as_duration().as_secs_f64(), value]})
 }
 
-/// The outcome of one question.
 struct Outcome {
     after: Duration,
     code: u16,
@@ -40,7 +39,6 @@ struct Outcome {
 }
 
 impl World {
-    /// Answers one query.
     pub fn answer(&self, promql: &str) -> Answer {
         assert!(promql.contains("transmit_rate"), "another query: {promql}");
         let outcome = self.measure();

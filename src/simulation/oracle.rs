@@ -372,7 +372,6 @@ impl Oracle {
     }
 }
 
-/// One change of one label.
 struct Change<'a> {
     node: &'a str,
     uid: &'a str,

@@ -24,7 +24,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 type Answer = Result<Response<Body>, BoxError>;
 
 impl World {
-    /// Connects a process.
     pub fn connect(
         &self,
         who: &str,

@@ -20,7 +20,6 @@ impl Key {
     }
 }
 
-/// One change of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub version: u64,
@@ -43,7 +42,6 @@ pub enum Edit {
     Replace,
     /// A JSON merge patch.
     Merge,
-    /// A JSON patch.
     Json,
     /// Server-side apply. Fields have no owners here: an apply to the status replaces it, any other
     /// is merged. The operator is the only one that applies, and always all of what it owns.

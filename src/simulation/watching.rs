@@ -17,7 +17,6 @@ use super::{
     world::World,
 };
 
-/// One open watch.
 struct Watch {
     world: World,
     call: Call,

@@ -29,7 +29,6 @@ impl Weakened {
     pub const ALL: [Self; 6] =
         [Self::Limits, Self::Absence, Self::Ownership, Self::Removals, Self::Marks, Self::Silence];
 
-    /// Returns an object as the operator reads it.
     pub fn shown(self, key: &Key, object: &Value) -> Value {
         let mut object = object.clone();
         if self == Self::Limits && key.plural == "trafficwatches" {
@@ -42,7 +41,6 @@ impl Weakened {
         object
     }
 
-    /// Returns a patch as it arrives.
     pub fn tampered(self, key: &Key, patch: &Value) -> Value {
         let mut patch = patch.clone();
         let Some(labels) = patch.pointer_mut("/metadata/labels").and_then(Value::as_object_mut)

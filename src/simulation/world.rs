@@ -136,7 +136,6 @@ impl World {
 }
 
 impl State {
-    /// Returns the faults of a moment.
     pub fn faults(&self, now: Duration) -> Vec<Fault> {
         let windows = self.windows.iter();
         let now = windows.filter(|window| window.from <= now && now < window.until);

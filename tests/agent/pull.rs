@@ -46,7 +46,6 @@ struct State {
 
 type Shared = Arc<Mutex<State>>;
 
-/// A stand-in for the operator.
 struct Operator {
     address: SocketAddr,
     state: Shared,

@@ -137,7 +137,6 @@ impl Drop for Program {
     }
 }
 
-/// A running agent.
 pub struct Agent {
     pub port: u16,
     pub metrics_port: u16,
@@ -185,7 +184,6 @@ impl Agent {
         agent
     }
 
-    /// Publishes this configuration for it.
     pub fn publish(&self, text: &str) {
         self.directory().publish("config.json", text);
     }
@@ -285,7 +283,6 @@ pub fn config(period_ms: u64, timeout_ms: u64, probes: &str, entries: &[Entry]) 
 /// All three protocols.
 pub const ALL: &str = r#"["HTTP","TCP","UDP"]"#;
 
-/// The series of a page.
 #[derive(Clone, Debug)]
 pub struct Page {
     pub text: String,
@@ -392,5 +389,4 @@ pub fn server(answer: &'static str, pause: Duration) -> u16 {
     port
 }
 
-/// The answer of an agent.
 pub const PONG: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\npong\n";

@@ -51,7 +51,6 @@ const PATIENCE: Duration = Duration::from_mins(3);
 /// The image of agents where a NetworkProber specifies none.
 pub const AGENT_IMAGE: &str = "registry.example.com/traffic-operator:test";
 
-/// Runs one test with a fresh bench.
 pub fn run<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
     RUNTIME.block_on(async {
         let bench = Bench::new().await;

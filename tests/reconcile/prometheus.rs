@@ -26,7 +26,6 @@ impl Sample {
 /// Ways in which it answers.
 #[derive(Clone, Debug, Default)]
 pub enum Mode {
-    /// Answers with the samples.
     #[default]
     Samples,
     /// Answers with this status, content type and body, whatever the query is.
@@ -90,7 +89,6 @@ impl Prometheus {
         self.inner.lock().expect("lock").script = Some((text, Arc::new(script)));
     }
 
-    /// Sets what one node receives.
     pub fn receives(&self, instance: &str, percent: &'static str) {
         self.inner.lock().expect("lock").received.insert(instance.to_owned(), percent);
     }

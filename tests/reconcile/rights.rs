@@ -12,7 +12,6 @@ use traffic_operator::api::KINDS;
 
 use crate::bench::{Bench, eventually, run};
 
-/// A client for a user.
 async fn person(bench: &Bench, name: &str) -> Client {
     let config = bench.plane().config_for(name, &[]).await.expect("config");
     Client::try_from(config).expect("client")

@@ -10,7 +10,6 @@ const DISCOVERY: [&str; 4] = ["/api", "/apis", "/version", "/openapi"];
 /// Status codes of a refused request.
 const REFUSED: [u16; 2] = [401, 403];
 
-/// One request of the operator.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Request {
     verb: String,

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-/// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// IPv4.

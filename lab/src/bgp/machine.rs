@@ -52,12 +52,10 @@ impl Machine {
         }
     }
 
-    /// Returns the address of the node in a family.
     pub fn address(&self, family: Family) -> String {
         network::address(family, self.number)
     }
 
-    /// The network of its pods in a family.
     pub fn pods(&self, family: Family) -> String {
         network::pods(family, self.number)
     }
@@ -71,7 +69,6 @@ impl Machine {
         found.with_context(|| format!("{} does not speak {family:?}", self.name))
     }
 
-    /// The logs of its BIRDs.
     pub(super) fn logs(&self) -> Vec<PathBuf> {
         self.birds().map(Bird::log).collect()
     }
@@ -106,7 +103,6 @@ impl Machine {
         self.birds().try_for_each(|bird| bird.start(recover))
     }
 
-    /// Starts the BIRD of one family.
     pub fn start_one(&self, family: Family) -> Result<()> {
         self.bird(family)?.start(false)
     }
@@ -132,7 +128,6 @@ impl Machine {
         self.bird(family)?.stop()
     }
 
-    /// Returns whether all its BIRDs run.
     pub fn runs(&self) -> bool {
         self.birds().all(Bird::runs)
     }
@@ -157,7 +152,6 @@ impl Machine {
         self.birds().filter_map(Bird::spent).reduce(|one, other| one + other)
     }
 
-    /// Starts the exporter.
     pub(super) fn export(&self) -> Result<()> {
         let mut arguments = vec![
             format!("-bird.ipv4={}", self.families.contains(&Family::V4)),

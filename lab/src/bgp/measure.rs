@@ -63,7 +63,6 @@ impl Outcome {
     }
 }
 
-/// Measures a ground.
 #[derive(Debug)]
 pub struct Measure {
     ground: Arc<Ground>,
@@ -75,7 +74,6 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Begins to measure.
     pub fn start(ground: Arc<Ground>) -> Result<Self> {
         let watch = Watch::start(&ground.machines())?;
         let paths = Arc::<Mutex<Vec<(Instant, usize)>>>::default();

@@ -26,7 +26,6 @@ pub(super) fn namespace(id: &str, number: u8) -> String {
     format!("{}-{number:02}", outer(id))
 }
 
-/// Returns the network of all pods.
 pub(super) fn pool(family: Family) -> &'static str {
     match family {
         Family::V4 => "10.91.0.0/16",
@@ -182,7 +181,6 @@ pub(super) fn flush(id: &str, number: u8) -> Result<()> {
     batch(Some(&namespace), &format!("-6 {flush}"))
 }
 
-/// Removes a node.
 pub(super) fn remove(id: &str, number: u8) -> Result<()> {
     batch(None, &format!("netns del {}\n", namespace(id, number)))
 }

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail, ensure};
 
-/// Labels of a node.
 pub type Labels = BTreeMap<String, String>;
 
 /// An expression over labels.
@@ -48,7 +47,6 @@ impl Selector {
         Ok(Self(expression))
     }
 
-    /// Returns whether these labels are selected.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.0.holds(labels)
     }

@@ -49,7 +49,6 @@ pub struct Speaker {
     pub pods: String,
 }
 
-/// A node that speaks BGP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// One for each address family that it speaks; there is one.
@@ -80,14 +79,12 @@ pub enum Local {
     All,
     /// One node's, by name.
     Node(String),
-    /// The nodes that it selects.
     Selected(Selector),
 }
 
 /// The peers of these nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remote {
-    /// The nodes it selects.
     Selected(Selector),
     /// A node's, or of something outside, which this ground does not have.
     Address(IpAddr),
@@ -140,7 +137,6 @@ impl Local {
 }
 
 impl Remote {
-    /// Reports whether a node that has this address is one to peer with.
     pub(super) fn takes(&self, node: &Node, address: IpAddr) -> bool {
         match self {
             Self::Selected(selector) => selector.matches(&node.labels),

@@ -10,7 +10,6 @@ use kube::{Client, core::GroupVersionKind};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The field manager of what the lab applies.
 const MANAGER: &str = "lab";
 /// Enough to keep the API server busy, few enough to leave room for others.
 const AT_ONCE: usize = 8;

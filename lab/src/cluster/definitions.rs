@@ -15,7 +15,6 @@ use crate::process::output;
 use crate::wait::{Look, until};
 use crate::{versions, workspace};
 
-/// The module of prometheus-operator.
 const PROMETHEUS_OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator";
 
 /// The module of OLM's types.

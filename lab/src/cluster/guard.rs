@@ -10,7 +10,6 @@ use anyhow::{Context, Result};
 use super::{state, teardown};
 use crate::process::MARK;
 
-/// File with a guard's pid.
 pub(crate) const PID_FILE: &str = "guard.pid";
 
 /// Starts the guard of the run in directory `dir`. It waits for the end of its standard input,

@@ -22,7 +22,6 @@ pub(crate) struct State {
     pub id: String,
     /// Number of nodes, numbered from 1.
     pub nodes: usize,
-    /// The process that started it.
     pub starter: u32,
     pub monitoring: Monitoring,
     /// The capacity and the zones that are written on nodes.

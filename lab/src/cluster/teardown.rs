@@ -77,7 +77,6 @@ pub(crate) fn kill_all(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads a pid file.
 pub(super) fn recorded(file: &Path) -> Option<u32> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }

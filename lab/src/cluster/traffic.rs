@@ -157,9 +157,7 @@ impl Pace {
 /// The counters of a node's `eth0` since its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes sent.
     pub tx_bytes: u64,
-    /// Bytes received.
     pub rx_bytes: u64,
 }
 

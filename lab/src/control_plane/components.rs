@@ -15,7 +15,6 @@ pub(crate) const AUTHORITY: &str = "lab-ca";
 /// Signs the certificate with which the API server calls API servers behind it.
 pub(crate) const FRONT_PROXY_AUTHORITY: &str = "lab-front-proxy-ca";
 
-/// TCP ports of one control plane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ports {
     pub api: u16,
@@ -154,7 +153,6 @@ impl Layout {
         self.command(program, arguments)
     }
 
-    /// kube-scheduler.
     pub fn scheduler(&self, program: PathBuf) -> CommandLine {
         self.command(program, self.client("kube-scheduler", self.ports.scheduler))
     }

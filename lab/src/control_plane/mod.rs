@@ -31,7 +31,6 @@ const ATTEMPTS: usize = 3;
 /// Shorter than Kubernetes' default of 50 s, with which every test of a dead node takes a minute.
 pub(crate) const NODE_GRACE: Duration = Duration::from_secs(10);
 
-/// The parts of a [`ControlPlane`].
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Runs kube-controller-manager (service accounts, Deployments, garbage collection,
@@ -140,7 +139,6 @@ impl ControlPlane {
         self.admin.clone()
     }
 
-    /// Returns a new client of the administrator.
     pub fn client(&self) -> Result<Client> {
         Client::try_from(self.config()).context("making the administrator's client")
     }
@@ -185,7 +183,6 @@ impl ControlPlane {
         self.audit_since(time)
     }
 
-    /// Returns the file a component logs to.
     pub fn log(&self, component: &str) -> Result<&Path> {
         Ok(&self.component(component)?.log)
     }

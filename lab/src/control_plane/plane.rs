@@ -94,7 +94,6 @@ pub(crate) async fn ready(client: &Client, processes: &[Process]) -> Result<()> 
     })
 }
 
-/// Starts kube-controller-manager.
 pub(crate) fn start_controller_manager(
     layout: &Layout,
     node_grace: Duration,
@@ -109,7 +108,6 @@ pub(crate) fn start_controller_manager(
     )
 }
 
-/// Starts kube-scheduler.
 pub(crate) fn start_scheduler(layout: &Layout, lifetime: Lifetime) -> Result<Process> {
     let program = tools::ensure("kube-scheduler")?;
     Process::start("kube-scheduler", layout.scheduler(program), &layout.dir, lifetime)

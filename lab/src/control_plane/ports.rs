@@ -28,7 +28,6 @@ pub(super) fn free() -> Result<Ports> {
     })
 }
 
-/// The ports of this process.
 struct Claimed {
     /// A listener at the first port of each block keeps other processes out of it.
     blocks: Vec<TcpListener>,

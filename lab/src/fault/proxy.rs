@@ -31,12 +31,10 @@ use crate::pki::write_secret;
 /// The time in which the bytes before a break leave.
 const FLUSH: Duration = Duration::from_millis(20);
 
-/// One request that reached the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The request.
     pub call: Call,
-    /// The fault that was applied to it.
     pub fault: Option<Fault>,
     /// The code that was answered; 0 if there was no answer yet.
     pub code: u16,

@@ -34,7 +34,6 @@ pub enum Fault {
     Trickle(Duration),
     /// The body ends in good order after this time. For watches.
     Close(Duration),
-    /// A fault of one event of a watch.
     Event(EventFault),
 }
 
@@ -49,7 +48,6 @@ pub enum Halt {
     Answered,
 }
 
-/// A fault of one event of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventFault {
     /// The event comes twice.
@@ -113,7 +111,6 @@ impl Rule {
         }
     }
 
-    /// A rule for the events of watches.
     pub fn event(fault: EventFault) -> Self {
         Self::new(Fault::Event(fault))
     }

@@ -40,13 +40,11 @@ const FRAME: usize = 2048;
 /// Time between two writes of the counts: often enough for a live display.
 const REPORT: Duration = Duration::from_millis(200);
 
-/// The impairment of a link.
 #[derive(Debug, Clone, PartialEq, clap::Args)]
 pub struct Config {
     /// The node's network namespace.
     #[arg(long)]
     pub network: String,
-    /// The network of all pods.
     #[arg(long)]
     pub pods: String,
     /// The network of the node's own pods.
@@ -71,7 +69,6 @@ pub struct Config {
 pub struct Counts {
     /// Held, and sent on.
     pub held: u64,
-    /// Lost on purpose.
     pub lost: u64,
     /// Lost because too many were held, or the kernel would not take them back.
     pub failed: u64,

@@ -16,7 +16,6 @@ pub struct NodeConfig {
     pub name: String,
     /// The address of `eth0`.
     pub address: String,
-    /// The network of its pods.
     pub pod_cidr: String,
     /// The network of all pods.
     pub cluster_cidr: String,
@@ -28,17 +27,14 @@ pub struct NodeConfig {
     pub dir: PathBuf,
     /// Directory of the logs of its components.
     pub logs: PathBuf,
-    /// The certificate authority.
     pub authority: PathBuf,
     /// The kubelet's certificate.
     pub certificate: PathBuf,
     /// The kubelet's private key.
     pub key: PathBuf,
-    /// The kubelet's kubeconfig.
     pub kubelet_kubeconfig: PathBuf,
     /// kube-proxy's kubeconfig.
     pub proxy_kubeconfig: PathBuf,
-    /// The node's cgroup.
     pub cgroup_root: String,
     /// The pod sandbox's image.
     pub sandbox_image: String,

@@ -6,7 +6,6 @@ pub type Millis = u64;
 /// A half-open interval of time: it excludes `to`, so that adjacent ones share no time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stretch {
-    /// Its first millisecond.
     pub from: Millis,
     /// The first millisecond after it.
     pub to: Millis,

@@ -23,7 +23,6 @@ pub struct Run {
 /// Time in which a stream was run by more than one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overlap {
-    /// Id of the stream.
     pub stream: String,
     /// The interval of the overlap.
     pub time: Stretch,
@@ -34,7 +33,6 @@ pub struct Overlap {
 /// Time in which nobody ran a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// Id of the stream.
     pub stream: String,
     /// The interval of the gap.
     pub time: Stretch,
@@ -43,11 +41,8 @@ pub struct Gap {
 /// A run whose fencing token says that it is older than the run before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Regression {
-    /// Id of the stream.
     pub stream: String,
-    /// The earlier run.
     pub before: Run,
-    /// The later run.
     pub after: Run,
 }
 

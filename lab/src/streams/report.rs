@@ -18,7 +18,6 @@ pub struct Report {
 /// A stretch of time in which a stream was run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Id of the stream.
     pub stream: String,
     /// The fencing token under which it was run.
     pub epoch: u64,

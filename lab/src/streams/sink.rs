@@ -49,7 +49,6 @@ impl Sink {
         Ok(Self { ledger, address, server })
     }
 
-    /// Returns the URL for the workers' reports.
     pub fn url(&self) -> String {
         format!("http://{}/report", self.address)
     }

@@ -32,13 +32,11 @@ struct Trip {
     end: End,
 }
 
-/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Answered,
     /// It is carried out, and the answer is lost.
     Lost,
-    /// It never arrives.
     Never,
 }
 

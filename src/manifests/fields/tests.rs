@@ -19,7 +19,6 @@ fn definition(fields: &Value) -> Value {
     }})
 }
 
-/// Returns the row of `spec.field` with this schema.
 fn row_of(schema: &Value) -> String {
     let text = page(&definition(&json!({"field": schema}))).unwrap();
     let row = text.lines().find(|line| line.starts_with("| `spec.field` |"));

@@ -97,7 +97,6 @@ struct Running {
     refused: Counter,
 }
 
-/// Serves [`PODS`].
 async fn start(limits: Limits) -> Running {
     let view = view(&json!({}), &PODS.map(|name| pod(name, Some("team/np"), &json!({}))));
     let views = [(("team".to_owned(), "np".to_owned()), Arc::new(view))].into();

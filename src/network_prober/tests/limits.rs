@@ -15,7 +15,6 @@ fn writes_webhook(decided: &crate::controller::Plan<Desired, NetworkProberStatus
     decided.desired.apply.iter().any(|child| child.key.kind == ChildKind::Webhook)
 }
 
-/// An object in a namespace.
 fn prober_in(namespace: &str, name: &str) -> NetworkProber {
     let mut prober = prober(name, "2026-01-01T00:00:00Z", &json!({}));
     prober.metadata.namespace = Some(namespace.into());

@@ -15,13 +15,9 @@ const MOST: u64 = 1_000_000;
 /// The sessions between living nodes that have two ends.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// Nodes that are up.
     pub living: Nodes,
-    /// For each node its neighbors.
     to: Vec<Nodes>,
-    /// The peers that are its clients.
     clients: Vec<Nodes>,
-    /// The nodes of which it is a client.
     reflectors: Vec<Nodes>,
     /// The number of the cluster id with which it reflects.
     own: Vec<Option<u32>>,
@@ -105,7 +101,6 @@ impl Graph {
         Some((clusters, to & self.reflectors[node], to & !self.reflectors[node]))
     }
 
-    /// Returns the nodes that learn the routes of a node.
     pub fn learns(&self, origin: usize) -> Nodes {
         let mut seen: BTreeMap<Kind, Nodes> = BTreeMap::new();
         let mut todo: BTreeMap<Kind, Nodes> = BTreeMap::new();
@@ -133,7 +128,6 @@ impl Graph {
         (0..self.to.len()).map(|origin| self.learns(origin)).collect()
     }
 
-    /// The same without one node.
     pub fn without(&self, node: usize) -> Self {
         let rest = !(1 << node);
         let less = |all: &[Nodes]| {

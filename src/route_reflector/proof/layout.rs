@@ -80,13 +80,11 @@ pub fn speaker(number: usize, zone: Option<&str>) -> Speaker {
     }
 }
 
-/// A full mesh.
 pub fn mesh(speakers: Vec<Speaker>) -> Stage {
     let snapshot = Snapshot { mesh: true, as_number: 64_512, ..Snapshot::default() };
     Stage { speakers, snapshot }
 }
 
-/// The name of a zone.
 pub fn zone(number: usize) -> String {
     char::from(b'a' + u8::try_from(number).expect("few zones")).into()
 }

@@ -38,7 +38,6 @@ pub struct Harm {
     pub what: String,
     /// The first pair: a node, and the node to which it loses the route.
     pub pair: Option<(String, String)>,
-    /// Number of such pairs.
     pub pairs: u32,
 }
 

@@ -41,11 +41,9 @@ pub enum End {
 pub struct Way {
     pub end: End,
     pub steps: usize,
-    /// Number of interruptions of each node.
     pub interrupted: BTreeMap<String, usize>,
     /// The nodes that were promoted or demoted.
     pub moved: BTreeSet<String>,
-    /// The harm on the way.
     pub harm: Vec<String>,
     /// The steps, in words.
     pub words: Vec<String>,
@@ -75,7 +73,6 @@ impl Play {
         all.map(|speaker| speaker.name.to_string()).collect()
     }
 
-    /// A node's zone.
     pub fn zone(&self, node: &str) -> Option<String> {
         let speaker = self.stage.speakers.iter().find(|speaker| *speaker.name == *node)?;
         speaker.labels.get("topology.kubernetes.io/zone").map(ToString::to_string)

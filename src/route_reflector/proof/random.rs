@@ -42,7 +42,6 @@ enum Event {
 
 #[derive(Clone, Debug)]
 struct Cluster {
-    /// Nodes of each zone.
     zones: Vec<usize>,
     /// Nodes without one.
     strays: usize,

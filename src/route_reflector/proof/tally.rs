@@ -118,7 +118,6 @@ impl Tally {
         tally
     }
 
-    /// Returns the number of failed sequences.
     pub fn failed(&self) -> usize {
         self.failures.values().map(|(times, _)| times).sum()
     }

@@ -31,7 +31,6 @@ const SET: &str = "set";
 struct World {
     stage: Stage,
     previous: Previous,
-    /// Steps that were taken.
     log: Vec<Step>,
 }
 

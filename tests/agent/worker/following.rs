@@ -2,7 +2,6 @@
 use super::stage::{Worker, file};
 use crate::stage::{Page, eventually, get};
 
-/// Returns the number of file checks with this result.
 fn checks(page: &Page, result: &str) -> i64 {
     page.sum("swarm_worker_file_looks_total", &[("result", result)])
 }

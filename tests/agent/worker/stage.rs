@@ -294,7 +294,6 @@ impl Sink {
     }
 }
 
-/// The body of a request.
 fn body(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut request = Vec::new();
     let mut part = [0; 4096];

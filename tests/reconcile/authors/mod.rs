@@ -27,7 +27,6 @@ mod types;
 mod updates;
 mod whole;
 
-/// The namespace of the tenants.
 pub const TENANT: &str = "team-a";
 
 /// A label key that belongs to that namespace.
@@ -62,7 +61,6 @@ pub struct Author {
     pub user: String,
 }
 
-/// Returns a rule of a role.
 pub fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
 }
@@ -170,7 +168,6 @@ impl Author {
         all.map(|text| text.to_str().expect("text").to_owned()).collect()
     }
 
-    /// A merge patch.
     pub async fn patch(&self, kind: Kind, name: &str, patch: Value) -> Result<(), String> {
         let patch = Patch::Merge(patch);
         outcome(self.api(kind).patch(name, &PatchParams::default(), &patch).await)
@@ -243,7 +240,6 @@ pub fn refused(answer: Result<(), String>, texts: &[&str]) -> String {
     message
 }
 
-/// A role of the namespace.
 pub async fn role(bench: &Bench, name: &str, rules: &[Value]) {
     let api = Api::<Role>::namespaced(bench.client.clone(), TENANT);
     apply(&api, "Role", name, json!({"rules": rules})).await;
@@ -259,13 +255,11 @@ pub async fn cluster_role(bench: &Bench, name: &str, rules: &[Value]) {
     .await;
 }
 
-/// Binds a role to a user in the namespace.
 pub async fn bind(bench: &Bench, name: &str, user: &str, role: Value) {
     let api = Api::<RoleBinding>::namespaced(bench.client.clone(), TENANT);
     apply(&api, "RoleBinding", name, binding(user, &role)).await;
 }
 
-/// Binds a role of the cluster to a user everywhere.
 pub async fn bind_everywhere(bench: &Bench, name: &str, user: &str, role: &str) {
     let api = Api::<ClusterRoleBinding>::all(bench.client.clone());
     let role = json!({"kind": "ClusterRole", "name": role});

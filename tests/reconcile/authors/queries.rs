@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 use super::{Author, Kind, SET, SWARM, WATCH, bind_everywhere, cluster_role, kinds, refused, rule};
 use crate::bench::{Bench, eventually, run};
 
-/// The right to query one endpoint.
 fn endpoint(name: &str) -> Value {
     json!({"apiGroups": ["traffic.example.com"], "resources": ["prometheusendpoints"],
         "resourceNames": [name], "verbs": ["use"]})

@@ -14,11 +14,9 @@ pub const ACCOUNT: &str = "system:serviceaccount:traffic-operator-system:traffic
 pub const WEBHOOK_ACCOUNT: &str =
     "system:serviceaccount:traffic-operator-system:traffic-operator-webhook";
 
-/// The groups of every service account.
 const GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
 
 impl Bench {
-    /// Writes a kubeconfig for a service account.
     pub fn kubeconfig_of(&self, account: &str) -> PathBuf {
         self.plane.kubeconfig_for(account, &GROUPS).expect("kubeconfig")
     }
@@ -43,7 +41,6 @@ impl Bench {
         Proxy::before_api_server(self.plane, ACCOUNT, &GROUPS).await.expect("proxy")
     }
 
-    /// A client with the rights of the webhook.
     pub async fn as_webhook(&self) -> Client {
         self.as_user(WEBHOOK_ACCOUNT, &GROUPS).await
     }

@@ -67,7 +67,6 @@ pub trait Pass: Sized {
     }
 }
 
-/// The outcome of one run.
 struct Outcome {
     /// The executed writes of all lives.
     writes: Vec<Write>,
@@ -122,7 +121,6 @@ pub fn every<P: Pass>() {
     assert!(!soaks() || unexplained.is_empty(), "{kind}: not reached: {unexplained:#?}");
 }
 
-/// The crashes of one form.
 struct Crashes {
     reached: usize,
     missed: Vec<Crash>,

@@ -149,7 +149,6 @@ pub struct Crash {
 }
 
 impl Crash {
-    /// The three crashes of a point.
     const HALTS: [Halt; 3] = [Halt::Before, Halt::Unanswered, Halt::Answered];
 
     /// Every crash with a fresh view.

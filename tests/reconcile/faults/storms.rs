@@ -18,10 +18,8 @@ use crate::{
 /// The number of nodes of a burst: a cloud's largest scale-up in a test of minutes.
 const BURST: usize = 1500;
 
-/// The number of objects that are created together.
 const OBJECTS: usize = 100;
 
-/// The number of edits of one object.
 const EDITS: usize = 200;
 
 /// The time for which strangers edit nodes.

@@ -11,10 +11,8 @@ use crate::{
     traffic_watch::judging::KEY,
 };
 
-/// The verb of watches.
 const WATCH: &[&str] = &["watch"];
 
-/// A fault of the next event about a node.
 fn next(fault: EventFault, node: &str) -> Rule {
     Rule::event(fault).resource("nodes").name(node).times(1)
 }

@@ -30,7 +30,6 @@ pub fn selector() -> Value {
     json!({"podSelector": {"matchLabels": {"app": "net-prober"}}})
 }
 
-/// Returns `value` with `change` merged into it.
 pub fn with(mut value: Value, change: &Value) -> Value {
     json_patch::merge(&mut value, change);
     value

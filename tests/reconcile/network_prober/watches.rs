@@ -104,7 +104,6 @@ impl Bench {
     }
 }
 
-/// Returns the number of open watches of pods.
 async fn open(operator: &Operator) -> f64 {
     operator.metric("traffic_operator_store_objects", &["resource=\"pod_watches\""]).await
 }

@@ -16,7 +16,6 @@ pub struct Schema {
     kind: &'static Kind,
 }
 
-/// A place in the schema.
 pub struct Node {
     /// The path from the spec: `criteria[].max`.
     pub path: String,
@@ -205,7 +204,6 @@ impl Schema {
         self.root.all()
     }
 
-    /// A good spec.
     pub fn spec(&self, dice: &mut Dice) -> Value {
         let mut spec = self.root.value(dice);
         (self.kind.repair)(spec.as_object_mut().expect("a spec"), dice);

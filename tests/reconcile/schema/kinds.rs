@@ -22,7 +22,6 @@ pub use route_reflector_set::KIND as ROUTE_REFLECTOR_SET;
 pub use swarm::KIND as SWARM;
 pub use traffic_watch::KIND as TRAFFIC_WATCH;
 
-/// A change to a spec.
 pub type Change = fn(&mut Map<String, Value>);
 
 /// A rule that connects fields: the beginning of its message, and a way to break it in a good spec;
@@ -73,7 +72,6 @@ impl Kind {
         serde_json::to_value(schema).expect("JSON")
     }
 
-    /// The resource at the API server.
     fn resource(&self) -> (ApiResource, bool) {
         let spec = self.definition().spec;
         let version = &spec.versions[0].name;

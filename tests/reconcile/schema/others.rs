@@ -112,7 +112,6 @@ async fn replace(api: &Api<DynamicObject>, spec: &Value, what: &str) -> Option<S
     refused.map(|error| format!("{what}: {spec}\n  is refused: {error}"))
 }
 
-/// A field that is deleted has its default again.
 async fn deleted_fields_have_their_defaults(api: &Api<DynamicObject>, kind: &Kind) {
     let fields = kind.installed()["properties"]["spec"]["properties"].clone();
     let mut checked = 0;

@@ -26,7 +26,6 @@ pub fn named(case: u64) -> String {
     format!("seed {}, case {case}", seed())
 }
 
-/// The result of one walk.
 pub struct Walk {
     kind: &'static str,
     transitions: usize,

@@ -154,7 +154,6 @@ impl Puppet {
         each.map(|(stream, pods)| (stream.clone(), pods.iter().map(name).collect())).collect()
     }
 
-    /// Returns the streams of one worker.
     pub fn streams(&self, pod: &str) -> Vec<String> {
         let running = self.running().into_iter();
         running.filter(|(_, pods)| pods.iter().any(|p| p == pod)).map(|(s, _)| s).collect()

@@ -26,7 +26,6 @@ impl File {
         serde_yaml::from_str(map.data.as_ref()?.get("config.yml")?).ok()
     }
 
-    /// The streams of one worker.
     pub fn jobs(&self, worker: &str) -> &[String] {
         self.workloads.get(worker).map_or(&[], |entry| &entry.jobs)
     }

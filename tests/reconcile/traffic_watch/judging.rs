@@ -20,7 +20,6 @@ pub async fn three_nodes(bench: &Bench) {
     }
 }
 
-/// Changes the spec of a TrafficWatch.
 pub async fn patch_spec(bench: &Bench, name: &str, spec: Value) {
     let patch = Patch::Merge(json!({ "spec": spec }));
     bench.watches("default").patch(name, &PatchParams::default(), &patch).await.expect("patch");

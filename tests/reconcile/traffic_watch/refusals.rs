@@ -26,7 +26,6 @@ use crate::{
 pub const OBSTACLE: &str = "obstacle";
 
 impl Bench {
-    /// Removes the obstacles.
     pub async fn clean_obstacles(&self) {
         let now = DeleteParams::default();
         let client = || self.client.clone();

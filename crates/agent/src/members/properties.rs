@@ -18,7 +18,6 @@ fn key(i: usize, (named, ..): Entry) -> String {
     if named { format!("ns/pod-{i}") } else { format!("pod-{i}") }
 }
 
-/// A file of these entries.
 fn file(entries: &[Entry], rest: &Value) -> Value {
     let mut all = Map::new();
     for (i, entry) in entries.iter().enumerate() {

@@ -42,7 +42,6 @@ enum Order {
     Remove { number: u8, done: Sender<Result<()>> },
 }
 
-/// A node to watch.
 struct Watched {
     number: u8,
     name: String,

@@ -22,7 +22,6 @@ fn routes(family: Family) -> u32 {
     }
 }
 
-/// The number that the kernel has for a family.
 fn number_of(family: Family) -> u8 {
     match family {
         Family::V4 => 2,

@@ -163,7 +163,6 @@ impl Seen {
         self.gaps.iter().map(|gap| &gap.pair).collect()
     }
 
-    /// The longest gap.
     pub fn longest(&self) -> Duration {
         self.gaps.iter().map(Gap::time).max().unwrap_or_default()
     }

@@ -3,7 +3,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One thing that happens.
 #[derive(Clone, Debug)]
 enum Happens {
     /// The next requests of a replica take these ways.

@@ -25,7 +25,6 @@ fn what_is_divided_is_the_same_when_united() {
     }
 }
 
-/// Readers of the one file read a part.
 #[test]
 fn a_part_has_the_shape_of_the_file_and_says_which_it_is() {
     let mut one = divide(&published(), 2).swap_remove(0);

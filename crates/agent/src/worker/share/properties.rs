@@ -21,7 +21,6 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A file as the operator writes it.
 fn file(streams: &[String], epoch: u64, version: u64) -> String {
     let jobs: Vec<_> = streams.iter().map(|stream| format!("    - '{stream}'\n")).collect();
     let jobs = if jobs.is_empty() { " []\n".into() } else { format!("\n{}", jobs.join("")) };

@@ -72,7 +72,6 @@ fn any_peer() -> impl Strategy<Value = Peer> {
     })
 }
 
-/// Numbers nodes and BGPPeers.
 fn lab(nodes: Vec<Node>, peers: Vec<Peer>, mesh: bool) -> Lab {
     let nodes = nodes.into_iter().enumerate().map(|(place, of)| {
         let address = node(place, &[]).address.filter(|_| of.address.is_some());
@@ -120,7 +119,6 @@ fn none() -> BTreeSet<(usize, usize)> {
     BTreeSet::new()
 }
 
-/// Returns the first of the worst.
 fn worst(
     victims: impl Iterator<Item = usize>,
     cost: impl Fn(usize) -> BTreeSet<(usize, usize)>,

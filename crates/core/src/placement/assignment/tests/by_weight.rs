@@ -2,7 +2,6 @@
 use super::*;
 
 impl Case {
-    /// The weight on each worker.
     fn loads(&self) -> Vec<u64> {
         let mut loads = vec![0; self.workers.len()];
         for (thing, owner) in self.items.iter().zip(self.run().owners) {
@@ -20,7 +19,6 @@ impl Case {
     }
 }
 
-/// Items of one to nine.
 fn varied(items: usize, workers: usize) -> Case {
     let mut case = Case::new(items, workers);
     for (place, thing) in case.items.iter_mut().enumerate() {

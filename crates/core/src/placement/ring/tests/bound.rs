@@ -5,7 +5,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Members of zones of these sizes.
 fn zones(sizes: &[usize]) -> Vec<Member> {
     let zones = sizes.iter().enumerate();
     zones

@@ -5,7 +5,6 @@ use super::*;
 const NEIGHBORS: Neighbors = Neighbors { in_zone: 4, per_other_zone: 2 };
 const ZONES: usize = 3;
 
-/// The number of agents that probe each one.
 const PROBERS: usize = NEIGHBORS.in_zone + (ZONES - 1) * NEIGHBORS.per_other_zone;
 
 /// The longest list that the bound allows.
