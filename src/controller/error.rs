@@ -184,7 +184,7 @@ mod tests {
 
     /// It would report a version that no file has.
     #[test]
-    fn w21_a_record_that_is_refused_is_no_partial_success() {
+    fn a_record_that_is_refused_is_no_partial_success() {
         let error = Error::Unwritten("ConfigMap x: no".into());
         assert!(!error.is_partial());
         assert_eq!((error.reason(), error.verdict().status), ("InvalidSpec", Some(false)));

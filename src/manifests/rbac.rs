@@ -233,7 +233,7 @@ mod tests {
     const ASKED: [&str; 2] = ["tokenreviews", "subjectaccessreviews"];
 
     #[test]
-    fn s15_the_webhook_writes_nothing_and_reads_no_more_than_the_controller() {
+    fn the_webhook_writes_nothing_and_reads_no_more_than_the_controller() {
         let webhook = rights(Account::Webhook, "ns");
         assert!(!webhook.is_empty());
         for right in &webhook {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn s15_every_role_belongs_to_the_account_that_it_is_bound_to() {
+    fn every_role_belongs_to_the_account_that_it_is_bound_to() {
         let documents =
             core().into_iter().chain(KINDS.iter().flat_map(|kind| roles(kind).documents));
         let mut seen = Vec::new();

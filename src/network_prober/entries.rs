@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn s15_an_edit_of_ones_own_entry_is_seen_and_that_of_another_is_none() {
+    fn an_edit_of_ones_own_entry_is_seen_and_that_of_another_is_none() {
         let (entries, memories) = (Entries::default(), Memories::default());
         let both = |version, a, b| object(version, &[entry("a", a), entry("b", b)]);
         let wrote = |object| {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn s15_the_object_itself_may_go_and_come_back() {
+    fn the_object_itself_may_go_and_come_back() {
         let entries = Entries::default();
         let full = || {
             object(
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn s15_managers_are_short_and_each_name_has_its_own() {
+    fn managers_are_short_and_each_name_has_its_own() {
         let long = ("n".repeat(63), "a".repeat(160));
         let names = [key("a"), key("b"), ("a".into(), "team".into()), long].map(|k| manager(&k));
         assert!(names.iter().all(|name| name.len() <= 128), "{names:?}");

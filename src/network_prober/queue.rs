@@ -59,7 +59,7 @@ mod tests {
     use crate::network_prober::watches::budget::{OF_AUTHORS, OF_NAMESPACE};
 
     #[test]
-    fn s15_those_that_are_being_deleted_or_cannot_be_read_are_known_to_end() {
+    fn those_that_are_being_deleted_or_cannot_be_read_are_known_to_end() {
         let object = |name: &str, deleted: Option<&str>, spec| {
             let object = json!({
                 "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
@@ -82,7 +82,7 @@ mod tests {
 
     /// Each would cost an examination of all namespaces in every replica, at each change.
     #[test]
-    fn s02_more_probers_than_have_watches_cost_nothing() {
+    fn more_probers_than_have_watches_cost_nothing() {
         let setup = crate::network_prober::tests::setup(Some("operator"));
         let named = |name: &str| NamespaceFacts {
             name: name.into(),

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn s11_consent_to_an_image_is_consent_to_no_other() {
+    fn consent_to_an_image_is_consent_to_no_other() {
         let everywhere = serde_json::json!({"namespaceSelector": {}});
         let (seen, other) = ("a1".repeat(32), "b2".repeat(32));
         let allowed = |allow: &str, image: Option<&str>| {

@@ -177,7 +177,7 @@ fn the_webhook_decides_by_what_is_known() {
 
 /// Its webhook stays until the controller removes it.
 #[test]
-fn s15_a_prober_that_is_being_deleted_delays_no_pod() {
+fn a_prober_that_is_being_deleted_delays_no_pod() {
     let key = ("team".to_owned(), "np".to_owned());
     let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
     let pod = serde_json::from_value(json!({"spec": {"containers": [{}]}})).unwrap();

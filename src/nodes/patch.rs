@@ -283,7 +283,7 @@ mod tests {
 
     /// Otherwise it would have the verdict about another machine until its first judgment.
     #[tokio::test(start_paused = true)]
-    async fn t14_a_write_decided_about_a_node_is_not_made_to_one_that_has_replaced_it_already() {
+    async fn a_write_decided_about_a_node_is_not_made_to_one_that_has_replaced_it_already() {
         let (server, store) = world(7, 7);
         let (decided, _) = store.known("a").unwrap();
         let (client, labels) = (server.client(), json!({"labels": {"k": "true"}}));

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s17_nobody_is_sent_to_an_address_that_is_no_pods() {
+    fn nobody_is_sent_to_an_address_that_is_no_pods() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         for good in ["10.0.0.7", "192.168.1.9", "100.64.0.1", "8.8.8.8", "fd00::7", "2001:db8::1"] {
             assert!(is_askable(&ip(good)) && is_probeable(&ip(good)), "{good}");

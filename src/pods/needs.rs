@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n09_a_pod_takes_what_its_containers_take_at_a_time() {
+    fn a_pod_takes_what_its_containers_take_at_a_time() {
         let pod = |spec| serde_json::from_value::<PodObject>(json!({"spec": spec})).unwrap();
         let cpu = |amount: &str| json!({"resources": {"limits": {"cpu": amount}}});
         let mut sidecar = cpu("50m");

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s02_a_large_pod_counts_as_several() {
+    fn a_large_pod_counts_as_several() {
         let weight = |value| serde_json::from_value::<PodObject>(value).unwrap().weight();
         let container =
             |name: usize| json!({"name": format!("c{name}"), "image": "registry/image:1"});

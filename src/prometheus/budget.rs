@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn s02_one_namespace_leaves_seats_to_others() {
+    async fn one_namespace_leaves_seats_to_others() {
         let budget = Budget::new(1);
         let mut permits = vec![];
         for _ in 0..EACH {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn s02_authors_and_the_built_in_query_do_not_wait_for_each_other() {
+    async fn authors_and_the_built_in_query_do_not_wait_for_each_other() {
         let budget = Budget::new(1);
         let mut permits = vec![];
         for i in 0..AT_ONCE {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn s02_namespaces_that_ask_no_more_are_forgotten() {
+    async fn namespaces_that_ask_no_more_are_forgotten() {
         let budget = Budget::new(1);
         for i in 0..10_000 {
             drop(budget.permit("default", &own(&format!("ns-{i}"))).await);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn s07_an_endpoint_is_for_the_namespaces_it_lists() {
+    fn an_endpoint_is_for_the_namespaces_it_lists() {
         provider();
         let directory = Directory::new();
         let file = directory.write(

@@ -97,7 +97,7 @@ mod tests {
     use crate::prometheus::promql::check_vector;
 
     #[test]
-    fn s04_the_other_jobs_are_asked_for_only_where_some_are_not_believed() {
+    fn the_other_jobs_are_asked_for_only_where_some_are_not_believed() {
         let believed: Matchers = NODE_EXPORTER.parse().unwrap();
         assert_eq!(other_jobs("m", "a=\"b\"", &Matchers::default()), None);
         let asked = other_jobs("m", "a=\"b\"", &believed).unwrap();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn s04_names_of_jobs_are_short_few_and_in_order() {
+    fn names_of_jobs_are_short_few_and_in_order() {
         let mut jobs = vec![];
         for job in ["z", "a", "a", &"x".repeat(1 << 20), "c", "d", "e", "f"] {
             note_job(&mut jobs, job);

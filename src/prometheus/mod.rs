@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn s17_no_text_of_a_server_is_long_or_has_lines(text in "(.|\n|\u{1b}){0,80}", max in 0..60usize) {
+        fn no_text_of_a_server_is_long_or_has_lines(text in "(.|\n|\u{1b}){0,80}", max in 0..60usize) {
             let short = shortened(text.clone(), max);
             prop_assert!(short.len() <= max + '…'.len_utf8());
             prop_assert!(!short.contains(char::is_control), "{short:?}");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn s17_a_message_of_a_mebibyte_is_cut() {
+    fn a_message_of_a_mebibyte_is_cut() {
         let error = QueryError::new(Class::BadAnswer, "ä".repeat(1 << 20));
         assert!(error.message.len() <= MESSAGE + 3 && error.message.ends_with('…'));
     }

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn point_06_one_node_that_is_set_up_otherwise_changes_nothing_for_all_others() {
+    fn one_node_that_is_set_up_otherwise_changes_nothing_for_all_others() {
         let of = |first, second| Families { first, second, ..Families::default() };
         let cases: [Case; 8] = [
             (&[], of(Family::V4, None), ""),

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn s03_no_one_uses_all_of_it_and_who_waits_gets_what_is_given_back() {
+    async fn no_one_uses_all_of_it_and_who_waits_gets_what_is_given_back() {
         let budget = Budget::new(3, 2);
         let mut first = budget.none('a');
         first.grow(1).await;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn s03_those_who_are_gone_are_forgotten() {
+    fn those_who_are_gone_are_forgotten() {
         let budget = Budget::new(10, 1);
         let kept = budget.take(0, 1).unwrap();
         for key in 1..100 * FORGET_FROM {

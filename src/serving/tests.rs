@@ -61,7 +61,7 @@ fn hello() -> Router {
 }
 
 #[tokio::test]
-async fn s14_one_source_cannot_take_every_place_and_idle_ones_lose_theirs() {
+async fn one_source_cannot_take_every_place_and_idle_ones_lose_theirs() {
     let patient = Limits { head: PATIENCE * 2, lifetime: Lifetime::AtMost(PATIENCE * 2), ..LIMITS };
     let (address, refused) = start(patient, hello()).await;
     let mut held = Vec::new();
@@ -89,7 +89,7 @@ async fn s14_one_source_cannot_take_every_place_and_idle_ones_lose_theirs() {
 /// A hostile pod on the host network has the address of the kubelet, and no network policy blocks
 /// it.
 #[tokio::test]
-async fn s14_a_source_that_holds_all_its_places_loses_the_oldest_to_its_next_request() {
+async fn a_source_that_holds_all_its_places_loses_the_oldest_to_its_next_request() {
     let limits = Limits {
         head: PATIENCE * 2,
         lifetime: Lifetime::AtMost(PATIENCE * 2),
@@ -114,7 +114,7 @@ async fn s14_a_source_that_holds_all_its_places_loses_the_oldest_to_its_next_req
 }
 
 #[tokio::test]
-async fn s14_a_client_that_sends_nothing_or_trickles_is_cut_off() {
+async fn a_client_that_sends_nothing_or_trickles_is_cut_off() {
     let (address, _) = start(LIMITS, hello()).await;
     let started = Instant::now();
     let mut silent = connect(2, address).await;
@@ -132,7 +132,7 @@ async fn s14_a_client_that_sends_nothing_or_trickles_is_cut_off() {
 }
 
 #[tokio::test]
-async fn s14_a_connection_ends_with_its_answer_and_never_outlives_its_time() {
+async fn a_connection_ends_with_its_answer_and_never_outlives_its_time() {
     let endless = || {
         let piece = axum::body::Bytes::from(vec![b'x'; 64 * 1024]);
         let pieces = futures::stream::repeat(Ok::<_, std::convert::Infallible>(piece));

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn s12_only_the_pod_that_is_asked_can_answer_and_only_this_question() {
+    fn only_the_pod_that_is_asked_can_answer_and_only_this_question() {
         let (key, asked) = (key(), question("pod-2", "n-2"));
         let read = |answer: &serde_json::Value| {
             read("swarm-worker-0", Some((&key, &asked)), answer.to_string().as_bytes())
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn s12_workers_of_others_are_believed_as_they_are() {
+    fn workers_of_others_are_believed_as_they_are() {
         let answer = signed(&key(), &question("pod-1", "n"));
         assert_eq!(of(&answer.to_string()).unwrap().version, Some(7));
         assert_eq!(of(r#"{"jobs":[],"version":7}"#).unwrap().version, Some(7));
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn s12_each_question_has_a_number_of_its_own_and_no_error_tells_it() {
+    async fn each_question_has_a_number_of_its_own_and_no_error_tells_it() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (client, key) = (WorkerClient::new().unwrap(), key());
         let local = IpAddr::from([127, 0, 0, 1]);

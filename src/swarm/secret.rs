@@ -63,7 +63,7 @@ mod tests {
     /// If a neighbor reports for every worker that it runs nothing, the first file gives away
     /// everything.
     #[test]
-    fn s12_that_a_worker_which_signs_runs_nothing_is_not_believed_before_there_is_a_key() {
+    fn that_a_worker_which_signs_runs_nothing_is_not_believed_before_there_is_a_key() {
         let pod = |said: &str| {
             watches::read_pod(serde_json::json!({"metadata": {
                 "name": "w-0", "uid": "u", "annotations": {watches::ACKNOWLEDGEMENTS: said},
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn s12_the_key_of_the_file_is_the_key_and_a_lost_one_comes_back() {
+    fn the_key_of_the_file_is_the_key_and_a_lost_one_comes_back() {
         let [one, other, new] = ["1", "2", "3"].map(|digit| digit.repeat(64));
         let mut memory = Memory::default();
         // There is none yet: answers cannot be signed, and the next file creates one.

@@ -240,7 +240,7 @@ mod tests {
 
     /// A weight that is there may lack half of what it sums up.
     #[test]
-    fn p15_weights_of_a_partial_answer_are_none() {
+    fn weights_of_a_partial_answer_are_none() {
         let one = element(r#""stream":"a""#, "5");
         for sign in [r#""warnings":["store-2 did not answer"]"#, r#""isPartial":true"#] {
             let body = format!(
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn s02_more_names_than_streams_can_be_are_not_kept() {
+    fn more_names_than_streams_can_be_are_not_kept() {
         let all: Vec<_> = (0..limits::STREAMS + 10)
             .map(|i| element(&format!(r#""stream":"{i}""#), "1"))
             .collect();
@@ -272,7 +272,7 @@ mod tests {
 
     /// Their sum would be no number, and autoscale would ask for as many workers as it may.
     #[test]
-    fn w14_weights_whose_sum_is_no_number_are_no_evidence() {
+    fn weights_whose_sum_is_no_number_are_no_evidence() {
         let both = |value: &str| {
             let ids = ["a", "b"].map(|id| element(&format!(r#""stream":"{id}""#), value));
             answer(&ids.join(","))
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn w14_the_length_of_a_stream_is_counted_in_characters() {
+    fn the_length_of_a_stream_is_counted_in_characters() {
         let measured = answer(&element(&format!(r#""stream":"{}""#, "é".repeat(253)), "1"));
         assert_eq!(measured.unwrap().rejected, 0);
     }
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn w24_only_workers_between_which_streams_move_have_a_load() {
+    fn only_workers_between_which_streams_move_have_a_load() {
         let plain = |id: &str| stream(id, 1);
         let dedicated = Stream { dedicated: true, ..stream("d", 1) };
         let pinned = |id: &str, to: &str| Stream { pin: Some(to.into()), ..stream(id, 1) };

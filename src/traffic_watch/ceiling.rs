@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn s01_marks_of_all_objects_count_and_each_node_once() {
+    fn marks_of_all_objects_count_and_each_node_once() {
         let store = cluster();
         let ceiling = Ceiling::new(store.clone(), DEFAULT);
         assert_eq!(ceiling.headroom(), Headroom { open: 2, all: 2, none: false });
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn s01_marks_that_are_being_written_at_the_same_time_count_too() {
+    fn marks_that_are_being_written_at_the_same_time_count_too() {
         let store = cluster();
         let ceiling = Ceiling::new(store.clone(), DEFAULT);
         let [a, b, c] = ["a", "b", "c"].map(Arc::<str>::from);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn s01_closed_nodes_that_are_being_marked_take_places_of_all_and_none_of_the_open_ones() {
+    fn closed_nodes_that_are_being_marked_take_places_of_all_and_none_of_the_open_ones() {
         let store = cluster();
         store.apply(node("closed too", "other", true));
         store.apply(node("the third", "other", true));
@@ -283,7 +283,7 @@ mod tests {
 
     /// Only a further node takes a place, and whether there is an unknown one the API server knows.
     #[test]
-    fn s01_above_the_ceiling_a_marked_node_gets_another_mark_and_an_unknown_one_is_tried_again() {
+    fn above_the_ceiling_a_marked_node_gets_another_mark_and_an_unknown_one_is_tried_again() {
         let store = cluster();
         store.apply(node("a", "one.traffic.example.com/unfit", false));
         let ceiling = Ceiling::new(store, Share::Nodes(1));
@@ -295,7 +295,7 @@ mod tests {
 
     /// A second mark of a node takes no further place, as long as the first one is there.
     #[test]
-    fn s01_the_place_of_a_node_is_held_if_the_other_object_removes_its_mark_meanwhile() {
+    fn the_place_of_a_node_is_held_if_the_other_object_removes_its_mark_meanwhile() {
         let store = cluster();
         let ceiling = Ceiling::new(store.clone(), DEFAULT);
         for name in ["a", "b"] {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn s01_a_mark_without_an_answer_counts_until_its_node_is_seen_again() {
+    fn a_mark_without_an_answer_counts_until_its_node_is_seen_again() {
         let store = cluster();
         let ceiling = Ceiling::new(store.clone(), Share::Nodes(1));
         let [a, b] = ["a", "b"].map(Arc::<str>::from);

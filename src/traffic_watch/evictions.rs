@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn t01_no_pod_leaves_while_replicas_are_missing() {
+    fn no_pod_leaves_while_replicas_are_missing() {
         let three = ["a", "b", "c"].map(|name| pod(name, Some("bad"), true));
         let replicas = |wanted, available| Replicas { wanted, available };
         assert_eq!(with(&three, replicas(3, 3), &["bad"], 1), ["a"]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn t01_a_pod_that_is_not_ready_on_the_unfit_node_may_leave_and_no_other() {
+    fn a_pod_that_is_not_ready_on_the_unfit_node_may_leave_and_no_other() {
         let pods = [pod("a", Some("bad"), true), pod("b", Some("bad"), false)];
         let replicas = Replicas { wanted: 2, available: 1 };
         assert_eq!(with(&pods, replicas, &["bad"], 9), ["b"]);

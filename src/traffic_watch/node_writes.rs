@@ -97,7 +97,7 @@ mod tests {
 
     /// Otherwise a new machine would get the taint of the one whose name it has.
     #[tokio::test]
-    async fn t14_a_taint_decided_about_a_node_is_not_written_to_one_that_has_replaced_it() {
+    async fn a_taint_decided_about_a_node_is_not_written_to_one_that_has_replaced_it() {
         let metadata = |uid: &str| serde_json::from_value(json!({"uid": uid})).unwrap();
         let decided = NodeWrite {
             node: "a".into(),

@@ -133,7 +133,7 @@ mod tests {
     use crate::controller::Error;
 
     #[test]
-    fn t10_a_write_that_fails_is_tried_again_after_longer_and_longer_pauses() {
+    fn a_write_that_fails_is_tried_again_after_longer_and_longer_pauses() {
         let why = || Error::Refused("no".into()).verdict();
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut failed = FailedWrites::default();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn t10_one_node_shows_within_seconds_that_all_can_be_written_again() {
+    fn one_node_shows_within_seconds_that_all_can_be_written_again() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let why = || Error::Refused("no".into()).verdict();
         let mut failed = FailedWrites::default();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn t10_one_of_several_nodes_is_reported_until_it_is_written() {
+    fn one_of_several_nodes_is_reported_until_it_is_written() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let why = |text: &str| Error::Refused(text.into()).verdict();
         let (mut failed, a, b) = (FailedWrites::default(), Arc::from("a"), Arc::from("b"));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn t10_a_write_that_was_made_without_an_answer_does_not_hold_up_the_others() {
+    fn a_write_that_was_made_without_an_answer_does_not_hold_up_the_others() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut failed = FailedWrites::default();
         for second in [0, 10, 30, 70, 150] {

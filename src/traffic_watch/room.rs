@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn t02_ordinary_pods_need_a_ready_uncordoned_node_without_a_taint_that_keeps_them_away() {
+    fn ordinary_pods_need_a_ready_uncordoned_node_without_a_taint_that_keeps_them_away() {
         let any = room(&json!({}));
         let control_plane = "node-role.kubernetes.io/control-plane";
         for (node, takes) in [
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn t02_a_templates_node_selector_and_affinity_say_where_its_pods_can_go() {
+    fn a_templates_node_selector_and_affinity_say_where_its_pods_can_go() {
         let zone = |zone: &str| json!({"metadata": {"labels": {"zone": zone, "cpus": "8"}}});
         let (a, b, none) = (facts(&zone("a")), facts(&zone("b")), facts(&json!({})));
         let terms = |terms: Value| {

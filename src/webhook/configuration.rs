@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn invariant_5_and_original_3_the_cluster_and_the_operator_come_up_without_it() {
+    fn original_3_the_cluster_and_the_operator_come_up_without_it() {
         let all =
             ["kube-system", "kube-public", "kube-node-lease", "traffic-operator-system", "apps"];
         let built = build(&all, &Endpoint::Service, "mesh").unwrap();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn n07_where_nobody_consents_the_api_server_knows_new_namespaces_by_their_labels() {
+    fn where_nobody_consents_the_api_server_knows_new_namespaces_by_their_labels() {
         let never =
             json!(["kube-node-lease", "kube-public", "kube-system", "traffic-operator-system"]);
         let not_ours =
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn s15_an_entry_says_whose_it_is_and_others_are_nobody_s() {
+    fn an_entry_says_whose_it_is_and_others_are_nobody_s() {
         let typed = |value: Value| serde_json::from_value::<MutatingWebhook>(value).unwrap();
         let mesh = Some(("probing".to_owned(), "mesh.a".to_owned()));
         let url = Endpoint::Url("https://10.0.0.1:9443/mutate/x/".into());

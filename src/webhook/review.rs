@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn invariant_4_everything_else_is_allowed_without_a_patch() {
+    fn everything_else_is_allowed_without_a_patch() {
         let skip = |reason| (Decision::Skip(reason), "skipped", reason.as_str());
         let plain = request(|_| {});
         let sub = request(|r| r["subResource"] = json!("ephemeralcontainers"));
@@ -326,7 +326,7 @@ mod tests {
 
     /// The namespace is in the request; the pod need not repeat it.
     #[test]
-    fn s11_the_namespace_of_the_request_decides_whose_pod_it_is() {
+    fn the_namespace_of_the_request_decides_whose_pod_it_is() {
         let shared = |namespace: &'static str| {
             let pod =
                 json!({"spec": {"shareProcessNamespace": true, "containers": [{"name": "app"}]}});

@@ -47,7 +47,7 @@ fn crowd(count: usize, probes: &str) -> String {
 /// The only member of its zone beside 3,000 others: formerly 3,000 peers, 218,000 series and 107
 /// MB.
 #[test]
-fn n01_an_agent_alone_in_its_zone_stays_within_its_budget() {
+fn an_agent_alone_in_its_zone_stays_within_its_budget() {
     let name = "shop-frontend-7c9f8d6b5-00000";
     let variables = [("NET_PROBER_POD_NAMESPACE", "shop"), ("NET_PROBER_POD_NAME", name)];
     for (probes, protocols) in [(ALL, 3), (r#"["HTTP"]"#, 1)] {
@@ -151,7 +151,7 @@ fn allow_many_descriptors() {
 /// A single client without credentials made a node appear to lose packets, and silenced its
 /// metrics.
 #[test]
-fn n04_idle_connections_of_one_source_neither_cost_a_probe_nor_a_scrape() {
+fn idle_connections_of_one_source_neither_cost_a_probe_nor_a_scrape() {
     allow_many_descriptors();
     let (agent, peer) = (Agent::start(), Agent::start());
     let pings = Idle::hold(1800, [127, 0, 0, 9], peer.port);
@@ -194,7 +194,7 @@ fn limited(limit: &str, port: u16, metrics_port: u16) -> Command {
 
 /// An agent without descriptors reports that, and blames no peer.
 #[test]
-fn n04_an_agent_without_descriptors_skips_and_blames_nobody() {
+fn an_agent_without_descriptors_skips_and_blames_nobody() {
     let (peer, hole) = (Agent::start(), BlackHole::new());
     // As few as it needs to start, and some more for probes.
     let agent = Agent::of(|port, metrics_port| limited("ulimit -n 40", port, metrics_port));
@@ -215,7 +215,7 @@ fn n04_an_agent_without_descriptors_skips_and_blames_nobody() {
 /// A list that could not be read once, because there was no descriptor, was never read again: only
 /// another file would have been.
 #[test]
-fn n04_a_list_that_cannot_be_read_is_read_as_soon_as_it_can() {
+fn a_list_that_cannot_be_read_is_read_as_soon_as_it_can() {
     let (peer, agent) = (Agent::start(), Agent::start());
     let id = agent.id().to_string();
     let allow = |descriptors: &str| {
@@ -236,7 +236,7 @@ fn n04_a_list_that_cannot_be_read_is_read_as_soon_as_it_can() {
 
 /// The soft limit suits programs that use select, the hard one is the limit of the node.
 #[test]
-fn n04_an_agent_may_open_as_many_files_as_the_node_allows() {
+fn an_agent_may_open_as_many_files_as_the_node_allows() {
     let agent = Agent::of(|port, metrics_port| limited("ulimit -S -n 99", port, metrics_port));
     let limits = fs::read_to_string(format!("/proc/{}/limits", agent.id())).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
@@ -246,7 +246,7 @@ fn n04_an_agent_may_open_as_many_files_as_the_node_allows() {
 
 /// The standard library queues 128 connections, and a single client can take all of these places.
 #[test]
-fn n09_connections_wait_while_the_agent_is_not_run() {
+fn connections_wait_while_the_agent_is_not_run() {
     let agent = Agent::start();
     let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     if most.trim().parse::<usize>().unwrap() < 1024 {

@@ -5,7 +5,7 @@ use crate::stage::{ALL, Agent, BlackHole, PONG, config, entry, free_port, has_ip
 
 /// The original never closed a response: one descriptor for every probe.
 #[test]
-fn bug_21_no_descriptor_is_lost_over_many_probes() {
+fn no_descriptor_is_lost_over_many_probes() {
     let (agent, peer) = (Agent::start(), Agent::start());
     let nobody = free_port();
     let entries = [entry("b", "127.0.0.2", peer.port), entry("dead", "127.0.0.3", nobody)];
@@ -26,7 +26,7 @@ fn bug_21_no_descriptor_is_lost_over_many_probes() {
 
 /// The original probed its peers one after the other, without a timeout: one dead peer stopped all.
 #[test]
-fn bug_22_a_peer_that_never_answers_stalls_nobody() {
+fn a_peer_that_never_answers_stalls_nobody() {
     let (agent, healthy, stopped) = (Agent::start(), Agent::start(), Agent::start());
     let hole = BlackHole::new();
     stopped.signal("STOP");
@@ -49,7 +49,7 @@ fn bug_22_a_peer_that_never_answers_stalls_nobody() {
 
 /// The original only logged failures, and counted the time of an error page as latency.
 #[test]
-fn bug_23_failures_are_counted_by_reason_and_never_measured() {
+fn failures_are_counted_by_reason_and_never_measured() {
     let agent = Agent::start();
     let hole = BlackHole::new();
     let error = server("HTTP/1.1 503 no\r\nContent-Length: 3\r\n\r\nno\n", Duration::ZERO);
@@ -83,7 +83,7 @@ fn bug_23_failures_are_counted_by_reason_and_never_measured() {
 
 /// Without a period the original probed without a pause.
 #[test]
-fn bug_24_a_missing_period_is_ten_seconds_and_no_busy_loop() {
+fn a_missing_period_is_ten_seconds_and_no_busy_loop() {
     let (agent, peer) = (Agent::start(), Agent::start());
     agent.publish(&config(0, 0, r#"["HTTP"]"#, &[entry("b", "127.0.0.2", peer.port)]));
     // The agent checks the file once a second.
@@ -98,7 +98,7 @@ fn bug_24_a_missing_period_is_ten_seconds_and_no_busy_loop() {
 
 /// The original paused after each round: slow answers reduced its rate.
 #[test]
-fn bug_24_a_slow_answer_does_not_make_the_rate_lower() {
+fn a_slow_answer_does_not_make_the_rate_lower() {
     let agent = Agent::start();
     let (fast, slow) = (server(PONG, Duration::ZERO), server(PONG, Duration::from_millis(250)));
     let entries = [entry("fast", "127.0.0.2", fast), entry("slow", "127.0.0.3", slow)];
@@ -110,7 +110,7 @@ fn bug_24_a_slow_answer_does_not_make_the_rate_lower() {
 
 /// The original wrote IPv6 addresses into URLs without brackets, and probed itself through them.
 #[test]
-fn bug_25_ipv6_is_probed_and_oneself_is_not() {
+fn ipv6_is_probed_and_oneself_is_not() {
     if !has_ipv6() {
         lab::left_out("probes over IPv6: this host has not even ::1");
         return;
@@ -131,7 +131,7 @@ fn bug_25_ipv6_is_probed_and_oneself_is_not() {
 
 /// The original kept the series of every former peer, and labeled neither nodes nor zones.
 #[test]
-fn bug_26_series_of_a_gone_peer_vanish_and_labels_name_both_ends() {
+fn series_of_a_gone_peer_vanish_and_labels_name_both_ends() {
     let variables = [
         ("NET_PROBER_POD_NAMESPACE", "ns"),
         ("NET_PROBER_POD_NAME", "me"),
@@ -164,7 +164,7 @@ fn bug_26_series_of_a_gone_peer_vanish_and_labels_name_both_ends() {
 
 /// The original logged a line for every probe and for every ping.
 #[test]
-fn bug_27_probes_are_not_logged() {
+fn probes_are_not_logged() {
     let (agent, peer) = (Agent::start(), Agent::start());
     let entries = [entry("b", "127.0.0.2", peer.port), entry("dead", "127.0.0.3", free_port())];
     agent.publish(&config(100, 100, ALL, &entries));

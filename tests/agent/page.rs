@@ -81,7 +81,7 @@ fn shell_worker(directory: &Directory, port: u16) -> Option<Command> {
 
 /// Names with blanks, and names that the operator quotes.
 #[test]
-fn w14_its_shell_worker_reads_names_in_quotes_and_with_blanks() {
+fn its_shell_worker_reads_names_in_quotes_and_with_blanks() {
     let (directory, port) = (Directory::new(), free_port());
     let Some(mut command) = shell_worker(&directory, port) else { return };
     let entry = |names: &[&str], version| file(version, &[("w0", version, names)]);

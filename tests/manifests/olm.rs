@@ -119,7 +119,7 @@ fn bundle_and_what_goes_with_it_are_the_overlay() {
 
 /// The original watched all namespaces, and its group was for one.
 #[test]
-fn bug_20_the_bundle_is_for_all_namespaces_as_the_operator_is() {
+fn the_bundle_is_for_all_namespaces_as_the_operator_is() {
     let version = service_version(&mut committed());
     let modes = version["spec"]["installModes"].as_array().expect("modes").iter();
     let supported: Vec<_> = modes.filter(|m| m["supported"] == true).map(|m| &m["type"]).collect();

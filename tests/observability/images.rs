@@ -53,7 +53,7 @@ fn walk(dir: &Path, files: &mut Vec<std::path::PathBuf>) {
 }
 
 #[test]
-fn s06_no_image_has_a_name_that_someone_else_may_own() {
+fn no_image_has_a_name_that_someone_else_may_own() {
     let mut files = vec![root().join("README.md")];
     for dir in ["deploy", "docs", "e2e/manifests"] {
         walk(&root().join(dir), &mut files);
@@ -91,7 +91,7 @@ fn the_page_for_clusters_without_internet_lists_every_image() {
 
 /// The former default was on Docker Hub, where anyone could register it.
 #[test]
-fn s06_the_default_of_every_tool_is_the_name_that_nobody_can_serve() {
+fn the_default_of_every_tool_is_the_name_that_nobody_can_serve() {
     let install = "docs/operations/install.md";
     for file in ["Makefile", "Dockerfile", "crates/image/src/product.rs", "README.md", install] {
         let text = read(&root().join(file));

@@ -291,7 +291,7 @@ fn the_standalone_operator_asks_the_standalone_prometheus() {
 
 /// The account of kube-prometheus has this right by its own role; the standalone one needs ours.
 #[test]
-fn s14_the_standalone_prometheus_may_read_the_metrics() {
+fn the_standalone_prometheus_may_read_the_metrics() {
     let rendered = render(OVERLAYS[1]);
     let name_ = "traffic-operator-monitoring-prometheus";
     let role = rendered.one("ClusterRole", name_);

@@ -17,7 +17,7 @@ pub const PROCESSES: [Process; 2] = [
 
 /// Every listening port has a Service, and every Service leads to a pod that listens.
 #[test]
-fn s15_services_lead_to_the_processes_that_listen() {
+fn services_lead_to_the_processes_that_listen() {
     for overlay in OVERLAYS {
         let rendered = render(overlay);
         for (service, port, target) in [
@@ -44,7 +44,7 @@ fn s15_services_lead_to_the_processes_that_listen() {
 /// The account of the process that every pod can reach has one role of its own in each scope, and
 /// no other.
 #[test]
-fn s15_the_accounts_share_no_role() {
+fn the_accounts_share_no_role() {
     for overlay in OVERLAYS {
         let rendered = render(overlay);
         for account in [OPERATOR, WEBHOOK] {

@@ -29,7 +29,7 @@ fn writers(rendered: &Rendered) -> Vec<&Value> {
 }
 
 #[test]
-fn s01_rights_to_our_kinds_are_not_aggregated_into_edit_by_default() {
+fn rights_to_our_kinds_are_not_aggregated_into_edit_by_default() {
     for overlay in OVERLAYS.into_iter().chain(["deploy/rbac"]) {
         let rendered = render(overlay);
         let writers = writers(rendered);
@@ -48,7 +48,7 @@ fn s01_rights_to_our_kinds_are_not_aggregated_into_edit_by_default() {
 }
 
 #[test]
-fn s01_a_component_turns_the_aggregation_on_for_the_kinds_of_a_namespace() {
+fn a_component_turns_the_aggregation_on_for_the_kinds_of_a_namespace() {
     let rendered = render(AGGREGATED);
     let all = writers(rendered);
     assert_eq!(all.len(), KINDS.len());

@@ -42,7 +42,7 @@ fn deny(test: &str, advisories: Option<&[(&str, &str)]>, required: bool) -> (boo
 }
 
 #[test]
-fn s16_advisories_are_checked_where_they_are_available_and_never_left_out_in_silence() {
+fn advisories_are_checked_where_they_are_available_and_never_left_out_in_silence() {
     // One that deny.toml ignores.
     let ignored = ("RUSTSEC-2025-0141", "bincode");
     let (ok, said) = deny("deny-online", Some(&[ignored]), true);

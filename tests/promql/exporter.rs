@@ -60,7 +60,7 @@ fn bird(dir: &Path, number: u8, port: u16) -> (Ended, PathBuf) {
 }
 
 #[test]
-fn r05_the_exporter_as_the_page_runs_it_exports_the_sessions() {
+fn the_exporter_as_the_page_runs_it_exports_the_sessions() {
     if fs::metadata("/proc/self").expect("this process").uid() != 0 {
         lab::left_out("BIRD and its exporter: installing them needs root");
         return;

@@ -63,7 +63,7 @@ fn default_devices() -> String {
 }
 
 #[test]
-fn t04_t05_t08_the_request_answers_every_case() {
+fn the_request_answers_every_case() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join("tests/promql/measures.yml")).expect("the cases");
     let file: File = serde_yaml::from_str(&text).expect("cases");

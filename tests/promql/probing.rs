@@ -132,7 +132,7 @@ fn paths(nodes: &[&'static str], mut each: impl FnMut((&'static str, &'static st
 
 /// A limit of 100 ms fired at 52 ms: between two bounds a percentile is an estimate.
 #[test]
-fn n06_an_alert_on_latency_never_fires_below_its_limit_and_always_above() {
+fn an_alert_on_latency_never_fires_below_its_limit_and_always_above() {
     for (timeout, limit) in [(1000, 0.1), (100, 0.05), (20, 0.01)] {
         let pace = Pace { timeout: Duration::from_millis(timeout), ..PACE };
         for (share, fires) in [(0.51, false), (0.99, false), (1.01, true), (1.9, true)] {
@@ -152,7 +152,7 @@ fn n06_an_alert_on_latency_never_fires_below_its_limit_and_always_above() {
 
 /// Thresholds that users copy: a limit on a percentile must be the bound of a bucket.
 #[test]
-fn n06_samples_and_documentation_have_limits_on_bounds() {
+fn samples_and_documentation_have_limits_on_bounds() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = 0;
     for file in [
@@ -184,7 +184,7 @@ fn n06_samples_and_documentation_have_limits_on_bounds() {
 
 /// The lists of all agents are empty, so each agent considers itself alone.
 #[test]
-fn n02_many_agents_without_peers_are_no_lone_agents() {
+fn many_agents_without_peers_are_no_lone_agents() {
     let silent = "NetworkProberSilent";
     let mut outage = Series::default();
     for pod in ["a", "b", "c"] {
@@ -219,7 +219,7 @@ fn n02_many_agents_without_peers_are_no_lone_agents() {
 
 /// Its peers keep probing it for ten minutes: long enough for the alert, including its `for`.
 #[test]
-fn n02_the_loss_of_a_dead_node_stays_until_the_alert_fires() {
+fn the_loss_of_a_dead_node_stays_until_the_alert_fires() {
     let mut series = Series::default();
     paths(&["a", "b", "c"], |path| match path {
         // It dies after ten minutes; its own series end.
@@ -235,7 +235,7 @@ fn n02_the_loss_of_a_dead_node_stays_until_the_alert_fires() {
 /// Agents of all nodes are replaced one after the other. While one is away, the others' probes of
 /// it fail.
 #[test]
-fn n02_a_rollout_of_all_agents_fires_nothing() {
+fn a_rollout_of_all_agents_fires_nothing() {
     let nodes = ["a", "b", "c", "d"];
     let mut series = Series::default();
     // One every two minutes from the tenth on; a minute without it, in which its peers lose one
@@ -285,7 +285,7 @@ fn n02_a_rollout_of_all_agents_fires_nothing() {
 
 /// In a large cluster some agent has always just started and has no rate yet.
 #[test]
-fn n02_a_long_rollout_fires_nothing() {
+fn a_long_rollout_fires_nothing() {
     let mut series = Series::default();
     for number in 0..40 {
         let (pod, first) = (format!("new-{number}"), 20 + number);
@@ -301,7 +301,7 @@ fn n02_a_long_rollout_fires_nothing() {
 
 /// An agent that names many zones still counts once.
 #[test]
-fn s04_an_agent_that_lies_counts_for_its_own_node_only() {
+fn an_agent_that_lies_counts_for_its_own_node_only() {
     let mut series = Series::default();
     paths(&["a", "b", "c", "d"], |path| series.probes(path, "", "0+3x80", "0x80"));
     for zone in 0..20 {
@@ -315,7 +315,7 @@ fn s04_an_agent_that_lies_counts_for_its_own_node_only() {
 
 /// `a`, whose host has no port left; `b`, which gets no processor time; and `c`, which is healthy.
 #[test]
-fn n04_agents_that_cannot_send_are_an_alert_and_no_loss() {
+fn agents_that_cannot_send_are_an_alert_and_no_loss() {
     let mut series = Series::default();
     for (node, reason, sent) in [("a", "local", 0), ("b", "starved", 0), ("c", "local", PROBES)] {
         series.agent(node, (0, 100), "2", 5);
@@ -345,7 +345,7 @@ fn n04_agents_that_cannot_send_are_an_alert_and_no_loss() {
 
 /// The values of a rule that is evaluated every 30 seconds, between two evaluations.
 #[test]
-fn n08_prometheus_says_how_old_a_recorded_value_is() {
+fn prometheus_says_how_old_a_recorded_value_is() {
     let text = r#"netprober:node_loss:ratio1m{prober="shop/web"} # loss"#;
     let query = Question::Own(text.into()).promql(&Exporters::any(&["node"]));
     let name = "n08-age";

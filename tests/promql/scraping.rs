@@ -36,7 +36,7 @@ fn target(pod: &Pod) -> Target {
 }
 
 #[test]
-fn s04_a_forged_exporter_in_a_selected_pod_says_nothing_but_probes_of_its_own_node() {
+fn a_forged_exporter_in_a_selected_pod_says_nothing_but_probes_of_its_own_node() {
     let many: Vec<_> = (0..20_001).map(|i| format!("netprober_peers{{i=\"{i}\"}} 1\n")).collect();
     let long = format!("netprober_peers{{zone=\"{}\"}} 1\n", "x".repeat(513));
     let own = Some("shop/web");

@@ -43,7 +43,7 @@ fn wanted() -> Wanted {
 }
 
 #[test]
-fn r03_only_the_sessions_that_are_meant_open_the_gate_whatever_the_clock_says() {
+fn only_the_sessions_that_are_meant_open_the_gate_whatever_the_clock_says() {
     let targets: Vec<_> = CASES
         .iter()
         .map(|(node, sessions)| {

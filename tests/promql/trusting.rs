@@ -88,7 +88,7 @@ fn states(evaluation: &Evaluation) -> Vec<(&str, NodeState)> {
 
 /// A tenant has other exporters scraped, under another job.
 #[test]
-fn s04_exporters_of_another_job_change_no_verdict_on_a_node() {
+fn exporters_of_another_job_change_no_verdict_on_a_node() {
     use NodeState::{Fit, Unfit};
     let device = r#"device="eth0""#;
     let own = [
@@ -128,7 +128,7 @@ fn s04_exporters_of_another_job_change_no_verdict_on_a_node() {
 
 /// A user whose job has another name than the default, or who mistypes it, gets an explanation.
 #[test]
-fn s04_where_no_series_is_believed_the_jobs_that_have_some_are_named() {
+fn where_no_series_is_believed_the_jobs_that_have_some_are_named() {
     let own = [(link(r#"device="eth0""#, SPEED / 10, SPEED), json!({"instance": "node-1"}))];
     let jobs = [job("kubernetes-nodes", &own), job("zz", &own)];
     let prometheus = Prometheus::start("s04-named", &jobs, &[]);
@@ -156,7 +156,7 @@ pub fn session(name: &str, up: bool, more: &str) -> String {
 }
 
 #[test]
-fn s04_sessions_of_another_job_do_not_open_the_gate() {
+fn sessions_of_another_job_do_not_open_the_gate() {
     let second = Arc::new(AtomicBool::new(false));
     let of_a = {
         let second = Arc::clone(&second);

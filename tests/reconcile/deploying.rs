@@ -48,7 +48,7 @@ async fn has_image(bench: &Bench, node: &str, image: &str) {
 
 #[test]
 #[ignore = "needs kubectl: `make verify` runs it"]
-fn s06_make_deploy_without_an_image_on_a_cluster_that_lacks_it_stops_with_a_sentence() {
+fn make_deploy_without_an_image_on_a_cluster_that_lacks_it_stops_with_a_sentence() {
     run(async |bench| {
         let image = format!("registry.invalid/traffic-operator:{}", env!("CARGO_PKG_VERSION"));
         // A field of a definition that only `make install` writes.

@@ -81,7 +81,7 @@ async fn available(bench: &Bench, namespace: &str, name: &str) -> Option<Value> 
 }
 
 #[test]
-fn s02_a_hostile_prometheus_of_one_namespace_harms_no_other() {
+fn a_hostile_prometheus_of_one_namespace_harms_no_other() {
     run(async |bench| {
         three_nodes(&bench).await;
         namespace(&bench, "greedy").await;
@@ -145,7 +145,7 @@ fn s02_a_hostile_prometheus_of_one_namespace_harms_no_other() {
 }
 
 #[test]
-fn s17_texts_of_a_hostile_prometheus_are_short_wherever_they_stand() {
+fn texts_of_a_hostile_prometheus_are_short_wherever_they_stand() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("web", json!({})).await;
@@ -186,7 +186,7 @@ fn s17_texts_of_a_hostile_prometheus_are_short_wherever_they_stand() {
 }
 
 #[test]
-fn s07_an_endpoint_is_asked_for_objects_of_its_namespaces_only() {
+fn an_endpoint_is_asked_for_objects_of_its_namespaces_only() {
     run(async |bench| {
         three_nodes(&bench).await;
         namespace(&bench, "greedy").await;

@@ -167,7 +167,7 @@ fn a_kind_whose_definition_is_missing_is_off_with_one_line_until_it_is_there() {
 
 /// A webhook that cannot answer gets no traffic: it is alive, and not ready.
 #[test]
-fn s15_a_webhook_whose_definition_is_not_installed_is_not_ready() {
+fn a_webhook_whose_definition_is_not_installed_is_not_ready() {
     run(async |bench| {
         remove(&bench, &NetworkProber::crd().name_any()).await;
         let kubeconfig = bench.kubeconfig_of(WEBHOOK_ACCOUNT);

@@ -51,7 +51,7 @@ async fn bind(bench: &Bench, role: &str, user: &str) {
 }
 
 #[test]
-fn s01_edit_and_admin_of_a_namespace_read_our_kinds_and_write_none() {
+fn edit_and_admin_of_a_namespace_read_our_kinds_and_write_none() {
     run(async |bench| {
         for role in ["edit", "admin"] {
             let user = format!("someone-with-{role}");

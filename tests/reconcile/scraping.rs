@@ -153,7 +153,7 @@ async fn apply(bench: &Bench, object: Value) {
 }
 
 #[test]
-fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
+fn metrics_are_for_those_whom_the_api_server_lets_read_them() {
     run(async |bench| {
         let stage = stage(&bench).await;
         let prometheus = token(&bench, "monitoring", "prometheus-k8s").await;
@@ -219,7 +219,7 @@ fn s14_metrics_are_for_those_whom_the_api_server_lets_read_them() {
 /// The webhook authorizes scrapes through the API server as the controller does, and serves nothing
 /// else.
 #[test]
-fn s15_the_metrics_of_the_webhook_are_read_by_the_same_and_it_has_no_status_page() {
+fn the_metrics_of_the_webhook_are_read_by_the_same_and_it_has_no_status_page() {
     run(async |bench| {
         let stage = component(&bench, WEBHOOK_ACCOUNT, "webhook");
         let prometheus = token(&bench, "monitoring", "prometheus-k8s").await;
@@ -249,7 +249,7 @@ fn s15_the_metrics_of_the_webhook_are_read_by_the_same_and_it_has_no_status_page
 /// A client can verify the certificate: it is the webhook's own, whose authority is in the
 /// webhook's Secret.
 #[test]
-fn s14_the_certificate_of_the_metrics_can_be_verified() {
+fn the_certificate_of_the_metrics_can_be_verified() {
     run(async |bench| {
         let stage = stage(&bench).await;
         let prometheus = token(&bench, "monitoring", "prometheus-k8s").await;
@@ -279,7 +279,7 @@ fn s14_the_certificate_of_the_metrics_can_be_verified() {
 /// the targets.
 #[test]
 #[ignore = "needs Prometheus: `make verify` runs it"]
-fn s14_prometheus_scrapes_by_the_configuration_that_we_ship() {
+fn prometheus_scrapes_by_the_configuration_that_we_ship() {
     run(async |bench| {
         let stage = stage(&bench).await;
         let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("scraping");

@@ -237,7 +237,7 @@ mod tests {
     /// The application has read version 9 while it was reloaded for 8, and 10 has the list of 8
     /// again.
     #[tokio::test]
-    async fn w07_a_list_that_came_back_during_a_reload_is_loaded_again() {
+    async fn a_list_that_came_back_during_a_reload_is_loaded_again() {
         let (application, mut sidecar) = sidecar().await;
         sidecar.look(share(8, 8, &["a"]));
         reload(&application, &mut sidecar, vec![share(9, 9, &["b"]), share(10, 10, &["a"])]).await;
@@ -254,7 +254,7 @@ mod tests {
 
     /// The application has read version 9, which came and went between two looks at the file.
     #[tokio::test]
-    async fn w07_a_list_that_was_another_in_between_is_loaded_again() {
+    async fn a_list_that_was_another_in_between_is_loaded_again() {
         let (application, mut sidecar) = sidecar().await;
         sidecar.look(share(8, 8, &["a"]));
         reload(&application, &mut sidecar, vec![]).await;

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn s12_a_signature_is_of_one_statement_and_one_key() {
+    fn a_signature_is_of_one_statement_and_one_key() {
         let (one, other) = (new_key().unwrap(), new_key().unwrap());
         assert_ne!(one, other);
         let (key, other) = (Key::read(&one).unwrap(), Key::read(&other).unwrap());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn s12_the_signature_is_hmac_sha_256_of_parts_with_lengths() {
+    fn the_signature_is_hmac_sha_256_of_parts_with_lengths() {
         // Computed with Python's hmac: workers by other authors can do the same.
         let key = Key::read(&"0123456789abcdef".repeat(4)).unwrap();
         let question = question();
@@ -253,7 +253,7 @@ mod tests {
         }
 
         #[test]
-        fn s12_any_text_is_a_question_of_plain_words_or_none(
+        fn any_text_is_a_question_of_plain_words_or_none(
             text in ".{0,60}", uid in ".{0,9}", nonce in ".{0,9}",
         ) {
             for text in [&text, &format!("uid={uid}&nonce={nonce}")] {
@@ -270,7 +270,7 @@ mod tests {
 
         /// Only what was signed is signed, to the last character.
         #[test]
-        fn s12_no_other_statement_has_the_signature(
+        fn no_other_statement_has_the_signature(
             asked in any_question(), other in any_question(),
             workers in ("[a-z]{0,6}", "[a-z]{0,6}"),
             versions in (0..4_u64, 0..4_u64), jobs in collection::vec("[ab,]{0,2}", 0..4),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn n01_no_list_makes_an_agent_probe_more_than_it_may() {
+    fn no_list_makes_an_agent_probe_more_than_it_may() {
         let list: Pinglist = serde_json::from_str(DOCUMENT).unwrap();
         let peer = |i: usize| Peer { key: format!("pod-{i}"), ..list.peers[0].clone() };
         let peers: Vec<_> = (0..5000).map(peer).collect();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn s14_where_the_newest_wins_the_oldest_goes_of_the_same_source_first() {
+    fn where_the_newest_wins_the_oldest_goes_of_the_same_source_first() {
         let places = Places::newest_wins(3, 2);
         let [a, b, c] = sources();
         let cx = Context::from_waker(std::task::Waker::noop());
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn s03_strangers_lose_their_places_and_those_who_are_known_keep_theirs() {
+    fn strangers_lose_their_places_and_those_who_are_known_keep_theirs() {
         let places = Places::newest_wins(3, 2);
         let [a, b, c] = sources();
         let cx = Context::from_waker(std::task::Waker::noop());

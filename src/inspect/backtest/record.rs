@@ -150,7 +150,7 @@ mod tests {
 
     /// All samples are stale and `onUnknown` is Unfit: the node is Unknown, and marked.
     #[test]
-    fn t14_time_unfit_is_the_time_of_the_mark() {
+    fn time_unfit_is_the_time_of_the_mark() {
         let mut recorder = Recorder::new(600.0);
         let (node, at) = (Arc::from("a"), |s| Timestamp::from_second(s).unwrap());
         for (second, marked) in [(0, true), (600, true), (1200, false)] {

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s15_each_account_is_asked_for_its_own_rights() {
+    fn each_account_is_asked_for_its_own_rights() {
         for (name, expected) in [
             ("system:serviceaccount:ns:traffic-operator-webhook", Account::Webhook),
             ("system:serviceaccount:ns:traffic-operator", Account::Controller),

@@ -247,7 +247,7 @@ fn what_is_wrong_with_the_cluster_is_found_with_its_fix() {
 }
 
 #[test]
-fn s15_what_is_wrong_with_the_webhooks_process_is_found_with_its_fix() {
+fn what_is_wrong_with_the_webhooks_process_is_found_with_its_fix() {
     use CheckResult::{Fail, Warn};
     found(&[
         (

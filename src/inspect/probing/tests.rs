@@ -209,7 +209,7 @@ fn a_pod_that_nobody_selects_says_what_they_want() {
 
 /// Only the operator knows the image that the consent refers to.
 #[test]
-fn s11_consent_to_another_image_is_no_consent() {
+fn consent_to_another_image_is_no_consent() {
     let digest = "a1".repeat(32);
     let mut facts = pod(|_| {});
     consent(&mut facts, &format!("probing/mesh@sha256:{digest}"));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn n09_a_namespace_that_is_new_has_no_other_read_again() {
+    fn a_namespace_that_is_new_has_no_other_read_again() {
         let read = wanted(false, &["a", "b"]);
         assert_eq!(wanted(false, &["a", "b", "c"]).but(&read), wanted(false, &["c"]));
         assert_eq!(wanted(false, &["a"]).but(&read), Wanted::default());

@@ -54,7 +54,7 @@ fn burstable() -> PodObject {
 }
 
 #[test]
-fn n09_a_limit_range_is_met_or_named() {
+fn a_limit_range_is_met_or_named() {
     for (item, words) in [
         (json!({"min": {"cpu": "10m", "memory": "16Mi"}}), None),
         (json!({"min": {"cpu": "0.02"}}), Some("less than the minimum of cpu")),
@@ -95,7 +95,7 @@ fn n09_a_limit_range_is_met_or_named() {
 
 /// The range adds up the limits of the pod's containers, and their requests.
 #[test]
-fn n09_the_ratio_of_a_pod_is_its_agents_fault_only_if_the_pod_alone_meets_it() {
+fn the_ratio_of_a_pod_is_its_agents_fault_only_if_the_pod_alone_meets_it() {
     let whole = |ratio: &str| range("Pod", &json!({"maxLimitRequestRatio": {"memory": ratio}}));
     let says = |ratio: &str| whole(ratio).refusal(&burstable(), &usual());
     // 64Mi and 16Mi are requested, 128Mi and 64Mi are the limits: 2.4 times as much.
@@ -119,7 +119,7 @@ fn n09_the_ratio_of_a_pod_is_its_agents_fault_only_if_the_pod_alone_meets_it() {
 }
 
 #[test]
-fn n09_a_quota_is_to_blame_only_if_the_pod_fits_without_its_agent() {
+fn a_quota_is_to_blame_only_if_the_pod_fits_without_its_agent() {
     let quota = |hard: &str, used: &str| {
         quota(
             &json!({}),
@@ -138,7 +138,7 @@ fn n09_a_quota_is_to_blame_only_if_the_pod_fits_without_its_agent() {
 }
 
 #[test]
-fn n09_quotas_of_other_pods_and_of_other_things_are_passed_over() {
+fn quotas_of_other_pods_and_of_other_things_are_passed_over() {
     let full = json!({"limits.memory": "1Mi"});
     let add = |spec: &Value, hard: &Value| quota(spec, hard, hard);
     for spec in [
@@ -159,7 +159,7 @@ fn n09_quotas_of_other_pods_and_of_other_things_are_passed_over() {
 
 /// No user input breaks anything, nor does it take many resources.
 #[test]
-fn n09_odd_constraints_are_no_trouble() {
+fn odd_constraints_are_no_trouble() {
     let mut constraints = Constraints::default();
     for number in 0..1_000 {
         let mut limits: Vec<_> = (0..10)

@@ -56,7 +56,7 @@ fn agent(state: &Value) -> Value {
 }
 
 #[test]
-fn n02_whose_agent_runs_is_probed_whatever_its_application_says() {
+fn whose_agent_runs_is_probed_whatever_its_application_says() {
     let ready = Some(Readiness::Ready);
     let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
     let pending = json!({"status": {"phase": "Pending", "conditions": null}});
@@ -90,7 +90,7 @@ fn n02_whose_agent_runs_is_probed_whatever_its_application_says() {
 
 /// A rollout costs no packet; the pods of a dead node visibly fail until an alert has fired.
 #[test]
-fn n02_who_is_being_deleted_leaves_at_once_and_stays_on_a_dead_node() {
+fn who_is_being_deleted_leaves_at_once_and_stays_on_a_dead_node() {
     let deleted = json!({"metadata": {"deletionTimestamp": at(0)}});
     let crashed = agent(&json!({"waiting": {"reason": "CrashLoopBackOff"}, "running": null}));
     let mut crashed_and_deleted = crashed;
@@ -124,7 +124,7 @@ fn n02_who_is_being_deleted_leaves_at_once_and_stays_on_a_dead_node() {
 const _: () = assert!(EVIDENCE_SECONDS >= 2 * 5 * 60);
 
 #[test]
-fn n02_the_same_holds_for_agents_of_their_own() {
+fn the_same_holds_for_agents_of_their_own() {
     let spec = json!({"mode": "DaemonSet"});
     let owned = json!({
         "metadata": {"ownerReferences": [
@@ -148,7 +148,7 @@ fn n02_the_same_holds_for_agents_of_their_own() {
 /// The pod of a dead node still claims the address that its successor has: it must not be measured
 /// as the dead one, nor the dead one as alive.
 #[test]
-fn n02_an_address_is_the_newest_pods() {
+fn an_address_is_the_newest_pods() {
     let with = |name: &str, created: i64, ips: &[&str], by: Option<&str>| {
         let ips: Vec<_> = ips.iter().map(|ip| json!({"ip": ip})).collect();
         let change = json!({
@@ -198,7 +198,7 @@ fn n02_an_address_is_the_newest_pods() {
 
 /// All agents ending at once indicates another outage: the lists stay.
 #[test]
-fn n02_lists_are_not_emptied_by_an_outage() {
+fn lists_are_not_emptied_by_an_outage() {
     let ready = Some(Readiness::Ready);
     let runs = |name: &str| pod(name, Some("team/np"), &json!({}));
     let down = |name: &str| pod(name, Some("team/np"), &agent(&json!({"running": null})));
@@ -237,7 +237,7 @@ fn stuck(name: &str, seconds: i64) -> Value {
 }
 
 #[test]
-fn n03_agents_that_cannot_start_are_counted_whatever_runs_elsewhere() {
+fn agents_that_cannot_start_are_counted_whatever_runs_elsewhere() {
     let ready = Some(Readiness::Ready);
     let runs = |name: &str| pod(name, Some("team/np"), &json!({}));
     let look = |pods: &[Value]| found(&json!({}), pods, ready, None);
@@ -263,7 +263,7 @@ fn n03_agents_that_cannot_start_are_counted_whatever_runs_elsewhere() {
 
 /// An agent that ends again and again runs for moments in between.
 #[test]
-fn n03_an_agent_that_crashes_again_and_again_stays_counted() {
+fn an_agent_that_crashes_again_and_again_stays_counted() {
     let looping = |restarts: u32, ran: i64, state: &Value| {
         let mut pod = agent_for("a", "team", 86_400, state);
         let status = &mut pod["status"]["initContainerStatuses"][0];
@@ -284,7 +284,7 @@ fn n03_an_agent_that_crashes_again_and_again_stays_counted() {
 /// Any user can compute the hash of the injected agent, and any user who may create pods can write
 /// annotations.
 #[test]
-fn s17_forged_annotations_pause_no_other_namespace() {
+fn forged_annotations_pause_no_other_namespace() {
     let spec = json!({"namespaceSelector": {}});
     let prober = prober("np", "2026-01-01T00:00:00Z", &spec);
     let setup = setup(Some("operator"));

@@ -183,7 +183,7 @@ fn lopsided(count: usize, alone: usize) -> Members {
 /// For any sizes of zones, an agent exports no more than a scrape may have, can read its list, and
 /// the estimate equals its exported series.
 #[test]
-fn n01_no_agent_exports_more_than_a_scrape_may_have() {
+fn no_agent_exports_more_than_a_scrape_may_have() {
     for (count, alone) in [(3001, 1), (2002, 2), (500, 0), (40, 20)] {
         let members = lopsided(count, alone);
         for spec in [
@@ -216,7 +216,7 @@ fn n01_no_agent_exports_more_than_a_scrape_may_have() {
 
 /// Peers take turns, and only where a list is cut: elsewhere no time changes anything.
 #[test]
-fn n01_lists_that_are_cut_change_with_the_time_and_others_do_not() {
+fn lists_that_are_cut_change_with_the_time_and_others_do_not() {
     let settings = settings(&json!({"probes": ["HTTP", "TCP", "UDP"]}));
     let turn = budget::turn(settings.period);
     let version = |members: &Members, now| Pinglists::of_members(&settings, members, now).version;

@@ -57,7 +57,7 @@ fn half_of_the_probes_are_enough_but_never_none() {
 }
 
 #[test]
-fn n06_limits_are_bounds_of_buckets_below_the_timeout() {
+fn limits_are_bounds_of_buckets_below_the_timeout() {
     for (millis, limit) in [
         (60_000, 0.1),
         (1000, 0.1),
@@ -79,7 +79,7 @@ fn n06_limits_are_bounds_of_buckets_below_the_timeout() {
 }
 
 #[test]
-fn n08_rules_are_evaluated_as_often_as_agents_are_scraped() {
+fn rules_are_evaluated_as_often_as_agents_are_scraped() {
     let second = Duration::from_secs(1);
     for (interval, text) in [(2 * second, "2s"), (30 * second, "30s"), (600 * second, "1m")] {
         let rules = rules("shop/web", Pace { interval, ..pace(10 * second) }, None);

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn s03_only_tokens_for_us_of_a_pod_are_worth_a_question() {
+    fn only_tokens_for_us_of_a_pod_are_worth_a_question() {
         let bound = json!({"namespace": "a", "pod": {"name": "p", "uid": "u"}});
         let good = json!({"aud": ["traffic-operator"], "exp": 2000, "kubernetes.io": bound});
         assert_eq!(read(&good).as_deref(), Some("u"));
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn s03_no_text_counts_as_a_token_and_none_breaks_us(text in ".{0,400}", dots in 0usize..4) {
+        fn no_text_counts_as_a_token_and_none_breaks_us(text in ".{0,400}", dots in 0usize..4) {
             prop_assert!(pod(&text, 1000).is_err());
             let _ = pod(&format!("{text}{}", ".e30".repeat(dots)), 1000);
         }

@@ -160,7 +160,7 @@ async fn all(mut tasks: JoinSet<u16>) -> HashMap<u16, usize> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s03_tokens_that_cannot_be_good_cost_the_api_server_nothing() {
+async fn tokens_that_cannot_be_good_cost_the_api_server_nothing() {
     let running = start(LIMITS).await;
     let to = running.address;
     let mut floods = JoinSet::new();
@@ -184,7 +184,7 @@ async fn s03_tokens_that_cannot_be_good_cost_the_api_server_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn n09_wrong_tokens_of_known_pods_leave_reviews_for_agents() {
+async fn wrong_tokens_of_known_pods_leave_reviews_for_agents() {
     let running = start(LIMITS).await;
     let (to, begun) = (running.address, Instant::now());
     let mut floods = JoinSet::new();
@@ -217,7 +217,7 @@ async fn n09_wrong_tokens_of_known_pods_leave_reviews_for_agents() {
 /// While the agents of a node start, or a client sends wrong tokens of one pod, most reviews stay
 /// free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn n09_an_address_and_a_pod_have_their_parts_of_the_reviews() {
+async fn an_address_and_a_pod_have_their_parts_of_the_reviews() {
     let running = start(LIMITS).await;
     let to = running.address;
     running.reviews.slow.store(true, Ordering::SeqCst);
@@ -267,7 +267,7 @@ fn hurried() -> Limits {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s03_idle_connections_keep_no_agent_from_its_list() {
+async fn idle_connections_keep_no_agent_from_its_list() {
     let limits = Limits { connections: 1_000, ..hurried() };
     let running = start(limits).await;
     let (to, good) = (running.address, token(AUDIENCE, "uid-a", "good"));
@@ -299,7 +299,7 @@ async fn s03_idle_connections_keep_no_agent_from_its_list() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s03_trickling_posts_end_and_hold_no_place() {
+async fn trickling_posts_end_and_hold_no_place() {
     let running = start(hurried()).await;
     let (to, good) = (running.address, token(AUDIENCE, "uid-a", "good"));
     let mut trickles = JoinSet::new();

@@ -92,7 +92,7 @@ fn bad_values_are_named_by_their_path() {
 
 /// The API server would refuse the pod together with its agent, whatever the failurePolicy.
 #[test]
-fn n09_no_resources_of_an_agent_make_the_api_server_refuse_a_pod() {
+fn no_resources_of_an_agent_make_the_api_server_refuse_a_pod() {
     let with = |resources: &serde_json::Value| {
         read(serde_json::json!({
             "podSelector": {"matchLabels": {"app": "a"}}, "injection": {"resources": resources},

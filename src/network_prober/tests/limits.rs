@@ -40,7 +40,7 @@ fn add(all: &mut Snapshot, namespace: &str, name: &str, bytes: Option<usize>) ->
 
 /// At each creation of a pod, the API server evaluates every webhook.
 #[test]
-fn s15_webhooks_have_a_limit_and_the_older_keep_theirs() {
+fn webhooks_have_a_limit_and_the_older_keep_theirs() {
     let mut all = Snapshot { synced: true, ..Snapshot::default() };
     let most = OF_NAMESPACE.webhooks;
     for number in 0..=most {
@@ -70,7 +70,7 @@ type Add<'a> = dyn FnMut(&str, &str, Option<usize>) -> Option<Full> + 'a;
 
 /// Administrators come last here, and still have some.
 #[test]
-fn s15_one_namespace_never_takes_all_webhooks() {
+fn one_namespace_never_takes_all_webhooks() {
     let names = ["a0", "a1", "a2", "a3", "b", "ops"];
     let facts: Vec<_> =
         names.map(|name| NamespaceFacts { name: name.into(), ..NamespaceFacts::default() }).into();
@@ -112,7 +112,7 @@ fn s15_one_namespace_never_takes_all_webhooks() {
 
 /// All entries are in one object, and etcd refuses one that is too large.
 #[test]
-fn s15_entries_fit_into_one_object_and_one_that_is_too_large_takes_no_room() {
+fn entries_fit_into_one_object_and_one_that_is_too_large_takes_no_room() {
     let mut all = Snapshot { synced: true, ..Snapshot::default() };
     let webhook = |name: &str, all: &Snapshot| {
         let decided = plan(&prober_in("team", name), &observed(look(all, "team", name))).unwrap();
@@ -138,7 +138,7 @@ fn s15_entries_fit_into_one_object_and_one_that_is_too_large_takes_no_room() {
 }
 
 #[test]
-fn s15_without_the_object_of_webhooks_everything_else_goes_on_and_the_status_reports_it() {
+fn without_the_object_of_webhooks_everything_else_goes_on_and_the_status_reports_it() {
     let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
     let mut missing = observed(view(&json!({}), &[]));
     missing.configuration = false;
@@ -158,7 +158,7 @@ fn s15_without_the_object_of_webhooks_everything_else_goes_on_and_the_status_rep
 /// Its pods are not known: nothing of it changes, but it says why, and no pod gets an agent without
 /// a list.
 #[test]
-fn s02_one_over_budget_reports_it_and_injects_nothing() {
+fn one_over_budget_reports_it_and_injects_nothing() {
     let setup = setup(Some("operator"));
     let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
     let over = Over::Pods(Payer::Namespace("team".into()));
@@ -198,7 +198,7 @@ fn s02_one_over_budget_reports_it_and_injects_nothing() {
 
 /// With failurePolicy Fail, the API server would refuse the pods if it did not trust the webhook.
 #[test]
-fn s02_a_prober_over_budget_follows_the_ca() {
+fn a_prober_over_budget_follows_the_ca() {
     let prober = prober_in("team", "np");
     let mut view = look(&Snapshot::default(), "team", "np");
     view.over = Some(Over::Pods(Payer::Namespace("team".into())));
@@ -219,7 +219,7 @@ fn s02_a_prober_over_budget_follows_the_ca() {
 
 /// Otherwise nobody would inject into its pods.
 #[test]
-fn s02_one_that_can_inject_nothing_leaves_its_pods_to_the_next() {
+fn one_that_can_inject_nothing_leaves_its_pods_to_the_next() {
     let pod = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{}]}});
     let pod = serde_json::from_value::<PodObject>(pod).unwrap();
     // Both are equally old: the names decide.
@@ -247,7 +247,7 @@ fn s02_one_that_can_inject_nothing_leaves_its_pods_to_the_next() {
 
 /// Its webhook would not follow the CA, and with failurePolicy Fail refuse pods.
 #[test]
-fn n09_one_that_becomes_invalid_loses_its_webhook_and_nothing_else() {
+fn one_that_becomes_invalid_loses_its_webhook_and_nothing_else() {
     let spec = json!({"injection": {
         "failurePolicy": "Fail", "resources": {"requests": {"memory": "128Mi"}},
     }});

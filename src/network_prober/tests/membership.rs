@@ -67,7 +67,7 @@ fn each_pod_without_an_agent_has_a_reason() {
 
 /// The author of a `NetworkProber` may select the namespaces of others, and learns nothing of them.
 #[test]
-fn s10_nothing_is_revealed_of_namespaces_that_do_not_consent() {
+fn nothing_is_revealed_of_namespaces_that_do_not_consent() {
     let everywhere = json!({"namespaceSelector": {}});
     for namespace in ["silent", "kube-system"] {
         for by in [None, Some("team/np")] {

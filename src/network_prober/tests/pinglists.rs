@@ -170,7 +170,7 @@ fn a_file_that_is_too_large_keeps_no_certificate_from_agents_nor_an_old_file_fro
 /// A pod that is alone in its zone cannot probe a hundred others at a time: the condition reports
 /// this, and the duration.
 #[test]
-fn n01_what_takes_turns_is_said() {
+fn what_takes_turns_is_said() {
     let text = |spec: &Value, all: Range<usize>| {
         let prober = prober("np", "2026-01-01T00:00:00Z", spec);
         let pods: Vec<_> = all
@@ -201,7 +201,7 @@ fn n01_what_takes_turns_is_said() {
 /// Agents that were not restarted continue: those that ask need `ca.crt`, those that read need
 /// `config.json`, whatever the current spec.
 #[test]
-fn n05_a_changed_delivery_stops_nobody() {
+fn a_changed_delivery_stops_nobody() {
     let with_env = |name: &str, env: Value| {
         let change = json!({"spec": {"initContainers": [{
             "name": "net-prober", "image": "x", "restartPolicy": "Always", "env": env,

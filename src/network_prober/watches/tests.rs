@@ -40,7 +40,7 @@ fn wanted(namespace: &str, spec: &serde_json::Value, consenting: usize) -> Vec<O
 }
 
 #[test]
-fn s02_what_is_watched_is_what_consents_and_the_own_namespace() {
+fn what_is_watched_is_what_consents_and_the_own_namespace() {
     let everywhere = json!({"namespaceSelector": {}});
     let names = |names: &[&str]| -> Vec<_> { names.iter().map(|n| Some((*n).into())).collect() };
     assert_eq!(wanted("team", &everywhere, 0), names(&["team"]));
@@ -109,7 +109,7 @@ fn pods(numbers: std::ops::Range<usize>) -> Vec<PodObject> {
 }
 
 #[test]
-fn s02_a_pod_is_kept_once_however_many_probers_select_it() {
+fn a_pod_is_kept_once_however_many_probers_select_it() {
     let (mut bench, now) = (Bench::default(), Instant::now());
     let (one, other) = (query("team", "app=a"), query("team", "app"));
     let demand = demand_of("team", std::slice::from_ref(&one));
@@ -188,7 +188,7 @@ fn pods_are_as_a_list_has_them_also_after_etcd_was_restored_from_a_backup() {
 }
 
 #[test]
-fn s02_watches_have_a_budget_and_the_older_keep_theirs() {
+fn watches_have_a_budget_and_the_older_keep_theirs() {
     let (mut bench, now) = (Bench::default(), Instant::now());
     let many = |namespace: &str, count: usize| -> Vec<_> {
         (0..count).map(|number| query(&format!("{namespace}-{number:03}"), "app=a")).collect()
@@ -224,7 +224,7 @@ fn s02_watches_have_a_budget_and_the_older_keep_theirs() {
 }
 
 #[test]
-fn s02_pods_have_a_budget_and_who_is_over_it_loses_only_itself() {
+fn pods_have_a_budget_and_who_is_over_it_loses_only_itself() {
     let (mut bench, now) = (Bench::default(), Instant::now());
     let queries = ["x", "y", "z"].map(|labels| query("team", labels));
     let [older, younger, _] = &queries;
@@ -265,7 +265,7 @@ fn s02_pods_have_a_budget_and_who_is_over_it_loses_only_itself() {
 
 /// Both select the same pods, and one of the namespaces has others already.
 #[test]
-fn s02_what_one_namespace_may_not_watch_another_may() {
+fn what_one_namespace_may_not_watch_another_may() {
     let (mut bench, now) = (Bench::default(), Instant::now());
     let (own, shared) = (query("team", "own"), query("shared", "x"));
     let team = [own.clone(), shared.clone()].map(|q| demand_of("team", &[q]));
@@ -288,7 +288,7 @@ fn s02_what_one_namespace_may_not_watch_another_may() {
 }
 
 #[test]
-fn s02_a_namespace_that_is_new_keeps_nobody_in_the_others_waiting() {
+fn a_namespace_that_is_new_keeps_nobody_in_the_others_waiting() {
     let (mut bench, now) = (Bench::default(), Instant::now());
     let (first, second) = (query("a", "x"), query("b", "x"));
     bench.settle(&[demand_of("team", std::slice::from_ref(&first))], now);
@@ -306,7 +306,7 @@ fn s02_a_namespace_that_is_new_keeps_nobody_in_the_others_waiting() {
 }
 
 #[tokio::test]
-async fn s02_lists_are_read_some_at_a_time() {
+async fn lists_are_read_some_at_a_time() {
     let turns = Arc::new(Semaphore::new(1));
     let [(tell, mut one), (tell_other, mut other)] = [(); 2].map(|()| {
         let (tell, events) = mpsc::unbounded();

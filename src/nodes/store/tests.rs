@@ -43,7 +43,7 @@ fn a_list_replaces_and_events_change() {
 }
 
 #[test]
-fn t14_texts_of_labels_that_keep_changing_do_not_pile_up() {
+fn texts_of_labels_that_keep_changing_do_not_pile_up() {
     let store = NodeStore::default();
     for version in 1..10_000 {
         store.apply(Event::Apply(node("a", version, Some(&format!("load-{version}")))));
@@ -54,7 +54,7 @@ fn t14_texts_of_labels_that_keep_changing_do_not_pile_up() {
 }
 
 #[test]
-fn t14_nodes_with_the_same_labels_share_them_and_lists_that_keep_changing_do_not_pile_up() {
+fn nodes_with_the_same_labels_share_them_and_lists_that_keep_changing_do_not_pile_up() {
     let store = NodeStore::default();
     for i in 0..100 {
         store.apply(Event::Apply(node(&format!("n{i}"), 1, Some(["true", "false"][i % 2]))));
@@ -77,7 +77,7 @@ fn t14_nodes_with_the_same_labels_share_them_and_lists_that_keep_changing_do_not
 }
 
 #[test]
-fn n09_the_oldest_kubelet_that_runs_agents_decides() {
+fn the_oldest_kubelet_that_runs_agents_decides() {
     let store = NodeStore::default();
     let add = |name: &str, version: &str, label: (&str, &str)| {
         let node = serde_json::json!({

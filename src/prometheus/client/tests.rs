@@ -218,7 +218,7 @@ async fn endless(_: Request) -> Response {
 }
 
 #[tokio::test]
-async fn s02_a_query_of_an_authors_has_a_smaller_answer() {
+async fn a_query_of_an_authors_has_a_smaller_answer() {
     let (address, _) = server(endless).await;
     let client = client_of(None, Some(&format!("http://{address}/")), Duration::from_secs(30));
     let budget = Budget::new(1);
@@ -234,7 +234,7 @@ async fn s02_a_query_of_an_authors_has_a_smaller_answer() {
 }
 
 #[tokio::test]
-async fn s02_large_answers_are_read_two_at_a_time_and_small_ones_past_them() {
+async fn large_answers_are_read_two_at_a_time_and_small_ones_past_them() {
     // Twice: 3 MiB at once, then nothing.
     let (stalled, _) = server(async |_| {
         let first = stream::iter([Ok::<_, std::io::Error>("x".repeat(3 << 20))]);

@@ -152,7 +152,7 @@ fn the_servers_own_words_reach_the_user() {
 
 /// The original divided the text of an answer at its commas, and panicked.
 #[test]
-fn bug_17_a_comma_in_a_label_is_part_of_it() {
+fn a_comma_in_a_label_is_part_of_it() {
     let body = r#"{"status":"success","data":{"resultType":"vector","result":[
         {"metric":{"device":"eth0,eth1","in,stance":"a\",b="},"value":[1,"8"]}]}}"#;
     let (series, _) = read(200, JSON, body.as_bytes()).unwrap();

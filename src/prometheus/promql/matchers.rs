@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn s04_matchers_cannot_leave_the_selector() {
+    fn matchers_cannot_leave_the_selector() {
         for text in [
             "job=node-exporter",
             "node-exporter",
@@ -153,7 +153,7 @@ mod tests {
     proptest! {
         /// Written matchers were checked, and mean the same when they are read again.
         #[test]
-        fn s04_whatever_is_taken_is_written_as_it_is_read(
+        fn whatever_is_taken_is_written_as_it_is_read(
             some in "([a-z_]{1,4}(=|!=|=~|!~)[\"'`]?([a-z.*|(){}\\\\]|\\PC){0,4}[\"'`]?,? ?){0,3}",
             other in ".{0,60}",
         ) {
@@ -167,7 +167,7 @@ mod tests {
         }
 
         #[test]
-        fn s04_every_value_stays_within_its_quotes(
+        fn every_value_stays_within_its_quotes(
             values in collection::vec(
                 ("[a-z]{1,6}", any::<bool>(), "(\\PC|[\"'`{},=~#]|\\\\){0,8}"), 0..4,
             ),

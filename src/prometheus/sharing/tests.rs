@@ -42,7 +42,7 @@ async fn a_hundred_askers_of_one_tick_send_one_request() {
 }
 
 #[tokio::test]
-async fn t13_a_request_has_not_the_patience_of_its_first_asker() {
+async fn a_request_has_not_the_patience_of_its_first_asker() {
     let shared = Arc::new(Counted::default());
     let requests = Arc::new(AtomicUsize::new(0));
     let tick = Instant::now();
@@ -60,7 +60,7 @@ async fn t13_a_request_has_not_the_patience_of_its_first_asker() {
 }
 
 #[tokio::test]
-async fn t13_a_request_that_nobody_waits_for_ends() {
+async fn a_request_that_nobody_waits_for_ends() {
     struct Ends(Arc<AtomicUsize>);
     impl Drop for Ends {
         fn drop(&mut self) {
@@ -85,7 +85,7 @@ async fn t13_a_request_that_nobody_waits_for_ends() {
 }
 
 #[tokio::test]
-async fn s02_who_has_no_seat_is_in_nobodys_way() {
+async fn who_has_no_seat_is_in_nobodys_way() {
     let shared = Arc::new(Counted::default());
     let tick = Instant::now();
     let starved = async {
@@ -106,7 +106,7 @@ async fn s02_who_has_no_seat_is_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn s02_answers_to_many_questions_are_not_kept() {
+async fn answers_to_many_questions_are_not_kept() {
     let shared = Shared::<usize, Arc<usize>>::default();
     let tick = Instant::now();
     let mut kept = vec![];

@@ -158,7 +158,7 @@ async fn the_certificate_may_have_another_name_than_the_url() {
 
 /// A clock of ours that is wrong has the same error.
 #[tokio::test]
-async fn p21b_a_certificate_that_has_expired_is_refused_and_named_as_that() {
+async fn a_certificate_that_has_expired_is_refused_and_named_as_that() {
     let own = Authority::new("own");
     let (address, seen) = tls_server(own.expired("localhost")).await;
     let directory = Directory::new();

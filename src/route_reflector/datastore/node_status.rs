@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r03_a_report_says_which_sessions_are_established_and_not_how_many() {
+    fn a_report_says_which_sessions_are_established_and_not_how_many() {
         let bgp: Bgp = serde_json::from_value(json!({
             "numberEstablishedV4": 4, "numberNotEstablishedV4": 1, "numberEstablishedV6": 1,
             "peersV4": [

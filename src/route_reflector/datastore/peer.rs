@@ -326,7 +326,7 @@ mod tests {
     };
 
     #[test]
-    fn r16_a_new_peer_has_the_sessions_fields_and_one_that_is_there_keeps_its_own() {
+    fn a_new_peer_has_the_sessions_fields_and_one_that_is_there_keeps_its_own() {
         let session = Session::of_mesh(&json!({
             "nodeMeshPassword": {"secretKeyRef": {"name": "bgp", "key": "mesh"}},
             "nodeMeshMaxRestartTime": "30s",

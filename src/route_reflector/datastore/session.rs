@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn r16_new_peers_get_what_our_others_have_and_the_first_ones_what_the_mesh_has() {
+    fn new_peers_get_what_our_others_have_and_the_first_ones_what_the_mesh_has() {
         let password = json!({"secretKeyRef": {"name": "bgp", "key": "mesh"}});
         let mesh = json!({
             "nodeMeshPassword": password, "nodeMeshMaxRestartTime": "30s", "asNumber": 64_512,
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn r16_what_only_the_mesh_can_have_is_found() {
+    fn what_only_the_mesh_can_have_is_found() {
         let spec = json!({
             "nodeMeshPassword": {}, "nodeMeshKeepalive": "1s", "nodeMeshX": null,
             "nodeToNodeMeshEnabled": true,

@@ -101,7 +101,7 @@ fn without(node: &str, network: &mut Vec<(String, Vec<String>)>) {
 }
 
 #[test]
-fn r03_the_query_asks_for_the_names_of_expected_sessions() {
+fn the_query_asks_for_the_names_of_expected_sessions() {
     let wanted = wanted(&["a", "b", "c"], &["a"]);
     let text = query(&Exporters::any(&["node"]), &wanted);
     let tag = |place: usize| &wanted.sets()[place].tag;
@@ -124,7 +124,7 @@ fn r03_the_query_asks_for_the_names_of_expected_sessions() {
 }
 
 #[test]
-fn s04_the_gate_counts_sessions_of_the_job_that_is_believed_and_names_the_others() {
+fn the_gate_counts_sessions_of_the_job_that_is_believed_and_names_the_others() {
     let exporters = Exporters {
         bird_exporter: crate::prometheus::exporters::BIRD_EXPORTER.parse().unwrap(),
         ..Exporters::any(&["node"])
@@ -179,7 +179,7 @@ fn only_what_is_one_number_of_one_node_is_evidence() {
 
 /// Half an answer is no reason to go on, nor one to go back.
 #[test]
-fn p15_sessions_of_a_partial_answer_are_not_counted() {
+fn sessions_of_a_partial_answer_are_not_counted() {
     let one = r#"{"metric":{"node":"a"},"value":[1,"2"]}"#;
     let read = |sign: &str| {
         let body = format!(
@@ -196,7 +196,7 @@ fn p15_sessions_of_a_partial_answer_are_not_counted() {
 }
 
 #[test]
-fn t07_the_sessions_of_a_machine_of_another_domain_are_not_our_nodes() {
+fn the_sessions_of_a_machine_of_another_domain_are_not_our_nodes() {
     let ours = (r#""instance":"10.0.0.1:9324""#, "2");
     let foreign = (r#""instance":"a.other.example:9324""#, "9");
     for answer in [[ours, foreign], [foreign, ours]] {
@@ -240,7 +240,7 @@ fn absence_never_opens_the_gate() {
 }
 
 #[test]
-fn r03_sessions_of_other_sets_than_those_that_are_judged_are_not_known() {
+fn sessions_of_other_sets_than_those_that_are_judged_are_not_known() {
     let asked = wanted(&["a", "b", "c"], &["a"]);
     let now = wanted(&["a", "b", "c", "d"], &["a"]);
     let measured = measured(&asked, 1.0, &healthy(&["a", "b", "c"], &["a"]));
@@ -272,7 +272,7 @@ fn samples_from_before_the_step_say_nothing_of_it() {
 
 /// At 5,000 nodes some BIRD is always down.
 #[test]
-fn r06_a_client_without_any_session_is_not_waited_for() {
+fn a_client_without_any_session_is_not_waited_for() {
     let (nodes, reflectors) = (&NODES, &["a", "b"]);
     let wanted = wanted(nodes, reflectors);
     let mut network = healthy(nodes, reflectors);
@@ -291,7 +291,7 @@ fn r06_a_client_without_any_session_is_not_waited_for() {
 }
 
 #[test]
-fn r06_who_has_any_session_or_reflects_is_waited_for_and_an_empty_measurement_is_none() {
+fn who_has_any_session_or_reflects_is_waited_for_and_an_empty_measurement_is_none() {
     let (nodes, reflectors) = (&NODES, &["a", "b"]);
     let wanted = wanted(nodes, reflectors);
     let shut = |network: &[(String, Vec<String>)]| {
@@ -340,7 +340,7 @@ fn r06_who_has_any_session_or_reflects_is_waited_for_and_an_empty_measurement_is
 }
 
 #[test]
-fn r17_a_clock_that_is_an_hour_off_changes_nothing() {
+fn a_clock_that_is_an_hour_off_changes_nothing() {
     let wanted = wanted(&["a", "b", "c"], &["a"]);
     let network = healthy(&["a", "b", "c"], &["a"]);
     let nodes: Vec<_> = network.iter().map(|(node, all)| (node.as_str(), all.as_slice())).collect();
@@ -371,7 +371,7 @@ fn r17_a_clock_that_is_an_hour_off_changes_nothing() {
 }
 
 #[test]
-fn r03_reports_are_compared_name_by_name() {
+fn reports_are_compared_name_by_name() {
     let wanted = wanted(&["a", "b", "c"], &["a"]);
     let judged = |names: &[&str]| {
         let established = names.iter().map(|name| (*name).to_owned()).collect();

@@ -102,7 +102,7 @@ fn what_each_variable_becomes() {
 /// Each of these was an index out of range, at the start: `key` without `=`, in its documentation
 /// too.
 #[test]
-fn bug_02_labels_without_an_equals_sign() {
+fn labels_without_an_equals_sign() {
     let labels = "a=b,c=,do-not-select-as-rr,d.e/f=g";
     let spec = spec(&[("INCOMPATIBLE_NODE_LABELS", labels), ("NODE_LABEL", "foo")]);
     let expected = json!([
@@ -120,7 +120,7 @@ fn bug_02_labels_without_an_equals_sign() {
 
 /// All errors of ranges named `ROUTE_REFLECTOR_MIN`, and a minimum above the maximum was none.
 #[test]
-fn bug_03_each_error_names_its_variable() {
+fn each_error_names_its_variable() {
     let cases: [(&[(&str, &str)], &str); 26] = [
         (&[("MIN", "0")], "ROUTE_REFLECTOR_MIN: \"0\" is not a number from 1 to 50"),
         (&[("MIN", "51")], "ROUTE_REFLECTOR_MIN: \"51\" is not a number from 1 to 50"),

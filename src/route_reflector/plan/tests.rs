@@ -136,7 +136,7 @@ fn a_step_waits_for_the_sessions_of_the_one_before() {
     let mut stage = mesh();
     begin(&set, &mut stage);
     let mut seen = observed(&set, &stage);
-    // R14: the state is unknown.
+    // The state is unknown.
     seen.measured = Some(Err("connection refused".into()));
     let blind = plan(&set, &seen).unwrap();
     assert_eq!(word(&blind.desired), None);
@@ -174,7 +174,7 @@ fn a_step_waits_for_the_sessions_of_the_one_before() {
     assert_eq!(next.desired.memory.unwrap().shut_since, None);
 }
 
-/// R3: no eligible node does not mean that no reflector is wanted.
+/// No eligible node does not mean that no reflector is wanted.
 #[test]
 fn no_candidate_freezes_everything() {
     let (set, mut stage) = converged(&json!({}));
@@ -275,7 +275,7 @@ fn reflectors_of_the_original_are_adopted_without_a_change_of_sessions() {
 
 /// In that mode, Calico's BGP is not BIRD's.
 #[test]
-fn r07_a_windows_node_reflects_nothing() {
+fn a_windows_node_reflects_nothing() {
     let set = set(&json!({}));
     let mut stage = mesh();
     stage.edit("n0", |speaker| {
@@ -289,7 +289,7 @@ fn r07_a_windows_node_reflects_nothing() {
 
 /// Topology Multi if the loss of one would cost routes: Simple serves, and Ready reports this.
 #[test]
-fn r01_multi_that_does_not_hold_is_simple_with_a_sentence() {
+fn multi_that_does_not_hold_is_simple_with_a_sentence() {
     let set = set(&json!({"topology": "Multi", "count": {"min": 4, "max": 4}}));
     let mut stage = mesh();
     let way = simulate(&set, &mut stage, None, Arc::default(), now()).unwrap();
@@ -305,7 +305,7 @@ fn r01_multi_that_does_not_hold_is_simple_with_a_sentence() {
 
 /// A round that would fill tables as a whole is done in parts.
 #[test]
-fn r10_a_round_that_is_refused_is_taken_one_by_one() {
+fn a_round_that_is_refused_is_taken_one_by_one() {
     let set = set(&json!({"topology": "Zonal", "count": {"min": 12, "max": 12}}));
     let mut stage = mesh();
     let template = stage.speakers[0].clone();
@@ -339,7 +339,7 @@ fn r10_a_round_that_is_refused_is_taken_one_by_one() {
 }
 
 #[test]
-fn r16_what_the_mesh_alone_can_have_is_refused_before_anything_is_written() {
+fn what_the_mesh_alone_can_have_is_refused_before_anything_is_written() {
     let set = set(&json!({}));
     let mut stage = mesh();
     stage.snapshot.only_of_mesh = vec!["nodeMeshKeepalive".into()];
@@ -356,7 +356,7 @@ fn r16_what_the_mesh_alone_can_have_is_refused_before_anything_is_written() {
 
 /// Each new leader would report that the mesh is off and every route is there.
 #[test]
-fn r16_what_is_refused_has_its_figures_and_what_is_not_decided_has_none() {
+fn what_is_refused_has_its_figures_and_what_is_not_decided_has_none() {
     let set = set(&json!({}));
     let mut stage = mesh();
     stage.snapshot.only_of_mesh = vec!["nodeMeshKeepalive".into()];

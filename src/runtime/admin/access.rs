@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn s14_a_source_of_refused_tokens_does_not_make_us_ask_and_hurts_nobody_else() {
+    fn a_source_of_refused_tokens_does_not_make_us_ask_and_hurts_nobody_else() {
         let (mut known, now) = (Known::default(), Instant::now());
         let refused = || Err(Refusal::Unauthenticated);
         known.learn(print("good"), HERE, Ok(()), now).unwrap();

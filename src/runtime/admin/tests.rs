@@ -64,7 +64,7 @@ impl prometheus_client::collector::Collector for Large {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t11_slow_readers_hold_a_few_pages_and_nobody_elses() {
+async fn slow_readers_hold_a_few_pages_and_nobody_elses() {
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::{TcpSocket, TcpStream},
@@ -134,7 +134,7 @@ fn api_server(code: u16) -> (Client, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn s14_without_an_api_server_nobody_new_reads_and_nothing_breaks() {
+async fn without_an_api_server_nobody_new_reads_and_nothing_breaks() {
     let (client, asked) = api_server(503);
     let router = scrape::router(Metrics::new(), Some(Access::to(scrape::PATH, client)));
     let (status, text) = ask(&router, "/metrics", Some("secret-token")).await;
@@ -147,7 +147,7 @@ async fn s14_without_an_api_server_nobody_new_reads_and_nothing_breaks() {
 }
 
 #[tokio::test]
-async fn s14_a_thousand_wrong_tokens_are_one_review_a_second() {
+async fn a_thousand_wrong_tokens_are_one_review_a_second() {
     let (client, asked) = api_server(201);
     let router = scrape::router(Metrics::new(), Some(Access::to(scrape::PATH, client)));
     let started = std::time::Instant::now();

@@ -34,7 +34,7 @@ fn is_legible(error: &str) -> bool {
 proptest! {
     /// An answer that the worker did not sign acknowledges nothing.
     #[test]
-    fn s12_no_text_is_an_acknowledgement(bytes: Vec<u8>, json in anything()) {
+    fn no_text_is_an_acknowledgement(bytes: Vec<u8>, json in anything()) {
         let (key, question) = asked();
         for body in [bytes, json.to_string().into_bytes()] {
             let error = read(WORKER, Some((&key, &question)), &body).unwrap_err();
@@ -75,7 +75,7 @@ proptest! {
 
     /// With any part cut off or another letter in it, a signed answer is none.
     #[test]
-    fn s12_a_signed_answer_that_is_edited_is_none(
+    fn a_signed_answer_that_is_edited_is_none(
         jobs in collection::vec("[a-z]{1,4}", 0..4), version in 1..100_u64, more in "[a-z]{1,4}",
         cut: prop::sample::Index,
     ) {

@@ -33,7 +33,7 @@ fn pause(evictions: &Evictions, at: Instant) -> u64 {
 }
 
 #[test]
-fn w08_the_pause_doubles_from_5_s_to_5_min_while_the_version_does_not_rise() {
+fn the_pause_doubles_from_5_s_to_5_min_while_the_version_does_not_rise() {
     let mut evictions = Evictions::default();
     let mut now = Instant::now();
     learn(&mut evictions, Some(3), 9);
@@ -59,7 +59,7 @@ fn w08_the_pause_doubles_from_5_s_to_5_min_while_the_version_does_not_rise() {
 
 /// Such a worker proves nothing, ever; but each of its lists is worth an eviction.
 #[test]
-fn w08_a_worker_that_answers_nothing_is_evicted_for_each_new_list_at_once() {
+fn a_worker_that_answers_nothing_is_evicted_for_each_new_list_at_once() {
     let mut evictions = Evictions::default();
     let now = Instant::now();
     learn(&mut evictions, None, 5);
@@ -81,7 +81,7 @@ fn w08_a_worker_that_answers_nothing_is_evicted_for_each_new_list_at_once() {
 }
 
 #[test]
-fn w08_a_pod_that_was_evicted_is_leaving_until_a_watch_shows_it() {
+fn a_pod_that_was_evicted_is_leaving_until_a_watch_shows_it() {
     let mut evictions = Evictions::default();
     evictions.evicted(&name(0), &"uid".into(), 9, Instant::now());
     let pod = |deleted: Option<&str>| {
@@ -142,7 +142,7 @@ fn hour(deaf: &[bool], max_unavailable: usize, restart: u64, remembers: bool) ->
 
 /// The original finding: 120 evictions a minute of one worker, and none of the next.
 #[test]
-fn w08_without_memory_a_worker_that_ignores_its_file_is_evicted_without_end() {
+fn without_memory_a_worker_that_ignores_its_file_is_evicted_without_end() {
     let evicted = hour(&[true, false], 1, 0, false);
     assert_eq!((evicted[0].len(), evicted[1].len()), (3_600, 0));
     let evicted = hour(&[true, false], 1, 0, true);
@@ -156,7 +156,7 @@ proptest! {
     /// Every worker gets a turn soon, even if others ignore the file; and no worker is evicted
     /// endlessly.
     #[test]
-    fn w08_every_worker_gets_its_eviction_and_none_more_than_17_in_an_hour(
+    fn every_worker_gets_its_eviction_and_none_more_than_17_in_an_hour(
         deaf in prop::collection::vec(any::<bool>(), 1..7),
         max_unavailable in 1_usize..4,
         restart in 0_u64..30,

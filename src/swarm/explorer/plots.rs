@@ -21,7 +21,7 @@ fn scaling_in_every_order() {
 }
 
 #[test]
-fn w03_a_crashed_container_that_is_started_again_while_its_pod_is_deleted() {
+fn a_crashed_container_that_is_started_again_while_its_pod_is_deleted() {
     is_sound(&Plot { faults: 1, hazards: &[Hazard::Restarts], ..plot("HotReload") }, 1);
     is_sound(
         &Plot { faults: 2, hazards: &[Hazard::Restarts, Hazard::Cuts], ..plot("HotReload") },
@@ -30,7 +30,7 @@ fn w03_a_crashed_container_that_is_started_again_while_its_pod_is_deleted() {
 }
 
 #[test]
-fn w02_silent_workers_and_a_history_that_is_lost() {
+fn silent_workers_and_a_history_that_is_lost() {
     let hazards = &[Hazard::Edits, Hazard::Losses, Hazard::Reapplied];
     for silent in [0b11, 0b01, 0] {
         // A pod created before the first pass of a new process may have read anything.
@@ -41,7 +41,7 @@ fn w02_silent_workers_and_a_history_that_is_lost() {
 
 /// Only the user can confirm what they run: their streams wait, and Ready names the workers.
 #[test]
-fn w02_silent_workers_that_read_their_file_themselves() {
+fn silent_workers_that_read_their_file_themselves() {
     let hazards = &[Hazard::Edits, Hazard::Losses, Hazard::Reapplied];
     for silent in [0b11, 0b01] {
         let plot = Plot { silent, may_wait: true, ..plot("HotReload") };
@@ -50,7 +50,7 @@ fn w02_silent_workers_that_read_their_file_themselves() {
 }
 
 #[test]
-fn w04_a_history_that_is_lost_while_a_worker_has_no_scheduled_pod() {
+fn a_history_that_is_lost_while_a_worker_has_no_scheduled_pod() {
     let hazards = &[Hazard::Edits, Hazard::Losses, Hazard::Reapplied];
     for (pending, absent) in [(0b10, 0), (0, 0b10)] {
         let plot = Plot { pending, absent, ..plot("HotReload") };
@@ -61,12 +61,12 @@ fn w04_a_history_that_is_lost_while_a_worker_has_no_scheduled_pod() {
 /// Undoing it started a stream where it had been stopped, while the other worker still ran it. The
 /// edit itself causes both to run it for a moment after the edit.
 #[test]
-fn w11_lists_that_someone_exchanges_are_taken_back_in_turn() {
+fn lists_that_someone_exchanges_are_taken_back_in_turn() {
     is_sound(&Plot { faults: 1, hazards: &[Hazard::Swaps], ..plot("HotReload") }, 1);
 }
 
 #[test]
-fn w01_an_observed_swarm_writes_nothing() {
+fn an_observed_swarm_writes_nothing() {
     let mut plot = plot("HotReload");
     let mut observed = wish(1, &["a", "b"], "HotReload");
     observed.swarm.spec.mode = Mode::Observe;
@@ -112,7 +112,7 @@ fn immutable_files() {
 }
 
 #[test]
-fn w18_nobody_refreshes_workers() {
+fn nobody_refreshes_workers() {
     let plot = || plot("None");
     is_sound(&Plot { reloads: true, crashes: 1, ..plot() }, 1);
     let hazards = &[Hazard::Deletions];
@@ -120,7 +120,7 @@ fn w18_nobody_refreshes_workers() {
 }
 
 #[test]
-fn w16_the_files_lists_are_edited() {
+fn the_files_lists_are_edited() {
     for refresh in ["DeletePod", "HotReload"] {
         for hazards in [&[Hazard::Gifts], &[Hazard::Swaps]] {
             is_sound(&Plot { faults: 1, crashes: 1, hazards, ..plot(refresh) }, 1);
@@ -153,7 +153,7 @@ fn three_workers() {
 }
 
 #[test]
-fn w18_nodes_that_stay_cut_off() {
+fn nodes_that_stay_cut_off() {
     for refresh in ["DeletePod", "HotReload"] {
         let plot = Plot { lasting: true, may_wait: true, ..plot(refresh) };
         is_sound(&Plot { faults: 1, hazards: &[Hazard::Cuts], ..plot }, 1);
@@ -171,7 +171,7 @@ fn passes_that_follow_each_other_at_once() {
 
 /// A kubelet mounts the file, and starts the pod after the next one is written.
 #[test]
-fn w17_silent_workers_that_are_scaled_twice() {
+fn silent_workers_that_are_scaled_twice() {
     for silent in [0b11, 0b10] {
         let plot = Plot { silent, changes: 2, faults: 1, ..plot("DeletePod") };
         is_sound(&Plot { hazards: &[Hazard::Deletions], ..plot }, 1);
@@ -179,7 +179,7 @@ fn w17_silent_workers_that_are_scaled_twice() {
 }
 
 #[test]
-fn w17_silent_workers_and_people() {
+fn silent_workers_and_people() {
     let hazards = &[Hazard::Reapplied, Hazard::Edits, Hazard::Deletions];
     for (first, crashes) in [(2, 1), (1, 0), (1, 1)] {
         let mut plot = Plot { silent: 0b11, crashes, ..plot("DeletePod") };

@@ -12,20 +12,20 @@ fn goes_wrong(plot: &Plot, how: &str) {
 }
 
 #[test]
-fn w03_a_crashed_container_of_a_pod_that_is_being_deleted_has_not_stopped() {
+fn a_crashed_container_of_a_pod_that_is_being_deleted_has_not_stopped() {
     let plot = Plot { faults: 1, hazards: &[Hazard::Restarts], ..plot("HotReload") };
     goes_wrong(&Plot { old: Some(Old::Stopped), ..plot }, "one owner");
 }
 
 #[test]
-fn w04_a_barrier_waits_for_no_worker_without_a_pod() {
+fn a_barrier_waits_for_no_worker_without_a_pod() {
     let plot =
         Plot { faults: 1, hazards: &[Hazard::Reapplied], pending: 0b10, ..plot("HotReload") };
     goes_wrong(&Plot { old: Some(Old::Confirmed), ..plot }, "owned");
 }
 
 #[test]
-fn w02_a_barrier_does_not_wait_for_silent_workers_for_ever() {
+fn a_barrier_does_not_wait_for_silent_workers_for_ever() {
     let plot = Plot { faults: 1, hazards: &[Hazard::Reapplied], silent: 0b11, ..plot("DeletePod") };
     goes_wrong(&Plot { old: Some(Old::Heirs), ..plot }, "owned");
 }

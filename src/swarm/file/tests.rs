@@ -243,7 +243,7 @@ fn written(name: &str) -> (String, String) {
 }
 
 #[test]
-fn w14_what_yaml_1_1_takes_for_something_else_is_quoted() {
+fn what_yaml_1_1_takes_for_something_else_is_quoted() {
     for name in OTHERS {
         let quoted = format!("'{name}'");
         assert_eq!(written(name), (quoted.clone(), quoted), "{name:?}");
@@ -266,7 +266,7 @@ fn w14_what_yaml_1_1_takes_for_something_else_is_quoted() {
 }
 
 #[test]
-fn w14_another_text_of_the_same_content_is_nobodys_edit() {
+fn another_text_of_the_same_content_is_nobodys_edit() {
     let file = published(&[("w-0", &["on", "a"], 1)], 1);
     let files = render(&file);
     // As earlier versions wrote it, without quotes.
@@ -278,7 +278,7 @@ fn w14_another_text_of_the_same_content_is_nobodys_edit() {
 }
 
 #[test]
-fn s02_aliases_do_not_make_a_file_longer_than_its_text() {
+fn aliases_do_not_make_a_file_longer_than_its_text() {
     let jobs = vec!["a".repeat(200); 5_000].join(",");
     let workers: Vec<_> = (0..9).map(|i| format!("  w-{i}: *a\n")).collect();
     let text = format!("workloads:\n  w: &a {{jobs: [{jobs}]}}\n{}", workers.join(""));
@@ -296,7 +296,7 @@ fn s02_aliases_do_not_make_a_file_longer_than_its_text() {
 proptest! {
     /// The same by the grammar of those types.
     #[test]
-    fn w14_numbers_dates_and_times_are_quoted(name in prop_oneof![
+    fn numbers_dates_and_times_are_quoted(name in prop_oneof![
         "[-+]?(0|[1-9][0-9_]{0,8})",
         "[-+]?0[0-7_]{1,8}",
         "[-+]?0x[0-9a-fA-F_]{1,8}",
@@ -332,7 +332,7 @@ fn name() -> impl Strategy<Value = Name> {
 /// The file could not be read any more: a name that begins like a symbol of Ruby's, and has a
 /// quote.
 #[test]
-fn w14_a_quote_within_a_name_that_is_quoted_is_kept() {
+fn a_quote_within_a_name_that_is_quoted_is_kept() {
     let share = Share { streams: vec![":'".into(), ":a''b".into()], version: 1 };
     let shares = [("w-0".into(), share)].into();
     let file = Published { epoch: 1, shares, ..Published::default() };

@@ -54,7 +54,7 @@ fn the_first_file_needs_no_barrier_if_nobody_can_have_read_another() {
 
 /// Bug 4 of the original: its version began again with every start.
 #[test]
-fn bug_04_a_version_never_goes_backwards() {
+fn a_version_never_goes_backwards() {
     // The ConfigMap was deleted while no leader was running: the status remembers.
     let lost = read(None, &Memory::default(), 41, true);
     assert_eq!(lost.repaired(0).epoch, 42);
@@ -103,7 +103,7 @@ fn an_edit_is_undone_under_a_newer_version() {
 }
 
 #[test]
-fn w06_a_version_close_to_the_largest_is_believed_of_no_file_either() {
+fn a_version_close_to_the_largest_is_believed_of_no_file_either() {
     let mut edited = published(LARGEST_EPOCH);
     edited.releasing.clear();
     let mut map = map(&edited);
@@ -140,7 +140,7 @@ fn an_edit_that_nobody_saw_is_a_barrier() {
 
 /// The lists were exchanged while the operator was down.
 #[test]
-fn w16_what_a_worker_says_it_runs_is_no_other_ones_because_of_an_edit() {
+fn what_a_worker_says_it_runs_is_no_other_ones_because_of_an_edit() {
     let mut edited = published(7);
     edited.releasing.clear();
     edited.shares =
@@ -211,7 +211,7 @@ fn aged(made: Epoch, map: Option<&MapFacts>, memory: &Memory, reported: Epoch) -
 
 /// Deleted with its file and its pods, and recreated: nothing is left that knows the last version.
 #[test]
-fn w12_a_swarm_that_is_created_again_begins_above_the_versions_of_the_old_one() {
+fn a_swarm_that_is_created_again_begins_above_the_versions_of_the_old_one() {
     let none = Memory::default();
     let first = aged(1_790_000_000, None, &none, 0);
     assert_eq!((first.epoch, first.barrier), (1_790_000_001, None));
@@ -226,7 +226,7 @@ fn w12_a_swarm_that_is_created_again_begins_above_the_versions_of_the_old_one() 
 }
 
 #[test]
-fn w12_a_file_that_is_handed_over_keeps_a_higher_number() {
+fn a_file_that_is_handed_over_keeps_a_higher_number() {
     let given = |version: Epoch| MapFacts {
         data: Arc::new([("config.yml".to_owned(), format!("version: {version}\n"))].into()),
         ..MapFacts::default()
@@ -251,7 +251,7 @@ fn w12_a_file_that_is_handed_over_keeps_a_higher_number() {
 }
 
 #[test]
-fn w12_the_creation_time_is_the_first_version() {
+fn the_creation_time_is_the_first_version() {
     let swarm = |created: serde_json::Value| -> Swarm {
         serde_json::from_value(serde_json::json!({
             "metadata": {"name": "s", "creationTimestamp": created},

@@ -44,7 +44,7 @@ fn a_pod_that_must_release_something_may_not_have_read_it_after_a_restart() {
 
 /// The `Swarm` was deleted and applied again, and a kubelet delivered the old file once more.
 #[test]
-fn w15_a_worker_that_came_back_from_a_file_nobody_knows_is_not_ahead_for_ever() {
+fn a_worker_that_came_back_from_a_file_nobody_knows_is_not_ahead_for_ever() {
     let mut memory = Memory::default();
     let mut says = |version| {
         let answer = acknowledge::Answer { version, jobs: vec![] };
@@ -66,7 +66,7 @@ fn a_restart_of_the_operator_restarts_no_worker() {
 /// It came between the last look and the file that was written then: it has read the one before,
 /// and must be refreshed, otherwise no worker ever runs the streams that the file gives it.
 #[test]
-fn w17_a_pod_that_came_just_before_a_file_has_not_read_it() {
+fn a_pod_that_came_just_before_a_file_has_not_read_it() {
     let mut memory = Memory::default();
     see(&mut memory, pod("old", true), &published(7, false));
     assert_eq!(see(&mut memory, pod("new", true), &published(8, false)), Some(7));
@@ -86,7 +86,7 @@ fn a_pod_that_waits_for_its_file_reads_the_newest() {
 }
 
 #[test]
-fn w17_a_pod_that_is_starting_may_have_mounted_the_file_before() {
+fn a_pod_that_is_starting_may_have_mounted_the_file_before() {
     let mut memory = Memory::default();
     assert_eq!(see(&mut memory, pod("new", false), &published(1, false)), Some(1));
     assert_eq!(see(&mut memory, pod("new", false), &published(2, false)), Some(1));

@@ -128,7 +128,7 @@ fn with_one_away(ago: Duration, more: &Value) -> Plan<Desired, SwarmStatus> {
 }
 
 #[test]
-fn w13_new_streams_go_to_workers_that_run_and_the_others_are_complained_of() {
+fn new_streams_go_to_workers_that_run_and_the_others_are_complained_of() {
     let plan = with_one_away(LONG, &json!({}));
     assert_eq!(counts(&plan), [3, 1], "w-1 keeps its streams");
     let (status, reason, message) = ready(&plan);
@@ -141,7 +141,7 @@ fn w13_new_streams_go_to_workers_that_run_and_the_others_are_complained_of() {
 
 /// A scale-up or a restart: it is about to come.
 #[test]
-fn w13_a_worker_that_is_away_for_a_minute_gets_its_part_and_nobody_complains() {
+fn a_worker_that_is_away_for_a_minute_gets_its_part_and_nobody_complains() {
     let plan = with_one_away(Duration::from_mins(1), &json!({}));
     assert_eq!(counts(&plan), [2, 2]);
     assert_eq!(ready(&plan).0, Some(true));
@@ -149,7 +149,7 @@ fn w13_a_worker_that_is_away_for_a_minute_gets_its_part_and_nobody_complains() {
 }
 
 #[test]
-fn w13_where_nobody_else_has_room_streams_are_owned_all_the_same() {
+fn where_nobody_else_has_room_streams_are_owned_all_the_same() {
     let plan = with_one_away(LONG, &json!({"maxStreamsPerWorker": 2}));
     assert_eq!(counts(&plan), [2, 2]);
     assert_eq!(ready(&plan).1, "WorkerAbsent");
@@ -173,7 +173,7 @@ fn w13_where_nobody_else_has_room_streams_are_owned_all_the_same() {
 
 /// One without streams is harmless.
 #[test]
-fn w13_an_absent_worker_with_an_empty_list_is_no_complaint() {
+fn an_absent_worker_with_an_empty_list_is_no_complaint() {
     let file = published(5, &[&["a", "b"], &[]]);
     let memory =
         Memory { absent: absent(&[1], LONG), reports: answers(&[(0, 5)]), ..Memory::default() };
@@ -185,7 +185,7 @@ fn w13_an_absent_worker_with_an_empty_list_is_no_complaint() {
 
 /// Both are behind. The budget of one is for a worker that may be evicted now.
 #[test]
-fn w08_w10_a_worker_that_rests_or_whose_eviction_is_refused_keeps_nobody_waiting() {
+fn a_worker_that_rests_or_whose_eviction_is_refused_keeps_nobody_waiting() {
     let file = published(5, &[&["a"], &["b"]]);
     let evicted = |change: &dyn Fn(&mut Memory)| {
         let mut memory = Memory { reports: answers(&[(0, 3), (1, 3)]), ..Memory::default() };
@@ -230,7 +230,7 @@ fn w08_w10_a_worker_that_rests_or_whose_eviction_is_refused_keeps_nobody_waiting
 
 /// The file would have gone to the last version there is, and then have been written without end.
 #[test]
-fn w06_a_version_that_nobody_can_have_read_costs_no_version_and_no_write() {
+fn a_version_that_nobody_can_have_read_costs_no_version_and_no_write() {
     for absurd in [LARGEST_EPOCH - 1, LARGEST_EPOCH, BELIEVED_EPOCH + 1, Epoch::MAX] {
         let file = published(5, &[&["a"], &["b"]]);
         let memory = || Memory { reports: answers(&[(0, absurd), (1, 5)]), ..Memory::default() };
@@ -280,7 +280,7 @@ fn spread(first: &[&str], more: &Value, memory: Memory) -> Plan<Desired, SwarmSt
 
 /// It would be idle for ever, and each pass would move streams between the others.
 #[test]
-fn w24_an_emptied_worker_moves_nobody_elses_streams() {
+fn an_emptied_worker_moves_nobody_elses_streams() {
     let weights = json!({"weights": {"query": "x"}});
     let memory = Memory { absent: absent(&[0], LONG), ..Memory::default() };
     let plan = spread(&[], &weights, memory);
@@ -303,7 +303,7 @@ fn w24_an_emptied_worker_moves_nobody_elses_streams() {
 
 /// A pod of the newest template that has no node may never run.
 #[test]
-fn w23_while_a_rollout_is_stuck_new_streams_go_to_pods_that_run() {
+fn while_a_rollout_is_stuck_new_streams_go_to_pods_that_run() {
     let of = |hash: &str, pod: PodFacts, second: i64| PodFacts {
         controller: Some(("ReplicaSet".into(), format!("w-{hash}").into())),
         template: Some(hash.into()),
@@ -334,7 +334,7 @@ fn w23_while_a_rollout_is_stuck_new_streams_go_to_pods_that_run() {
 }
 
 #[test]
-fn w26_autoscale_leaves_dedicated_and_pinned_streams_their_workers() {
+fn autoscale_leaves_dedicated_and_pinned_streams_their_workers() {
     let wanted = |from: u32, streams: Value, most: Value| {
         let autoscale = json!({"maxWeightPerWorker": 10, "max": 9});
         let more = json!({
@@ -360,7 +360,7 @@ fn w26_autoscale_leaves_dedicated_and_pinned_streams_their_workers() {
 }
 
 #[test]
-fn w27_ready_counts_only_streams_that_nobody_runs() {
+fn ready_counts_only_streams_that_nobody_runs() {
     let since = Instant::now().checked_sub(LONG).unwrap();
     let decided = |jobs: &[&str], lists: &[&[&str]], released: &str, handover: &str| {
         let key: (Arc<str>, Arc<str>) = (released.into(), "w-0".into());

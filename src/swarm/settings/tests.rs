@@ -70,7 +70,7 @@ fn a_list_that_cannot_be_read_names_its_place() {
 }
 
 #[test]
-fn w14_the_length_of_an_id_is_counted_in_characters() {
+fn the_length_of_an_id_is_counted_in_characters() {
     // As the schema counts those of spec.streams.
     let ids = |id: &str| from(json!({}), &format!("streams: [{{id: {id}}}]"));
     let long = "é".repeat(253);
@@ -81,7 +81,7 @@ fn w14_the_length_of_an_id_is_counted_in_characters() {
 }
 
 #[test]
-fn s02_a_list_that_is_too_large_names_field_value_and_limit() {
+fn a_list_that_is_too_large_names_field_value_and_limit() {
     let jobs = |count: usize| (0..count).map(|i| format!("{i:x}")).collect::<Vec<_>>();
     let text = |count| format!("jobs: [{}]", jobs(count).join(","));
     assert_eq!(from(json!({}), &text(100_000)).unwrap().streams.len(), 100_000);
@@ -97,7 +97,7 @@ fn s02_a_list_that_is_too_large_names_field_value_and_limit() {
 
 /// A short text that expands to gigabytes.
 #[test]
-fn s02_aliases_do_not_make_a_list_longer_than_its_text() {
+fn aliases_do_not_make_a_list_longer_than_its_text() {
     let aliases = |anchored: &str, times: usize| {
         format!("x: &a {anchored}\njobs: [{}]", vec!["*a"; times].join(","))
     };

@@ -58,7 +58,7 @@ fn only_a_pod_that_can_never_run_anything_again_is_stopped() {
 /// A crashed container was taken for stopped as its pod was deleted, and its kubelet started it
 /// again.
 #[test]
-fn w03_a_crashed_container_of_a_pod_that_is_being_deleted_may_be_started_again() {
+fn a_crashed_container_of_a_pod_that_is_being_deleted_may_be_started_again() {
     let deleted = (DELETED.0, json!(DELETED.1));
     let ended = || json!({"terminated": {"exitCode": 137}});
     let statuses = ("/status/containerStatuses", states(ended(), ended()));
@@ -94,7 +94,7 @@ fn a_pod_is_read_as_far_as_it_is_needed() {
 
 /// The API server determines which pods must sign: an answer could claim anything.
 #[test]
-fn s12_workers_of_ours_that_know_their_uid_sign() {
+fn workers_of_ours_that_know_their_uid_sign() {
     let uid =
         || json!([{"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]);
     let one = |command: Value, args: Value, env: Value| {
@@ -144,7 +144,7 @@ fn s12_workers_of_ours_that_know_their_uid_sign() {
 
 /// Bug 12 of the original: `spec.replicas` may be absent.
 #[test]
-fn bug_12_a_workload_without_replicas_has_one() {
+fn a_workload_without_replicas_has_one() {
     let read = |spec: Value| {
         let object = json!({"metadata": {"name": "w", "generation": 3}, "spec": spec});
         WorkloadFacts::from(&serde_json::from_value::<WorkloadObject<StatefulSet>>(object).unwrap())
@@ -181,7 +181,7 @@ fn object<V>(name: &str, version: u64, facts: V) -> Reduced<String, V> {
 
 /// Bug 13 of the original: the watch missed the deletion of an object.
 #[test]
-fn bug_13_what_a_new_list_does_not_hold_is_gone() {
+fn what_a_new_list_does_not_hold_is_gone() {
     let mut seen = Seen::<u8>::default();
     for event in [Event::Init, Event::InitApply(object("a", 1, 1)), Event::InitDone] {
         seen.apply(event);

@@ -59,7 +59,7 @@ fn names(workers: &Workers) -> Vec<(&str, bool, Standing, bool)> {
 
 /// Bug 9 of the original: names came from a label that others may have too.
 #[test]
-fn bug_09_workers_are_those_of_this_stateful_set() {
+fn workers_are_those_of_this_stateful_set() {
     let foreign = pod("other-0", ("StatefulSet", "other"));
     let pods = vec![own("w-4"), own("w-5"), own("w-10"), foreign];
     let workers = find(&settings("StatefulSet", false), workload(4, 3), pods, &[]);
@@ -166,7 +166,7 @@ fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
 /// A kubelet may give a new pod an older file: a worker that can report what it has read must do
 /// so.
 #[test]
-fn w17_the_next_pod_of_a_worker_lets_go_in_silence_only_if_the_worker_never_answers() {
+fn the_next_pod_of_a_worker_lets_go_in_silence_only_if_the_worker_never_answers() {
     let pod = PodFacts { ip: Some([10, 0, 0, 1].into()), ..own("w-0") };
     let view =
         WorkloadView { workload: Some(workload(0, 1)), pods: vec![pod], ..WorkloadView::default() };
@@ -257,7 +257,7 @@ fn a_pod_that_mounts_no_immutable_file_is_not_taken_for_one_that_read_it() {
 /// A kubelet that has no room rejects a pod that never ran: phase Failed, and not a word of
 /// containers.
 #[test]
-fn w05_a_rejected_pod_is_neither_a_worker_nor_a_rollout() {
+fn a_rejected_pod_is_neither_a_worker_nor_a_rollout() {
     let settings = settings("Deployment", false);
     let good = || vec![replica("w-a-1", "a", 1), replica("w-a-2", "a", 2)];
     let rejected =
@@ -282,7 +282,7 @@ fn w05_a_rejected_pod_is_neither_a_worker_nor_a_rollout() {
 /// A pod that comes back with the older revision reads the former file, in which its streams still
 /// stand.
 #[test]
-fn w09_while_template_and_pods_mount_different_files_no_successor_is_trusted() {
+fn while_template_and_pods_mount_different_files_no_successor_is_trusted() {
     let mounting = |map: &str| PodFacts { mounts: vec![map.into()], ..own("w-0") };
     let template =
         |map: &str| WorkloadFacts { mounts: vec![("config".into(), map.into())], ..workload(0, 1) };
@@ -309,7 +309,7 @@ fn w09_while_template_and_pods_mount_different_files_no_successor_is_trusted() {
 
 /// The watch brings the deletion some milliseconds after the eviction: enough for a second one.
 #[test]
-fn w08_a_pod_that_was_just_evicted_is_terminating() {
+fn a_pod_that_was_just_evicted_is_terminating() {
     let mut memory = Memory::default();
     memory.evictions.evicted(&"w-0".into(), &"uid-w-0".into(), 7, Instant::now());
     let pods = vec![own("w-0"), own("w-1")];
@@ -324,7 +324,7 @@ fn w08_a_pod_that_was_just_evicted_is_terminating() {
 }
 
 #[test]
-fn w13_a_worker_that_has_been_without_a_pod_on_a_node_for_too_long_gets_nothing_more() {
+fn a_worker_that_has_been_without_a_pod_on_a_node_for_too_long_gets_nothing_more() {
     let pending = PodFacts { node: None, ready: false, started: false, ..own("w-1") };
     let rejected = PodFacts { ended: true, ready: false, started: false, ..own("w-1") };
     let unready = PodFacts { ready: false, ..own("w-1") };
@@ -359,7 +359,7 @@ fn w13_a_worker_that_has_been_without_a_pod_on_a_node_for_too_long_gets_nothing_
 
 /// Nothing of the new version starts: streams that have no worker go to the pods that run.
 #[test]
-fn w23_ready_pods_of_the_old_template_take_streams_while_a_rollout_is_stuck() {
+fn ready_pods_of_the_old_template_take_streams_while_a_rollout_is_stuck() {
     let settings = settings("Deployment", false);
     let fresh = || PodFacts { ready: false, ..replica("w-b-1", "b", 3) };
     let pods = || vec![replica("w-a-1", "a", 1), replica("w-a-2", "a", 2), fresh()];

@@ -145,7 +145,7 @@ fn the_load_and_the_capacity_are_known_in_bits() {
 }
 
 #[test]
-fn t08_a_link_without_a_speed_may_be_the_fullest() {
+fn a_link_without_a_speed_may_be_the_fullest() {
     let evidence = |percent: f64, other: f64, rules: Rules, capacity| {
         let reading = sent(percent, 1e7, 1.0).sending("eth1", other, 1.0);
         rules.of(&reading, capacity).map(|evidence| evidence.value)
@@ -169,7 +169,7 @@ fn t08_a_link_without_a_speed_may_be_the_fullest() {
 }
 
 #[test]
-fn t08_a_full_link_of_either_direction_is_enough() {
+fn a_full_link_of_either_direction_is_enough() {
     let both = receiving(sent(80.0, 8.0, 1.0), "eth0", 0.1);
     let hidden = receiving(both.clone(), "eth1", 1e8);
     assert_eq!(BUSIEST.of(&hidden, Ok(None)).map(|e| e.value), Ok(80.0));

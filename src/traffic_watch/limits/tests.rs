@@ -129,7 +129,7 @@ fn a_node_without_evidence_is_not_marked() {
 
 /// Three control planes that are calm and closed, three workers that are busy.
 #[test]
-fn t02_nodes_that_can_take_no_pod_are_no_room() {
+fn nodes_that_can_take_no_pod_are_no_room() {
     let nodes = [
         away(calm("cp1")),
         away(calm("cp2")),
@@ -144,7 +144,7 @@ fn t02_nodes_that_can_take_no_pod_are_no_room() {
 }
 
 #[test]
-fn t02_a_node_that_can_take_no_pod_is_marked_within_the_share_of_all() {
+fn a_node_that_can_take_no_pod_is_marked_within_the_share_of_all() {
     let nodes = [away(candidate("cp", None, 9.0)), candidate("w1", None, 2.0), calm("w2")];
     assert_eq!(marked(&nodes, &DEFAULT), ["cp", "w1"]);
     // When none is Ready, still at most half of them is marked.
@@ -153,7 +153,7 @@ fn t02_a_node_that_can_take_no_pod_is_marked_within_the_share_of_all() {
 }
 
 #[test]
-fn t03_the_least_severe_marks_go_while_the_floor_is_violated() {
+fn the_least_severe_marks_go_while_the_floor_is_violated() {
     // The only fit node was deleted, or is cordoned now.
     assert!(marked(&[candidate("a", Some(true), 9.0)], &DEFAULT).is_empty());
     let nodes = [
@@ -172,7 +172,7 @@ fn t03_the_least_severe_marks_go_while_the_floor_is_violated() {
 }
 
 #[test]
-fn t03_a_ceiling_that_shrinks_releases_nothing_but_one_of_zero_everything() {
+fn a_ceiling_that_shrinks_releases_nothing_but_one_of_zero_everything() {
     let nodes = [
         candidate("a", Some(true), 3.0),
         candidate("b", Some(true), 2.0),
@@ -188,7 +188,7 @@ fn t03_a_ceiling_that_shrinks_releases_nothing_but_one_of_zero_everything() {
 }
 
 #[test]
-fn t03_marks_of_unknown_and_not_ready_nodes_take_no_place() {
+fn marks_of_unknown_and_not_ready_nodes_take_no_place() {
     let live = candidate("live", Some(false), 1.5);
     for held in [blind("held", true), away(candidate("held", Some(true), 2.0))] {
         let nodes = [held, live, calm("x")];
@@ -199,7 +199,7 @@ fn t03_marks_of_unknown_and_not_ready_nodes_take_no_place() {
 }
 
 #[test]
-fn s01_the_operators_ceiling_holds_over_all_objects() {
+fn the_operators_ceiling_holds_over_all_objects() {
     let nodes = [
         candidate("a", None, 4.0),
         candidate("b", None, 3.0),

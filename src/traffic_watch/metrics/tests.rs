@@ -63,7 +63,7 @@ fn series<'a>(page: &'a str, family: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn t11_only_the_present_state_is_a_series_and_it_goes_with_its_object() {
+fn only_the_present_state_is_a_series_and_it_goes_with_its_object() {
     let memories = Memories::default();
     put(&memories, "web", decided(2, |n| [NodeState::Unfit, NodeState::Fit][n]));
     let before = page(&memories, PAIRS);
@@ -79,7 +79,7 @@ fn t11_only_the_present_state_is_a_series_and_it_goes_with_its_object() {
 }
 
 #[test]
-fn t11_a_node_that_is_not_fit_has_a_series_with_the_reason_and_one_with_the_time() {
+fn a_node_that_is_not_fit_has_a_series_with_the_reason_and_one_with_the_time() {
     let states = [
         NodeState::Fit,
         NodeState::Unfit,
@@ -141,7 +141,7 @@ fn t11_a_node_that_is_not_fit_has_a_series_with_the_reason_and_one_with_the_time
 }
 
 #[test]
-fn t11_of_several_measures_the_worst_names_the_reason_of_a_node() {
+fn of_several_measures_the_worst_names_the_reason_of_a_node() {
     let mut web = decided(1, |_| NodeState::Unfit);
     let load = Criterion { name: "load".into(), max: 5.0, ..web.memory.criteria[0].clone() };
     let new: Arc<[_]> = [web.memory.criteria[0].clone(), load].into();
@@ -166,7 +166,7 @@ fn t11_of_several_measures_the_worst_names_the_reason_of_a_node() {
 }
 
 #[test]
-fn t11_no_lock_is_held_and_no_piece_is_large_while_100_000_pairs_are_encoded() {
+fn no_lock_is_held_and_no_piece_is_large_while_100_000_pairs_are_encoded() {
     const OBJECTS: usize = 20;
     let (memories, metrics) = (Memories::default(), Metrics::new());
     for number in 0..OBJECTS {
@@ -194,7 +194,7 @@ fn t11_no_lock_is_held_and_no_piece_is_large_while_100_000_pairs_are_encoded() {
 }
 
 #[test]
-fn t11_above_the_limit_every_object_keeps_a_share_and_the_nodes_that_need_attention() {
+fn above_the_limit_every_object_keeps_a_share_and_the_nodes_that_need_attention() {
     let memories = Memories::default();
     // The last ones by name need attention.
     let states = |n: usize| match n {
@@ -226,7 +226,7 @@ fn t11_above_the_limit_every_object_keeps_a_share_and_the_nodes_that_need_attent
 }
 
 #[test]
-fn t11_a_reader_that_went_away_ends_the_encoding() {
+fn a_reader_that_went_away_ends_the_encoding() {
     let (memories, metrics) = (Memories::default(), Metrics::new());
     put(&memories, "web", decided(5_000, |_| NodeState::Fit));
     metrics.register_streaming(Box::new(Gauges(memories)));

@@ -11,7 +11,7 @@ fn measures_and_names_agree() {
 }
 
 #[test]
-fn n08_the_age_of_a_selected_sample_is_asked_for_with_it() {
+fn the_age_of_a_selected_sample_is_asked_for_with_it() {
     let ask = |text: &str| Question::Own(text.into()).promql(&Exporters::default());
     for text in
         [r#"loss:1m{prober="a/b"}"#, "loss # of links", "loss offset 1m", r#"{__name__="a"}"#]
@@ -40,7 +40,7 @@ fn a_regex_cannot_leave_its_literal() {
 }
 
 #[test]
-fn s04_every_selector_of_the_built_in_query_names_what_is_believed() {
+fn every_selector_of_the_built_in_query_names_what_is_believed() {
     for direction in [Direction::Transmit, Direction::Receive, Direction::Busiest] {
         let window = Duration::from_mins(2);
         let question = Question::BuiltIn { devices: DEFAULT_DEVICES.into(), direction, window };
@@ -62,7 +62,7 @@ fn s04_every_selector_of_the_built_in_query_names_what_is_believed() {
 }
 
 #[test]
-fn t05_only_the_default_is_widened_and_narrowed() {
+fn only_the_default_is_widened_and_narrowed() {
     assert_eq!(devices("eth.*"), r#"device=~"eth.*""#);
     let text = devices(DEFAULT_DEVICES);
     assert!(text.starts_with(&format!("device=~\"{DEFAULT_DEVICES}|")), "{text}");

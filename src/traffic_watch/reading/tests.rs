@@ -47,7 +47,7 @@ fn sorts_by_node_and_names_what_belongs_to_none() {
 }
 
 #[test]
-fn t07_a_machine_of_another_domain_is_not_our_node() {
+fn a_machine_of_another_domain_is_not_our_node() {
     // Our exporter is down but for its age.
     let reading = read(&serde_json::json!([
         series("node-1.other.example:9100", "transmit_rate", "90"),
@@ -77,7 +77,7 @@ fn two_series_for_one_number_are_none() {
 }
 
 #[test]
-fn s17_names_of_a_hostile_server_are_short() {
+fn names_of_a_hostile_server_are_short() {
     let long = "x".repeat(1 << 20);
     let mut named = series("node-1", "transmit_rate", "8");
     named["metric"]["device"] = long.as_str().into();
@@ -90,7 +90,7 @@ fn s17_names_of_a_hostile_server_are_short() {
 }
 
 #[test]
-fn s04_jobs_that_nobody_believes_are_named_and_are_about_no_node() {
+fn jobs_that_nobody_believes_are_named_and_are_about_no_node() {
     let job = |name: &str| {
         serde_json::json!({
             "metric": {"job": name, "measure": "other_job"}, "value": [0, "4"]

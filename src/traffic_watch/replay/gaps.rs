@@ -366,7 +366,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn b01_b02_b03_missing_samples_make_no_node_fit_and_raise_no_offer(story in story()) {
+    fn missing_samples_make_no_node_fit_and_raise_no_offer(story in story()) {
         Told::begin(story).tell()?;
     }
 }

@@ -198,7 +198,7 @@ fn a_native_sidecar_where_the_server_has_them_else_an_ordinary_container() {
 }
 
 #[test]
-fn original_16_job_pods_end() {
+fn job_pods_end() {
     let old = Recipe { native_sidecar: false, ..recipe() };
     let job = json!([{"kind": "Job", "name": "j", "uid": "u", "controller": true}]);
     let job = with("/metadata/ownerReferences", job);

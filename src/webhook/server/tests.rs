@@ -178,7 +178,7 @@ async fn admit(sender: &mut Sender) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn invariant_11_no_connection_fails_while_authorities_and_certificates_rotate() {
+async fn no_connection_fails_while_authorities_and_certificates_rotate() {
     // The bundle reaches clients this late; the overlap of this life is 10 s.
     const LATE: usize = 6;
     const CLIENTS: usize = 3;

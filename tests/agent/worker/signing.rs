@@ -51,7 +51,7 @@ fn operator(worker: &Worker, uid: &str, key: &str) -> Result<Answer, String> {
 }
 
 #[test]
-fn s12_a_worker_signs_for_its_own_pod_and_for_no_other() {
+fn a_worker_signs_for_its_own_pod_and_for_no_other() {
     let key = new_key().unwrap();
     let worker = start("worker", &[], "pod-2", Some(&key));
     worker.give(3, &["a", "b"]);
@@ -81,7 +81,7 @@ fn s12_a_worker_signs_for_its_own_pod_and_for_no_other() {
 }
 
 #[test]
-fn s12_a_worker_without_a_key_or_a_uid_signs_nothing() {
+fn a_worker_without_a_key_or_a_uid_signs_nothing() {
     let key = new_key().unwrap();
     for (uid, standing) in [("pod-2", None), ("", Some(&*key)), ("pod-2", Some("rubbish"))] {
         let worker = start("worker", &[], uid, standing);
@@ -93,7 +93,7 @@ fn s12_a_worker_without_a_key_or_a_uid_signs_nothing() {
 }
 
 #[test]
-fn s12_the_sidecar_signs_as_the_worker_does() {
+fn the_sidecar_signs_as_the_worker_does() {
     let (key, application) = (new_key().unwrap(), Sink::start());
     let sidecar = start("reload", &["--url", &application.url()], "pod-7", Some(&key));
     sidecar.give(5, &["a"]);

@@ -5,7 +5,7 @@ use super::{Author, WATCH, kinds, refused, rule};
 use crate::{bench::run, traffic_watch::judging::deployment};
 
 #[test]
-fn s09_who_may_create_no_deployment_has_none_created() {
+fn who_may_create_no_deployment_has_none_created() {
     run(async |bench| {
         let clerk = Author::with_rules(&bench, "clerk", &[kinds()]).await;
         let with = json!({"deployment": deployment()});
@@ -34,7 +34,7 @@ fn s09_who_may_create_no_deployment_has_none_created() {
 }
 
 #[test]
-fn s09_the_right_to_create_deployments_is_enough() {
+fn the_right_to_create_deployments_is_enough() {
     run(async |bench| {
         let create = rule("apps", "deployments", &["create"]);
         let maker = Author::with_rules(&bench, "maker", &[kinds(), create.clone()]).await;

@@ -14,7 +14,7 @@ const ODD: &str = "o'neil/100%";
 
 #[test]
 #[ignore = "needs kubectl: `make verify` runs it"]
-fn s01_each_command_in_a_refusal_grants_what_was_missing() {
+fn each_command_in_a_refusal_grants_what_was_missing() {
     for user in ["carol", ODD] {
         run(async |bench| granted(&bench, user).await);
     }

@@ -5,7 +5,7 @@ use super::{Author, LABEL, TENANT, WATCH, bind, cluster_role, kinds, object, ref
 use crate::bench::run;
 
 #[test]
-fn s13_a_tenant_claims_only_labels_of_the_namespace() {
+fn a_tenant_claims_only_labels_of_the_namespace() {
     run(async |bench| {
         let jane = Author::tenant(&bench, "jane-labels").await;
         for label in ["web", "platform", "xteam-a", "team-a.web", "web.team-ab", "web.team-b"] {
@@ -43,7 +43,7 @@ fn s13_a_tenant_claims_only_labels_of_the_namespace() {
 }
 
 #[test]
-fn s13_who_may_patch_nodes_or_has_the_label_by_name_takes_any() {
+fn who_may_patch_nodes_or_has_the_label_by_name_takes_any() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-labels").await;
         root.try_create(WATCH, json!({"label": "platform"})).await.expect("an administrator");
@@ -76,7 +76,7 @@ fn s13_who_may_patch_nodes_or_has_the_label_by_name_takes_any() {
 
 /// A label that an administrator has claimed stays claimed when a tenant edits other fields.
 #[test]
-fn s13_a_label_that_is_there_already_may_stay_and_is_not_given_to_another_object() {
+fn a_label_that_is_there_already_may_stay_and_is_not_given_to_another_object() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-claims").await;
         let jane = Author::tenant(&bench, "jane-claims").await;

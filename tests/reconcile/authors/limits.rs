@@ -5,7 +5,7 @@ use super::{Author, WATCH, refused};
 use crate::bench::run;
 
 #[test]
-fn s01_a_tenant_neither_taints_nor_marks_more_than_half_of_the_nodes() {
+fn a_tenant_neither_taints_nor_marks_more_than_half_of_the_nodes() {
     run(async |bench| {
         let jane = Author::tenant(&bench, "jane-limits").await;
         let many = "may be more than half of the nodes";
@@ -57,7 +57,7 @@ fn s01_a_tenant_neither_taints_nor_marks_more_than_half_of_the_nodes() {
 }
 
 #[test]
-fn s01_from_observe_to_enforce_is_a_change_of_all_that_is_written_then() {
+fn from_observe_to_enforce_is_a_change_of_all_that_is_written_then() {
     run(async |bench| {
         let jane = Author::tenant(&bench, "jane-observe").await;
         for (name, field, value) in [
@@ -82,7 +82,7 @@ fn s01_from_observe_to_enforce_is_a_change_of_all_that_is_written_then() {
 /// A user who may not taint nodes cannot choose which nodes an administrator's object taints
 /// either.
 #[test]
-fn s01_what_decides_which_nodes_are_tainted_is_the_administrators() {
+fn what_decides_which_nodes_are_tainted_is_the_administrators() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-taint").await;
         let jane = Author::tenant(&bench, "jane-taint").await;
@@ -127,7 +127,7 @@ fn s01_what_decides_which_nodes_are_tainted_is_the_administrators() {
 
 /// An existing limit may stay, but may not be raised further.
 #[test]
-fn s01_limits_of_an_administrator_stay_and_only_he_changes_them() {
+fn limits_of_an_administrator_stay_and_only_he_changes_them() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-stay").await;
         let jane = Author::tenant(&bench, "jane-stay").await;

@@ -6,7 +6,7 @@ use super::{Author, PROBER, kinds, refused, rule};
 use crate::bench::{eventually, run};
 
 #[test]
-fn s04_who_may_create_no_monitor_has_none_created() {
+fn who_may_create_no_monitor_has_none_created() {
     run(async |bench| {
         let clerk = Author::with_rules(&bench, "clerk-probers", &[kinds()]).await;
         let command = "set it to false, or grant it with: kubectl create rolebinding \
@@ -59,7 +59,7 @@ fn s04_who_may_create_no_monitor_has_none_created() {
 }
 
 #[test]
-fn s09_who_may_create_no_daemon_set_has_none_created() {
+fn who_may_create_no_daemon_set_has_none_created() {
     run(async |bench| {
         let clerk = Author::with_rules(&bench, "clerk-daemons", &[kinds()]).await;
         let right = "spec.mode: DaemonSet: user 'clerk-daemons' has no right to create \

@@ -25,7 +25,7 @@ fn criteria(queries: &[&str]) -> Value {
 }
 
 #[test]
-fn s07_a_tenant_asks_prometheus_nothing_of_its_own() {
+fn a_tenant_asks_prometheus_nothing_of_its_own() {
     run(async |bench| {
         let jane = Author::tenant(&bench, "jane-queries").await;
         let query = json!({"query": "secrets", "window": null});
@@ -66,7 +66,7 @@ fn s07_a_tenant_asks_prometheus_nothing_of_its_own() {
 }
 
 #[test]
-fn s07_who_may_use_an_endpoint_asks_it_and_no_other() {
+fn who_may_use_an_endpoint_asks_it_and_no_other() {
     run(async |bench| {
         let thanos = endpoint("thanos");
         let ann = Author::with_rules(&bench, "ann", &[kinds(), thanos.clone()]).await;
@@ -95,7 +95,7 @@ async fn asks(author: &Author, mine: &str, other: &str) {
 }
 
 #[test]
-fn s07_route_reflector_sets_ask_with_a_right_of_the_cluster() {
+fn route_reflector_sets_ask_with_a_right_of_the_cluster() {
     run(async |bench| {
         let net = Author::of(&bench, "net").await;
         let sets = rule("traffic.example.com", "routereflectorsets", &["*"]);
@@ -136,7 +136,7 @@ fn with_mode(mut spec: Value) -> Value {
 }
 
 #[test]
-fn s07_queries_that_are_there_already_may_stay_or_go() {
+fn queries_that_are_there_already_may_stay_or_go() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-there").await;
         let jane = Author::tenant(&bench, "jane-there").await;

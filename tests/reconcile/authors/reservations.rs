@@ -5,7 +5,7 @@ use super::{Author, WATCH, refused};
 use crate::bench::run;
 
 #[test]
-fn s01_a_tenant_does_not_decide_what_nodes_offer() {
+fn a_tenant_does_not_decide_what_nodes_offer() {
     run(async |bench| {
         let jane = Author::tenant(&bench, "jane-offers").await;
         let reservation = json!({"reservation": {"resource": "traffic.example.com/egress-mbps"}});
@@ -27,7 +27,7 @@ fn s01_a_tenant_does_not_decide_what_nodes_offer() {
 
 /// A user who may not write what nodes offer cannot change it through an administrator's object.
 #[test]
-fn s01_what_decides_about_an_administrators_reservation_is_the_administrators() {
+fn what_decides_about_an_administrators_reservation_is_the_administrators() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-reserves").await;
         let jane = Author::tenant(&bench, "jane-reserves").await;

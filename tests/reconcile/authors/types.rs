@@ -34,7 +34,7 @@ fn shipped() -> Vec<Value> {
 }
 
 #[test]
-fn s01_the_expressions_of_every_policy_have_the_types_of_what_they_judge() {
+fn the_expressions_of_every_policy_have_the_types_of_what_they_judge() {
     run(async |bench| {
         // Some policies judge Calico's kinds, whose schemas are checked as well.
         calico::install(&bench.client, Group::V1).await.expect("install");

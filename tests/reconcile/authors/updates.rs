@@ -17,7 +17,7 @@ fn everything() -> Value {
 }
 
 #[test]
-fn s01_a_gitops_account_re_applies_what_an_administrator_made_and_changes_none_of_it() {
+fn a_gitops_account_re_applies_what_an_administrator_made_and_changes_none_of_it() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-gitops").await;
         let create = rule("apps", "deployments", &["create"]);
@@ -51,7 +51,7 @@ fn s01_a_gitops_account_re_applies_what_an_administrator_made_and_changes_none_o
 }
 
 #[test]
-fn s01_finalizers_and_status_pass_from_any_author() {
+fn finalizers_and_status_pass_from_any_author() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-finalizers").await;
         let clerk = Author::with_rules(&bench, "clerk-finalizers", &[kinds()]).await;
@@ -79,7 +79,7 @@ fn s01_finalizers_and_status_pass_from_any_author() {
 
 /// The API server limits the cost of an expression.
 #[test]
-fn s01_the_largest_object_is_judged_within_the_limits_of_cost() {
+fn the_largest_object_is_judged_within_the_limits_of_cost() {
     run(async |bench| {
         let root = Author::administrator(&bench, "root-cost").await;
         let jane = Author::tenant(&bench, "jane-cost").await;

@@ -17,7 +17,7 @@ use crate::{
 const QUIET: Duration = Duration::from_secs(20);
 
 #[test]
-fn s01_a_tenant_judges_nodes_under_a_label_of_its_own_and_then_all_is_quiet() {
+fn a_tenant_judges_nodes_under_a_label_of_its_own_and_then_all_is_quiet() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));

@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[test]
-fn a01_an_operator_that_starts_without_an_api_server_begins_when_it_is_there() {
+fn an_operator_that_starts_without_an_api_server_begins_when_it_is_there() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
@@ -37,7 +37,7 @@ fn a01_an_operator_that_starts_without_an_api_server_begins_when_it_is_there() {
 
 /// Shorter than the lease: a longer outage ends the process, which its supervisor restarts.
 #[test]
-fn a02_an_outage_changes_no_label_and_is_over_when_the_api_server_is_back() {
+fn an_outage_changes_no_label_and_is_over_when_the_api_server_is_back() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "30s").await;
         stage.proxy.wire(Wire::Refused);
@@ -50,7 +50,7 @@ fn a02_an_outage_changes_no_label_and_is_over_when_the_api_server_is_back() {
 }
 
 #[test]
-fn a03_ten_interruptions_cost_no_list_of_all_nodes_each() {
+fn ten_interruptions_cost_no_list_of_all_nodes_each() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "30s").await;
         let lists = stage.about_nodes("list");
@@ -66,7 +66,7 @@ fn a03_ten_interruptions_cost_no_list_of_all_nodes_each() {
 
 /// A real one: the API server runs, and its store does not answer.
 #[test]
-fn a04_a_store_that_stands_still_changes_nothing() {
+fn a_store_that_stands_still_changes_nothing() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "60s").await;
         stage.bench.plane().pause("etcd").expect("pause");
@@ -86,7 +86,7 @@ fn a04_a_store_that_stands_still_changes_nothing() {
 }
 
 #[test]
-fn a09_a_verb_that_is_always_unavailable_is_reported_and_tried_now_and_then() {
+fn a_verb_that_is_always_unavailable_is_reported_and_tried_now_and_then() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         stage.proxy.set([Rule::new(Fault::Refuse(503)).verbs(&["patch"]).resource("nodes")]);
@@ -103,7 +103,7 @@ fn a09_a_verb_that_is_always_unavailable_is_reported_and_tried_now_and_then() {
 }
 
 #[test]
-fn a10_a_write_that_is_never_answered_is_given_up_after_its_deadline() {
+fn a_write_that_is_never_answered_is_given_up_after_its_deadline() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         stage.proxy.set([Rule::new(Fault::Never).verbs(&["patch"]).resource("nodes")]);
@@ -117,7 +117,7 @@ fn a10_a_write_that_is_never_answered_is_given_up_after_its_deadline() {
 
 /// The write is executed and its answer is lost: making it once more does no harm.
 #[test]
-fn a10_a_write_whose_answer_is_lost_is_not_made_over_and_over() {
+fn a_write_whose_answer_is_lost_is_not_made_over_and_over() {
     run(async |bench| {
         let stage = Stage::new(bench, "15s").await;
         let rule = Rule::new(Fault::Lost).verbs(&["patch"]).resource("nodes").name("node-2");
@@ -133,7 +133,7 @@ fn a10_a_write_whose_answer_is_lost_is_not_made_over_and_over() {
 }
 
 #[test]
-fn a12_while_all_writes_are_throttled_few_are_tried() {
+fn while_all_writes_are_throttled_few_are_tried() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "60s").await;
         stage.proxy.set([Rule::new(Fault::Throttle(1)).verbs(WRITES)]);
@@ -150,7 +150,7 @@ fn a12_while_all_writes_are_throttled_few_are_tried() {
 }
 
 #[test]
-fn a13_every_second_write_is_a_conflict_and_each_change_is_written_once() {
+fn every_second_write_is_a_conflict_and_each_change_is_written_once() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         let rule = Rule::new(Fault::Refuse(409)).verbs(&["patch"]).resource("nodes/");
@@ -165,7 +165,7 @@ fn a13_every_second_write_is_a_conflict_and_each_change_is_written_once() {
 }
 
 #[test]
-fn a15_credentials_that_are_refused_for_a_while_end_nothing() {
+fn credentials_that_are_refused_for_a_while_end_nothing() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "30s").await;
         stage.proxy.set([Rule::new(Fault::Refuse(401))]);
@@ -179,7 +179,7 @@ fn a15_credentials_that_are_refused_for_a_while_end_nothing() {
 }
 
 #[test]
-fn a20_a_definition_that_is_deleted_and_created_again_is_served_again_without_a_flood() {
+fn a_definition_that_is_deleted_and_created_again_is_served_again_without_a_flood() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         let definitions = Api::<CustomResourceDefinition>::all(stage.bench.client.clone());

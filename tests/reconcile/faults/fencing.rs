@@ -96,7 +96,7 @@ async fn follower(bench: &Bench) -> Operator {
 }
 
 #[test]
-fn l03_a_label_that_arrives_after_its_writer_was_stopped_is_refused() {
+fn a_label_that_arrives_after_its_writer_was_stopped_is_refused() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
@@ -125,7 +125,7 @@ fn l03_a_label_that_arrives_after_its_writer_was_stopped_is_refused() {
 
 /// The second file of a handover gives streams to their new workers.
 #[test]
-fn l03_a_file_that_arrives_in_mid_handover_after_its_writer_was_stopped_is_refused() {
+fn a_file_that_arrives_in_mid_handover_after_its_writer_was_stopped_is_refused() {
     run(async |bench| {
         let stage = swarm::Stage::new(bench).await;
         let first = Late::start(&stage.bench).await;
@@ -153,7 +153,7 @@ fn l03_a_file_that_arrives_in_mid_handover_after_its_writer_was_stopped_is_refus
 }
 
 #[test]
-fn l03_a_number_of_workers_that_arrives_after_its_writer_was_stopped_is_refused() {
+fn a_number_of_workers_that_arrives_after_its_writer_was_stopped_is_refused() {
     run(async |bench| {
         let stage = swarm::Stage::new(bench).await;
         let first = Late::start(&stage.bench).await;
@@ -181,7 +181,7 @@ fn l03_a_number_of_workers_that_arrives_after_its_writer_was_stopped_is_refused(
 /// Between the promotion of the successor and the demotion of the predecessor, the reasons for both
 /// go away.
 #[test]
-fn l03_a_demotion_that_arrives_in_mid_step_after_its_writer_was_stopped_is_refused() {
+fn a_demotion_that_arrives_in_mid_step_after_its_writer_was_stopped_is_refused() {
     run(async |bench| {
         let stage = route_reflector::Stage::new(bench).await;
         stage.nodes(4).await;
@@ -215,7 +215,7 @@ fn l03_a_demotion_that_arrives_in_mid_step_after_its_writer_was_stopped_is_refus
 /// A list is applied whatever is there, because it is a function of the pods: a late one lives
 /// until the leader sees it.
 #[test]
-fn l03_a_list_of_agents_that_arrives_after_its_writer_was_stopped_is_replaced() {
+fn a_list_of_agents_that_arrives_after_its_writer_was_stopped_is_replaced() {
     run(async |bench| {
         let first = Late::start(&bench).await;
         bench.node("node-1").await;

@@ -41,7 +41,7 @@ async fn begin(proxy: &Proxy, what: &str, rule: Rule) {
 }
 
 #[test]
-fn a08_to_a19_streams_are_handed_over_once_whatever_the_api_server_answers() {
+fn streams_are_handed_over_once_whatever_the_api_server_answers() {
     run(async |bench| {
         let stage = swarm::Stage::new(bench).await;
         let proxy = stage.bench.proxy().await;
@@ -67,7 +67,7 @@ fn a08_to_a19_streams_are_handed_over_once_whatever_the_api_server_answers() {
 }
 
 #[test]
-fn a08_to_a19_lists_of_agents_follow_the_pods_whatever_the_api_server_answers() {
+fn lists_of_agents_follow_the_pods_whatever_the_api_server_answers() {
     run(async |bench| {
         let proxy = bench.proxy().await;
         let mut operator = start(&bench, &proxy, "15s", "operator-1");

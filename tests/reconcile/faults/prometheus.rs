@@ -51,7 +51,7 @@ async fn assert_resumes(bench: &Bench) {
 }
 
 #[test]
-fn p01_nobody_listens_where_prometheus_was() {
+fn nobody_listens_where_prometheus_was() {
     run(async |bench| {
         let (operator, proxy) = stage(&bench).await;
         for (wire, reason) in
@@ -71,7 +71,7 @@ fn p01_nobody_listens_where_prometheus_was() {
 }
 
 #[test]
-fn p04_p05_an_answer_that_trickles_or_breaks_off_is_no_answer() {
+fn an_answer_that_trickles_or_breaks_off_is_no_answer() {
     run(async |bench| {
         let (operator, proxy) = stage(&bench).await;
         for fault in [Fault::Trickle(Duration::from_secs(1)), Fault::Cut(120), Fault::Cut(0)] {
@@ -89,7 +89,7 @@ fn p04_p05_an_answer_that_trickles_or_breaks_off_is_no_answer() {
 }
 
 #[test]
-fn p11_a_number_beyond_all_numbers_is_no_sample() {
+fn a_number_beyond_all_numbers_is_no_sample() {
     run(async |bench| {
         let (operator, _proxy) = stage(&bench).await;
         for (percent, bytes) in [("1e400", "1"), ("-1e400", "1"), ("1", "NaN"), ("0x1p-2", "1")] {
@@ -118,7 +118,7 @@ fn peak(operator: &Operator) -> u64 {
 }
 
 #[test]
-fn p19_a_compressed_answer_is_bounded_by_what_it_becomes() {
+fn a_compressed_answer_is_bounded_by_what_it_becomes() {
     run(async |bench| {
         let (operator, proxy) = stage(&bench).await;
         let since = Timestamp::now();
@@ -138,7 +138,7 @@ fn p19_a_compressed_answer_is_bounded_by_what_it_becomes() {
 
 /// Every exporter restarts at once: rates of all nodes are negative or absent.
 #[test]
-fn p22_a_counter_reset_on_all_nodes_judges_none_of_them() {
+fn a_counter_reset_on_all_nodes_judges_none_of_them() {
     run(async |bench| {
         let (operator, _proxy) = stage(&bench).await;
         let since = Timestamp::now();
@@ -159,7 +159,7 @@ fn p22_a_counter_reset_on_all_nodes_judges_none_of_them() {
 
 /// The clock of Prometheus, or of what it scrapes, is an hour off in either direction.
 #[test]
-fn p24_samples_of_another_hour_are_no_evidence() {
+fn samples_of_another_hour_are_no_evidence() {
     run(async |bench| {
         let (operator, _proxy) = stage(&bench).await;
         for age in ["3600", "-3600"] {

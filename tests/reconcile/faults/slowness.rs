@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[test]
-fn a16_answers_that_take_seconds_delay_a_decision_and_repeat_none() {
+fn answers_that_take_seconds_delay_a_decision_and_repeat_none() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "60s").await;
         let delay = |least, most| {
@@ -32,7 +32,7 @@ fn a16_answers_that_take_seconds_delay_a_decision_and_repeat_none() {
 /// Of fifty marks that take 5 s each, eight at a time, the last would be written after half a
 /// minute, when the nodes have long recovered.
 #[test]
-fn a16_marks_are_not_written_when_their_judgment_is_over() {
+fn marks_are_not_written_when_their_judgment_is_over() {
     run(async |bench| {
         let nodes: Vec<_> = (0..100).map(|i| format!("slow-{i}")).collect();
         for name in &nodes {
@@ -77,7 +77,7 @@ fn a16_marks_are_not_written_when_their_judgment_is_over() {
 
 /// The first page takes longer than a request may, and makes progress all the time.
 #[test]
-fn a17_a_slow_line_delays_the_first_judgment_and_no_more() {
+fn a_slow_line_delays_the_first_judgment_and_no_more() {
     run(async |bench| {
         three_nodes(&bench).await;
         // 600 kB of nodes, whatever of them is asked for.

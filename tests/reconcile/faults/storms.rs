@@ -42,7 +42,7 @@ fn count(writes: &[AuditEvent], resource: &str, subresource: &str) -> usize {
 const WATCHES: &str = "trafficwatches.traffic.example.com";
 
 #[test]
-fn r01_each_of_many_nodes_in_a_burst_gets_one_write_and_costs_no_list() {
+fn each_of_many_nodes_in_a_burst_gets_one_write_and_costs_no_list() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "60s").await;
         let lists = stage.about_nodes("list");
@@ -102,7 +102,7 @@ fn r01_each_of_many_nodes_in_a_burst_gets_one_write_and_costs_no_list() {
 }
 
 #[test]
-fn r02_a_hundred_objects_that_are_created_together_share_one_query_an_interval() {
+fn a_hundred_objects_that_are_created_together_share_one_query_an_interval() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
@@ -154,7 +154,7 @@ fn r02_a_hundred_objects_that_are_created_together_share_one_query_an_interval()
 }
 
 #[test]
-fn r03_labels_of_strangers_change_all_the_time_and_only_our_key_is_written() {
+fn labels_of_strangers_change_all_the_time_and_only_our_key_is_written() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "60s").await;
         let passes = async || stage.operator.metric("traffic_operator_reconcile_total", &[]).await;
@@ -213,7 +213,7 @@ fn r03_labels_of_strangers_change_all_the_time_and_only_our_key_is_written() {
 }
 
 #[test]
-fn r04_of_many_edits_of_one_object_the_last_one_wins_and_statuses_are_few() {
+fn of_many_edits_of_one_object_the_last_one_wins_and_statuses_are_few() {
     run(async |bench| {
         let stage = Stage::new(bench, "60s").await;
         let (since, began) = (Timestamp::now(), Instant::now());

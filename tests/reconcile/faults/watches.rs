@@ -26,7 +26,7 @@ impl Stage {
 }
 
 #[test]
-fn a06_a_watch_that_is_refused_as_too_old_is_opened_again() {
+fn a_watch_that_is_refused_as_too_old_is_opened_again() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         let lists = stage.about_nodes("list");
@@ -44,7 +44,7 @@ fn a06_a_watch_that_is_refused_as_too_old_is_opened_again() {
 }
 
 #[test]
-fn a07_a_watch_whose_version_is_gone_begins_with_a_list() {
+fn a_watch_whose_version_is_gone_begins_with_a_list() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         let lists = stage.about_nodes("list");
@@ -58,7 +58,7 @@ fn a07_a_watch_whose_version_is_gone_begins_with_a_list() {
 }
 
 #[test]
-fn a08_watches_that_end_each_second_lose_no_change_and_list_nothing() {
+fn watches_that_end_each_second_lose_no_change_and_list_nothing() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         stage.proxy.set([Rule::new(Fault::Close(Duration::from_secs(1))).verbs(WATCH)]);
@@ -76,7 +76,7 @@ fn a08_watches_that_end_each_second_lose_no_change_and_list_nothing() {
 
 /// Behind a firewall that drops: the request leaves, and nothing ever comes back.
 #[test]
-fn a11_a_watch_that_hangs_is_given_up_and_brings_what_it_missed() {
+fn a_watch_that_hangs_is_given_up_and_brings_what_it_missed() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         stage.proxy.set([
@@ -96,7 +96,7 @@ fn a11_a_watch_that_hangs_is_given_up_and_brings_what_it_missed() {
 }
 
 #[test]
-fn a18_garbage_in_a_watch_ends_nothing() {
+fn garbage_in_a_watch_ends_nothing() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         stage.proxy.set([next(EventFault::Garbage, "node-2").times(2)]);
@@ -106,7 +106,7 @@ fn a18_garbage_in_a_watch_ends_nothing() {
 }
 
 #[test]
-fn a18_lists_that_are_cut_off_or_garbage_are_read_again() {
+fn lists_that_are_cut_off_or_garbage_are_read_again() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         let list = |fault| Rule::new(fault).verbs(&["list"]).resource("nodes");
@@ -126,7 +126,7 @@ fn a18_lists_that_are_cut_off_or_garbage_are_read_again() {
 }
 
 #[test]
-fn a19_events_that_come_twice_are_acted_upon_once() {
+fn events_that_come_twice_are_acted_upon_once() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         stage.proxy.set([Rule::event(EventFault::Duplicate)]);
@@ -140,7 +140,7 @@ fn a19_events_that_come_twice_are_acted_upon_once() {
 /// The last state of an object counts: neither the order of events about different objects, nor a
 /// state between two others.
 #[test]
-fn a19_events_in_another_order_or_missing_between_two_end_in_the_same_state() {
+fn events_in_another_order_or_missing_between_two_end_in_the_same_state() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         stage.proxy.set([next(EventFault::Swap, "node-2")]);
@@ -156,7 +156,7 @@ fn a19_events_in_another_order_or_missing_between_two_end_in_the_same_state() {
 
 /// An API server that lags behind, with a node in its view that is gone.
 #[test]
-fn a19_an_old_view_makes_no_write_that_the_present_does_not_need() {
+fn an_old_view_makes_no_write_that_the_present_does_not_need() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "15s").await;
         stage.proxy.freeze().await.expect("freeze");

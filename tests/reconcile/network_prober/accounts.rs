@@ -87,7 +87,7 @@ async fn served(bench: &Bench, webhook: &Operator, pod: &k8s_openapi::api::core:
 }
 
 #[test]
-fn s15_the_webhook_serves_under_an_account_that_writes_nothing() {
+fn the_webhook_serves_under_an_account_that_writes_nothing() {
     run(async |bench| {
         let since = Timestamp::now();
         own_pod(&bench).await;
@@ -155,7 +155,7 @@ fn s15_the_webhook_serves_under_an_account_that_writes_nothing() {
 
 /// The webhook is away: pods are still created, and the controller's own work continues.
 #[test]
-fn s15_without_the_webhook_pods_are_created_and_the_controller_goes_on() {
+fn without_the_webhook_pods_are_created_and_the_controller_goes_on() {
     run(async |bench| {
         own_pod(&bench).await;
         bench.node("node-1").await;
@@ -198,7 +198,7 @@ const ASKED: [&str; 5] = [
 ];
 
 #[test]
-fn s15_the_webhooks_account_is_refused_every_write() {
+fn the_webhooks_account_is_refused_every_write() {
     run(async |bench| {
         bench.node("node-1").await;
         let client = bench.as_webhook().await;
@@ -276,7 +276,7 @@ fn s15_the_webhooks_account_is_refused_every_write() {
 
 /// The client itself sends no write: writes require the Lease, which a webhook never holds.
 #[test]
-fn s15_a_webhook_under_the_controllers_account_neither_leads_nor_writes() {
+fn a_webhook_under_the_controllers_account_neither_leads_nor_writes() {
     run(async |bench| {
         let leases = Api::<k8s_openapi::api::coordination::v1::Lease>::namespaced(
             bench.client.clone(),

@@ -6,7 +6,7 @@ use crate::bench::run;
 
 /// Original 2.3 #14: bad ports and periods became apparent only when pods could not be created.
 #[test]
-fn bug_14_mistakes_are_refused_with_a_reason() {
+fn mistakes_are_refused_with_a_reason() {
     run(async |bench| {
         let app = || json!({"matchLabels": {"app": "a"}});
         let cases: &[(Value, &str)] = &[

@@ -279,7 +279,7 @@ fn the_authority_outlives_the_operator_and_a_spoilt_secret_is_created_again() {
 
 /// An image that cannot be pulled must not block one pod after the other.
 #[test]
-fn n03_agents_that_cannot_start_are_given_to_nobody_else() {
+fn agents_that_cannot_start_are_given_to_nobody_else() {
     run(async |bench| {
         let operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;

@@ -62,7 +62,7 @@ async fn kubectl(bench: &Bench, arguments: &[&str]) {
 const APPLY: [&str; 3] = ["apply", "--server-side", "--force-conflicts"];
 
 #[test]
-fn s15_each_prober_has_one_entry_and_writes_no_other() {
+fn each_prober_has_one_entry_and_writes_no_other() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         edit(&bench, foreign()).await;
@@ -118,7 +118,7 @@ fn s15_each_prober_has_one_entry_and_writes_no_other() {
 }
 
 #[test]
-fn s15_what_went_while_the_operator_was_away_has_no_entry_afterwards() {
+fn what_went_while_the_operator_was_away_has_no_entry_afterwards() {
     run(async |bench| {
         let operator = bench.ready_operator().await;
         edit(&bench, foreign()).await;
@@ -153,7 +153,7 @@ fn s15_what_went_while_the_operator_was_away_has_no_entry_afterwards() {
 
 #[test]
 #[ignore = "needs kubectl: `make verify` runs it"]
-fn s15_deploying_again_takes_no_entry_away() {
+fn deploying_again_takes_no_entry_away() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
@@ -180,7 +180,7 @@ fn s15_deploying_again_takes_no_entry_away() {
 
 #[test]
 #[ignore = "needs kubectl: `make verify` runs it"]
-fn s15_without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_back() {
+fn without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_back() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
@@ -211,7 +211,7 @@ fn s15_without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_b
 
 /// The account has rights to this object alone, and can neither create nor delete it.
 #[test]
-fn s15_the_account_has_no_rights_to_any_other_object() {
+fn the_account_has_no_rights_to_any_other_object() {
     run(async |bench| {
         let kind = GroupVersionKind::gvk(
             "admissionregistration.k8s.io",
@@ -249,7 +249,7 @@ fn s15_the_account_has_no_rights_to_any_other_object() {
 }
 
 #[test]
-fn s15_cleanup_removes_the_webhook_even_if_a_config_map_stays() {
+fn cleanup_removes_the_webhook_even_if_a_config_map_stays() {
     run(async |bench| {
         let other = "cleanup-other";
         let consent = json!({"annotations": {"probes.bigmikes.io/allow": "default/np"}});

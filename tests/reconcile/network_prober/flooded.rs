@@ -23,7 +23,7 @@ fn address(url: &str) -> SocketAddr {
 }
 
 #[test]
-fn s03_pods_get_agents_and_agents_lists_while_both_ports_are_flooded() {
+fn pods_get_agents_and_agents_lists_while_both_ports_are_flooded() {
     run(async |bench| {
         // Kubernetes deletes pods whose node does not exist.
         bench.node("node-1").await;

@@ -25,7 +25,7 @@ impl Bench {
 
 /// Such a kubelet would wait for the agent to end before it starts the application.
 #[test]
-fn n09_a_kubelet_before_native_sidecars_gets_an_ordinary_container() {
+fn a_kubelet_before_native_sidecars_gets_an_ordinary_container() {
     run(async |bench| {
         bench.namespace("n09-kubelets", json!({})).await;
         for (node, version) in [("node-1", "v1.34.1"), ("node-2", "v1.28.15-gke.2000")] {

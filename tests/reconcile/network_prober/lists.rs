@@ -222,7 +222,7 @@ fn node_and_zone_of_both_ends_are_listed() {
 /// An unready application, a silent node, a pod that cannot terminate: these must be measured. A
 /// replaced pod must not.
 #[test]
-fn n02_the_evidence_of_a_broken_network_stays_in_the_lists() {
+fn the_evidence_of_a_broken_network_stays_in_the_lists() {
     run(async |bench| {
         let operator = bench.ready_operator().await;
         for node in ["node-1", "node-2"] {

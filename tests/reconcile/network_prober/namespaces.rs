@@ -23,7 +23,7 @@ impl Bench {
 }
 
 #[test]
-fn n07_a_pod_that_is_made_with_its_namespace_has_an_agent() {
+fn a_pod_that_is_made_with_its_namespace_has_an_agent() {
     run(async |bench| {
         bench.namespace("kube-system", json!({})).await;
         bench.namespace("n07-first", json!({"labels": {"probed": "yes"}})).await;

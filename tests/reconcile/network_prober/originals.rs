@@ -57,7 +57,7 @@ fn the_original_sample_gets_what_it_got() {
 
 /// 1: the selection was cluster-wide, and pods of other namespaces never started.
 #[test]
-fn bug_01_pods_of_other_namespaces_are_left_alone() {
+fn pods_of_other_namespaces_are_left_alone() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.namespace("elsewhere", json!({})).await;
@@ -79,7 +79,7 @@ fn bug_01_pods_of_other_namespaces_are_left_alone() {
 
 /// 3: without the operator no pod could be created anywhere.
 #[test]
-fn bug_03_without_the_operator_pods_are_created_in_every_namespace() {
+fn without_the_operator_pods_are_created_in_every_namespace() {
     run(async |bench| {
         let operator = bench.ready_operator().await;
         bench
@@ -108,7 +108,7 @@ fn bug_03_without_the_operator_pods_are_created_in_every_namespace() {
 
 /// 4: only matchLabels were read, and an empty selector took every pod.
 #[test]
-fn bug_04_match_expressions_count_and_nothing_selects_everything_by_mistake() {
+fn match_expressions_count_and_nothing_selects_everything_by_mistake() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         let expressions = json!({"podSelector": {"matchExpressions": [
@@ -125,7 +125,7 @@ fn bug_04_match_expressions_count_and_nothing_selects_everything_by_mistake() {
 
 /// 5: a pod that was gone before the operator had seen it ended the operator.
 #[test]
-fn bug_05_pods_that_come_and_go_at_once_end_nothing() {
+fn pods_that_come_and_go_at_once_end_nothing() {
     run(async |bench| {
         let operator = bench.ready_operator().await;
         bench.prober("np", selector()).await;
@@ -144,7 +144,7 @@ fn bug_05_pods_that_come_and_go_at_once_end_nothing() {
 /// 15: of several that match, one injected the agent and all listed the pod, each with its own
 /// port.
 #[test]
-fn bug_15_of_two_the_older_has_the_pod_and_the_other_reports_it() {
+fn of_two_the_older_has_the_pod_and_the_other_reports_it() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.prober("zz-older", original()).await;
@@ -177,7 +177,7 @@ fn bug_15_of_two_the_older_has_the_pod_and_the_other_reports_it() {
 
 /// 16: Jobs never ended, and restricted namespaces and quotas refused the pod.
 #[test]
-fn bug_16_restricted_namespaces_and_quotas_take_the_pod_and_jobs_can_end() {
+fn restricted_namespaces_and_quotas_take_the_pod_and_jobs_can_end() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         let metadata = json!({
@@ -223,7 +223,7 @@ fn bug_16_restricted_namespaces_and_quotas_take_the_pod_and_jobs_can_end() {
 
 /// 17: existing pods silently had no agent.
 #[test]
-fn bug_17_pods_that_were_there_before_are_counted() {
+fn pods_that_were_there_before_are_counted() {
     run(async |bench| {
         bench.pod("default", "a", json!({})).await;
         bench

@@ -59,7 +59,7 @@ fn resourced(resources: &Value) -> Value {
 }
 
 #[test]
-fn n09_a_quota_that_demands_limits_refuses_no_pod_for_its_agent() {
+fn a_quota_that_demands_limits_refuses_no_pod_for_its_agent() {
     run(async |bench| {
         bench.namespace("n09-demands", json!({})).await;
         let all = json!({
@@ -88,7 +88,7 @@ fn n09_a_quota_that_demands_limits_refuses_no_pod_for_its_agent() {
 }
 
 #[test]
-fn n09_pods_that_would_be_refused_with_an_agent_are_created_without_and_it_is_said() {
+fn pods_that_would_be_refused_with_an_agent_are_created_without_and_it_is_said() {
     run(async |bench| {
         let namespace = "n09-refuses";
         bench.namespace(namespace, json!({})).await;
@@ -133,7 +133,7 @@ fn n09_pods_that_would_be_refused_with_an_agent_are_created_without_and_it_is_sa
 
 /// The failurePolicy does not help: the webhook answers, and the API server refuses the answer.
 #[test]
-fn n09_resources_that_no_container_may_have_refuse_no_pod() {
+fn resources_that_no_container_may_have_refuse_no_pod() {
     run(async |bench| {
         let namespace = "n09-wrong";
         bench.namespace(namespace, json!({})).await;

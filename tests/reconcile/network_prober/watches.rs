@@ -117,7 +117,7 @@ async fn until_open(operator: &Operator, count: f64) {
 }
 
 #[test]
-fn s02_pods_are_watched_only_where_the_namespace_consents() {
+fn pods_are_watched_only_where_the_namespace_consents() {
     run(async |bench| {
         bench.make_silent("silent", SILENT).await;
         bench.namespace("s02-team", json!({"labels": {"test": "silent"}})).await;
@@ -163,7 +163,7 @@ fn s02_pods_are_watched_only_where_the_namespace_consents() {
 }
 
 #[test]
-fn s02_over_budget_a_prober_loses_only_itself() {
+fn over_budget_a_prober_loses_only_itself() {
     // The budget of a namespace's authors: the prober's own namespace exceeds it by one.
     const CONSENTING: usize = 100;
     run(async |bench| {

@@ -26,7 +26,7 @@ fn of_a_prober() -> Value {
 }
 
 #[test]
-fn s08_deployments_without_their_trafficwatch_are_not_written() {
+fn deployments_without_their_trafficwatch_are_not_written() {
     run(async |bench| {
         let test = of_deployments(&bench);
         without_the_guard_of_owners(&bench, &[("apps", "deployments")], test).await;
@@ -73,7 +73,7 @@ async fn of_deployments(bench: &Bench) {
 }
 
 #[test]
-fn s08_configmaps_of_others_are_not_written() {
+fn configmaps_of_others_are_not_written() {
     run(async |bench| {
         let all = Pair::of(&bench, "/v1/ConfigMap/configmaps", Some("default")).await;
         let data = json!({"data": {"a": "b"}});
@@ -134,7 +134,7 @@ fn daemon_set(owner: &Value) -> Value {
 }
 
 #[test]
-fn s08_daemon_sets_without_their_prober_or_with_rights_on_a_node_are_not_written() {
+fn daemon_sets_without_their_prober_or_with_rights_on_a_node_are_not_written() {
     run(async |bench| {
         let all = Pair::of(&bench, "apps/v1/DaemonSet/daemonsets", Some("default")).await;
         let owner = owner(&bench, "NetworkProber", "guarded").await;
@@ -194,7 +194,7 @@ fn s08_daemon_sets_without_their_prober_or_with_rights_on_a_node_are_not_written
 }
 
 #[test]
-fn s08_webhooks_of_others_are_not_written_and_its_own_see_only_creations_of_pods() {
+fn webhooks_of_others_are_not_written_and_its_own_see_only_creations_of_pods() {
     run(async |bench| {
         // With more rights than its role has, so that the policy stands alone.
         const NAME: &str = "operator-may-write-webhooks";
@@ -300,7 +300,7 @@ async fn of_webhooks(bench: &Bench) {
 /// The largest object that the operator writes: the cost of a policy grows with what it compares,
 /// and the API server refuses a request that costs too much.
 #[test]
-fn s15_the_policy_lets_a_full_object_through() {
+fn the_policy_lets_a_full_object_through() {
     run(async |bench| {
         let kind = format!("{GROUP}/v1/MutatingWebhookConfiguration/mutatingwebhookconfigurations");
         let all = Pair::of(&bench, &kind, None).await;
@@ -328,7 +328,7 @@ fn s15_the_policy_lets_a_full_object_through() {
 }
 
 #[test]
-fn s08_of_secrets_the_account_writes_its_own_and_asks_for_no_token() {
+fn of_secrets_the_account_writes_its_own_and_asks_for_no_token() {
     run(async |bench| {
         let namespace = Some("traffic-operator-system");
         let all = Pair::of(&bench, "/v1/Secret/secrets", namespace).await;

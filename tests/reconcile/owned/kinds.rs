@@ -6,7 +6,7 @@ use super::{Pair, refused, stranger, without_the_guard_of_owners};
 use crate::bench::{Bench, run};
 
 #[test]
-fn s08_of_our_own_kinds_the_account_changes_nothing_but_its_finalizer() {
+fn of_our_own_kinds_the_account_changes_nothing_but_its_finalizer() {
     run(async |bench| {
         let kinds = [
             ("traffic.example.com", "trafficwatches"),

@@ -21,7 +21,7 @@ async fn patch(bench: &Bench, patch: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn s08_of_a_nodes_status_only_our_resources_are_written() {
+fn of_a_nodes_status_only_our_resources_are_written() {
     run(async |bench| {
         bench.node("node-1").await;
         let resources = json!({"cpu": "4", "nvidia.com/gpu": "8", "example.com/mbps": "9"});

@@ -12,7 +12,7 @@ fn metadata() -> Vec<Value> {
 }
 
 #[test]
-fn s08_of_a_node_everything_else_stays_as_it_was() {
+fn of_a_node_everything_else_stays_as_it_was() {
     run(async |bench| {
         without_the_guard_of_owners(&bench, &[("", "nodes")], of_a_node(&bench)).await;
     });
@@ -43,7 +43,7 @@ async fn of_a_node(bench: &Bench) {
 }
 
 #[test]
-fn s08_of_a_pod_everything_else_stays_as_it_was() {
+fn of_a_pod_everything_else_stays_as_it_was() {
     run(async |bench| {
         without_the_guard_of_owners(&bench, &[("", "pods")], of_a_pod(&bench)).await;
     });
@@ -69,7 +69,7 @@ async fn of_a_pod(bench: &Bench) {
 }
 
 #[test]
-fn s08_of_a_stateful_set_everything_else_stays_as_it_was() {
+fn of_a_stateful_set_everything_else_stays_as_it_was() {
     run(async |bench| {
         without_the_guard_of_owners(&bench, &[("apps", "statefulsets")], of_a_stateful_set(&bench))
             .await;

@@ -43,7 +43,7 @@ async fn discoveries(bench: &Bench, since: Timestamp, mark: &str) -> Vec<String>
 /// The operator looked for it every five seconds, with two requests, in clusters without sets and
 /// without Calico.
 #[test]
-fn r18_calico_is_not_looked_for_without_a_set_and_once_a_minute_where_there_is_none() {
+fn calico_is_not_looked_for_without_a_set_and_once_a_minute_where_there_is_none() {
     run(async |bench| {
         installed(&bench, &[]).await;
         let since = Timestamp::now();

@@ -52,7 +52,7 @@ async fn bring_back(bench: &Bench) {
 }
 
 #[test]
-fn r08_a_reflector_that_dies_while_calicos_api_is_down_is_replaced() {
+fn a_reflector_that_dies_while_calicos_api_is_down_is_replaced() {
     run(async |bench| {
         installed(&bench, &[Group::V3]).await;
         // Calico's nodes, too, continue with what they have read before.
@@ -101,7 +101,7 @@ fn r08_a_reflector_that_dies_while_calicos_api_is_down_is_replaced() {
 }
 
 #[test]
-fn r08_after_a_restart_what_lies_behind_calicos_api_is_read_and_not_written() {
+fn after_a_restart_what_lies_behind_calicos_api_is_read_and_not_written() {
     run(async |bench| {
         installed(&bench, &[Group::V1, Group::V3]).await;
         // Calico's API server keeps all metadata of an object in one annotation.

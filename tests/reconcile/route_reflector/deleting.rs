@@ -10,9 +10,8 @@ use super::{
 };
 use crate::bench::{eventually, run};
 
-/// R13.
 #[test]
-fn r13_what_retain_leaves_a_new_set_takes_over_without_a_change() {
+fn what_retain_leaves_a_new_set_takes_over_without_a_change() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(4).await;
@@ -43,9 +42,8 @@ fn r13_what_retain_leaves_a_new_set_takes_over_without_a_change() {
     });
 }
 
-/// R13.
 #[test]
-fn r13_restore_mesh_brings_the_mesh_back_before_anything_goes() {
+fn restore_mesh_brings_the_mesh_back_before_anything_goes() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(4).await;

@@ -52,7 +52,7 @@ pub async fn shell(bench: &Bench, commands: &str, dir: &Path) {
 /// In a zone named `1`, our peers looked like the original's peers of single nodes.
 #[test]
 #[ignore = "needs kubectl: `make verify` runs it"]
-fn r15_the_clean_up_after_the_original_leaves_our_own_peers() {
+fn the_clean_up_after_the_original_leaves_our_own_peers() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let spec = json!({"nodeSelector": "all()", "peerSelector": "has(rr)"});
@@ -81,7 +81,7 @@ fn r15_the_clean_up_after_the_original_leaves_our_own_peers() {
 
 #[test]
 #[ignore = "needs kubectl: `make verify` runs it"]
-fn r15_what_retain_leaves_is_removed_by_the_documented_commands_and_nothing_else() {
+fn what_retain_leaves_is_removed_by_the_documented_commands_and_nothing_else() {
     run(async |bench| {
         let stage = Stage::with(bench, Group::V1).await;
         stage.nodes(4).await;

@@ -12,9 +12,8 @@ use super::{
 };
 use crate::{bench::run, prometheus::Sample};
 
-/// R11.
 #[test]
-fn r11_without_calico_everything_else_goes_on_and_it_may_be_installed_later() {
+fn without_calico_everything_else_goes_on_and_it_may_be_installed_later() {
     run(async |bench| {
         installed(&bench, &[]).await;
         let stage = Stage::bare(bench, Group::V3);

@@ -12,7 +12,7 @@ use crate::bench::{eventually, run};
 
 /// Rule 12.
 #[test]
-fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
+fn what_is_wrong_in_a_spec_is_refused_with_its_reason() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let count = |count: Value| json!({"count": count});
@@ -108,7 +108,7 @@ fn bug_02_bug_03_what_is_wrong_in_a_spec_is_refused_with_its_reason() {
 
 /// The reference has no type, so policies check it and its combination with other fields.
 #[test]
-fn s05_credentials_and_endpoints_have_the_same_author_in_either_form() {
+fn credentials_and_endpoints_have_the_same_author_in_either_form() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let etcd = |etcd: Value| json!({"datastore": {"type": "etcd", "etcd": etcd}});

@@ -11,7 +11,7 @@ use crate::bench::run;
 /// Rule 4; R8: label, slot and cluster id are one patch; bugs 8 and 21: the original refreshed its
 /// peers in every pass, and never finished.
 #[test]
-fn bug_08_from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silence() {
+fn from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silence() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(4).await;

@@ -6,7 +6,7 @@ use super::{Stage, stage::two};
 use crate::{bench::run, prometheus::Mode};
 
 #[test]
-fn r13_nobody_is_demoted_while_prometheus_is_away_and_it_goes_on_when_it_returns() {
+fn nobody_is_demoted_while_prometheus_is_away_and_it_goes_on_when_it_returns() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(4).await;
@@ -73,7 +73,7 @@ fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_pl
 
 /// Bugs 5 and 6: the original continued only after an event of another node.
 #[test]
-fn bug_06_a_reflector_that_is_deleted_or_stays_away_gets_a_successor() {
+fn a_reflector_that_is_deleted_or_stays_away_gets_a_successor() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(4).await;
@@ -96,7 +96,7 @@ fn bug_06_a_reflector_that_is_deleted_or_stays_away_gets_a_successor() {
 
 /// This one is slow: the time has a minimum of a minute.
 #[test]
-fn r13_a_dead_reflectors_slot_is_filled_though_nothing_is_measured_and_the_time_out_is_reported() {
+fn a_dead_reflectors_slot_is_filled_though_nothing_is_measured_and_the_time_out_is_reported() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(5).await;

@@ -13,7 +13,7 @@ use crate::bench::run;
 
 /// Rule 2.
 #[test]
-fn r03_without_a_candidate_everything_stays_as_it_is() {
+fn without_a_candidate_everything_stays_as_it_is() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(3).await;
@@ -64,7 +64,7 @@ async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
 /// Rule 3; bug 1: the original deleted every BGPPeer that it had not generated. Bug 19: it crashed
 /// on nodes without labels.
 #[test]
-fn bug_01_r04_what_is_not_ours_stays_byte_by_byte_from_the_first_step_to_the_last() {
+fn what_is_not_ours_stays_byte_by_byte_from_the_first_step_to_the_last() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(3).await;

@@ -313,7 +313,7 @@ impl Stage {
         .await
     }
 
-    /// R1: asserts that no node ever missed a route, nor lost a reflector before the next one was
+    /// Asserts that no node ever missed a route, nor lost a reflector before the next one was
     /// established.
     pub fn routes_were_kept(&self) {
         let complaints = self.birds.complaints();

@@ -5,11 +5,10 @@ use serde_json::json;
 use super::{Stage, stage::GROUP};
 use crate::bench::{eventually, run};
 
-/// R6, R10; bugs 15, 17 and 20: peers by zone, whose number does not depend on the number of nodes.
+/// Bugs 15, 17 and 20: peers by zone, whose number does not depend on the number of nodes.
 /// Bug 7: the original did not notice new nodes.
 #[test]
-fn bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_without_a_peer_changing()
-{
+fn zones_have_reflectors_of_their_own_and_nodes_come_and_go_without_a_peer_changing() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(8).await;
@@ -70,7 +69,7 @@ fn bug_07_bug_17_zones_have_reflectors_of_their_own_and_nodes_come_and_go_withou
 
 /// Four zones with two reflectors each: when both of one zone failed, nothing was written any more.
 #[test]
-fn r01_both_reflectors_of_one_of_four_zones_are_replaced() {
+fn both_reflectors_of_one_of_four_zones_are_replaced() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         for (number, zone) in (1..=16).zip(["a", "b", "c", "d"].into_iter().cycle()) {

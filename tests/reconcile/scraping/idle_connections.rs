@@ -25,7 +25,7 @@ async fn connect(from: u8, to: SocketAddr) -> Option<TcpStream> {
 }
 
 #[test]
-fn s14_two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judging() {
+fn two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judging() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("web", json!({})).await;

@@ -89,7 +89,7 @@ fn what_does_not_go_together_is_refused_with_a_reason() {
 /// A pod that is recreated from an older revision of its template would read the former file. The
 /// same name, explicit or not, is no change: `kubectl apply` of one manifest keeps working.
 #[test]
-fn w09_the_name_of_the_file_cannot_change() {
+fn the_name_of_the_file_cannot_change() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let change = async |name: &str, spec: Value| {
@@ -133,7 +133,7 @@ fn w09_the_name_of_the_file_cannot_change() {
 
 /// Workers read the key that their template names.
 #[test]
-fn w28_the_key_of_the_file_cannot_change() {
+fn the_key_of_the_file_cannot_change() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let change = async |name: &str, key: Value| {

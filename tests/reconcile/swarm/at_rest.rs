@@ -23,7 +23,7 @@ async fn assert_at_rest(stage: &Stage, operator: &Operator, swarms: u32) {
 /// The status took the version of a file that nobody writes, and then a version above the file's:
 /// some sixty writes a second.
 #[test]
-fn w01_an_object_that_observes_a_move_rests() {
+fn an_object_that_observes_a_move_rests() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;

@@ -7,7 +7,7 @@ use crate::bench::{eventually, run};
 
 /// An author chooses every field of a StatefulSet, and a million replicas cost the author nothing.
 #[test]
-fn s02_a_million_replicas_are_refused_and_cost_nothing() {
+fn a_million_replicas_are_refused_and_cost_nothing() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;

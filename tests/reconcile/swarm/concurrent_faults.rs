@@ -22,7 +22,7 @@ fn hot(jobs: &[String]) -> serde_json::Value {
 
 /// Bug 6: a second scaling during the first one's pause restarted the same pod twice.
 #[test]
-fn bug_06_a_workload_that_is_scaled_again_while_streams_move_ends_where_it_was_scaled_to() {
+fn a_workload_that_is_scaled_again_while_streams_move_ends_where_it_was_scaled_to() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -127,7 +127,7 @@ fn nothing_runs_twice_whatever_goes_wrong() {
 /// Bugs 2, 3 and 11: a write that failed was logged and forgotten, and a forbidden one looked like
 /// a missing object.
 #[test]
-fn bug_02_a_file_that_may_not_be_written_is_reported_tried_again_and_written_when_it_may() {
+fn a_file_that_may_not_be_written_is_reported_tried_again_and_written_when_it_may() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;

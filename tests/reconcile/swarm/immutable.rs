@@ -78,7 +78,7 @@ fn an_immutable_file_needs_a_set_that_is_not_rolled_out_by_itself() {
 /// The manifest names the mutable ConfigMap, and the live object another one: this is the patch
 /// that `kubectl apply` then sends.
 #[test]
-fn w14_a_name_that_kubectl_apply_takes_back_is_put_right_and_nobody_is_restarted() {
+fn a_name_that_kubectl_apply_takes_back_is_put_right_and_nobody_is_restarted() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;

@@ -42,7 +42,7 @@ async fn versions(stage: &Stage) -> Vec<String> {
 }
 
 #[test]
-fn w20_a_divided_file_moves_streams_is_repaired_and_rests() {
+fn a_divided_file_moves_streams_is_repaired_and_rests() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
@@ -98,7 +98,7 @@ fn w20_a_divided_file_moves_streams_is_repaired_and_rests() {
 
 /// Each write of the head is news for the next pass, which would write it again at once.
 #[test]
-fn w22_a_part_that_no_quota_allows_costs_no_flood() {
+fn a_part_that_no_quota_allows_costs_no_flood() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;

@@ -28,7 +28,7 @@ impl Stage {
 }
 
 #[test]
-fn bug_04_a_restarted_operator_goes_on_with_the_version_and_restarts_nobody() {
+fn a_restarted_operator_goes_on_with_the_version_and_restarts_nobody() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
@@ -53,7 +53,7 @@ fn bug_04_a_restarted_operator_goes_on_with_the_version_and_restarts_nobody() {
 }
 
 #[test]
-fn bug_05_streams_of_a_config_map_are_followed_as_it_changes() {
+fn streams_of_a_config_map_are_followed_as_it_changes() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -97,7 +97,7 @@ fn bug_05_streams_of_a_config_map_are_followed_as_it_changes() {
 
 /// Bug 10: the original required the file to exist, and crashed on one without data.
 #[test]
-fn bug_10_a_file_that_is_deleted_comes_back_with_a_higher_version_and_nothing_moves() {
+fn a_file_that_is_deleted_comes_back_with_a_higher_version_and_nothing_moves() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
@@ -222,7 +222,7 @@ fn a_list_that_no_config_map_can_hold_is_refused_and_workers_keep_what_they_have
 
 /// Bug 1 as it occurs in the original's cluster: a stream in two lists, and one in none.
 #[test]
-fn bug_01_the_file_of_the_original_is_taken_over_and_what_ran_twice_runs_once() {
+fn the_file_of_the_original_is_taken_over_and_what_ran_twice_runs_once() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -249,7 +249,7 @@ fn bug_01_the_file_of_the_original_is_taken_over_and_what_ran_twice_runs_once() 
 
 /// Everything that knows the last version is gone: the file, the status, and every worker.
 #[test]
-fn w12_the_fencing_token_does_not_go_back_when_a_swarm_is_created_again() {
+fn the_fencing_token_does_not_go_back_when_a_swarm_is_created_again() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -305,7 +305,7 @@ fn a_swarm_that_is_deleted_and_created_again_runs_nothing_twice_and_goes_on_with
 /// The status would report a version that no file has, which the next pass takes for the edit of
 /// another client.
 #[test]
-fn w21_a_file_that_is_refused_raises_no_version() {
+fn a_file_that_is_refused_raises_no_version() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;

@@ -36,7 +36,7 @@ fn other(n: usize) -> Vec<String> {
 /// A kubelet has no room for a pod of a Deployment: phase Failed, without a status of containers.
 /// The pod's controller creates another one and leaves the failed one in place.
 #[test]
-fn w05_a_pod_that_its_kubelet_rejected_does_not_end_balancing() {
+fn a_pod_that_its_kubelet_rejected_does_not_end_balancing() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -66,7 +66,7 @@ fn w05_a_pod_that_its_kubelet_rejected_does_not_end_balancing() {
 /// A worker that reports, for example, a number of another system as its version. No version can be
 /// above the largest number.
 #[test]
-fn w06_a_worker_that_reports_an_absurd_version_costs_no_write() {
+fn a_worker_that_reports_an_absurd_version_costs_no_write() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
@@ -105,8 +105,7 @@ fn allowed(elapsed: Duration) -> usize {
 
 /// The worker follows its file, and reports otherwise: its version never rises.
 #[test]
-fn w08_a_worker_whose_version_never_rises_is_evicted_less_and_less_and_the_others_have_their_turn()
-{
+fn a_worker_whose_version_never_rises_is_evicted_less_and_less_and_the_others_have_their_turn() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
@@ -144,7 +143,7 @@ fn w08_a_worker_whose_version_never_rises_is_evicted_less_and_less_and_the_other
 /// The watch delivers the deletion later than the next pass. The pod is not evicted twice, and no
 /// other pod is evicted meanwhile.
 #[test]
-fn w08_a_pod_is_evicted_once_however_late_the_watch_brings_its_end() {
+fn a_pod_is_evicted_once_however_late_the_watch_brings_its_end() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let proxy = Proxy::start(&stage.bench).await;
@@ -177,7 +176,7 @@ fn w08_a_pod_is_evicted_once_however_late_the_watch_brings_its_end() {
 /// Two budgets select one pod: the API server answers 500 to its eviction, for as long as both
 /// exist.
 #[test]
-fn w10_a_pod_that_two_budgets_guard_keeps_no_other_from_its_list() {
+fn a_pod_that_two_budgets_guard_keeps_no_other_from_its_list() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;

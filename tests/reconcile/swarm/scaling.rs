@@ -17,7 +17,7 @@ fn counts(file: &super::file::File) -> Vec<usize> {
 
 /// Bugs 1 and 3.7: the original lost the last L mod N streams and ran the same number twice.
 #[test]
-fn bug_01_every_stream_is_on_exactly_one_worker_whatever_their_number() {
+fn every_stream_is_on_exactly_one_worker_whatever_their_number() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;
@@ -81,7 +81,7 @@ fn with_delete_pod_every_stream_is_on_exactly_one_worker_through_2_3_2_workers()
 
 /// Bugs 6 and 7: the original restarted every worker, some of them twice.
 #[test]
-fn bug_07_only_a_worker_whose_list_changed_is_restarted_and_only_that_very_pod() {
+fn only_a_worker_whose_list_changed_is_restarted_and_only_that_very_pod() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let proxy = Proxy::start(&stage.bench).await;
@@ -140,7 +140,7 @@ fn with_hot_reload_only_the_pod_whose_list_changed_is_annotated() {
 }
 
 #[test]
-fn bug_17_workers_are_called_as_their_pods_whatever_the_first_ordinal() {
+fn workers_are_called_as_their_pods_whatever_the_first_ordinal() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;

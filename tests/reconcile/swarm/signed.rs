@@ -34,7 +34,7 @@ impl Stage {
 
 /// A neighbor takes the address of a worker, and reports that no stream runs there any more.
 #[test]
-fn s12_an_acknowledgement_that_a_neighbor_forges_frees_no_stream() {
+fn an_acknowledgement_that_a_neighbor_forges_frees_no_stream() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
@@ -73,7 +73,7 @@ fn s12_an_acknowledgement_that_a_neighbor_forges_frees_no_stream() {
 }
 
 #[test]
-fn s12_workers_of_others_acknowledge_as_ever_and_are_counted() {
+fn workers_of_others_acknowledge_as_ever_and_are_counted() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;

@@ -93,7 +93,7 @@ fn a_worker_that_does_not_answer_is_waited_for_and_one_that_crashes_goes_on() {
 
 /// Bug 8: the original restarted workers by the clock.
 #[test]
-fn bug_08_the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
+fn the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
@@ -127,7 +127,7 @@ fn bug_08_the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
 }
 
 #[test]
-fn bug_08_a_disruption_budget_is_respected_and_reported_and_the_rest_goes_on_when_it_allows() {
+fn a_disruption_budget_is_respected_and_reported_and_the_rest_goes_on_when_it_allows() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;
@@ -183,7 +183,7 @@ fn a_workload_may_come_late_go_and_come_again() {
 }
 
 #[test]
-fn bug_09_of_two_swarms_on_one_workload_the_older_serves_it_and_the_younger_takes_over() {
+fn of_two_swarms_on_one_workload_the_older_serves_it_and_the_younger_takes_over() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let _operator = stage.ready_operator().await;

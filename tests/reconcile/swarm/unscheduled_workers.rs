@@ -5,7 +5,7 @@ use super::{Stage, streams};
 use crate::bench::{eventually, run};
 
 #[test]
-fn w13_streams_go_to_workers_that_run_and_what_nobody_runs_is_said() {
+fn streams_go_to_workers_that_run_and_what_nobody_runs_is_said() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let operator = stage.ready_operator().await;

@@ -21,7 +21,7 @@ use crate::{
 
 /// No replacement can be created: of three pods on the unfit node only one is evicted.
 #[test]
-fn t01_eviction_never_empties_a_deployment_that_gets_no_replacements() {
+fn eviction_never_empties_a_deployment_that_gets_no_replacements() {
     run(async |bench| {
         three_nodes(&bench).await;
         let spec = json!({"deployment": deployment(), "eviction": {"after": "2s"}});
@@ -60,7 +60,7 @@ fn t01_eviction_never_empties_a_deployment_that_gets_no_replacements() {
 
 /// A Deployment that carries our label and belongs to another owner: its pods must not be evicted.
 #[test]
-fn t14_pods_of_a_deployment_that_is_not_ours_are_not_evicted() {
+fn pods_of_a_deployment_that_is_not_ours_are_not_evicted() {
     run(async |bench| {
         three_nodes(&bench).await;
         let foreign = json!({
@@ -82,7 +82,7 @@ fn t14_pods_of_a_deployment_that_is_not_ours_are_not_evicted() {
 }
 
 #[test]
-fn t14_replicas_that_the_author_hands_over_stay_as_they_are() {
+fn replicas_that_the_author_hands_over_stay_as_they_are() {
     run(async |bench| {
         three_nodes(&bench).await;
         let mut spec = deployment();

@@ -192,7 +192,7 @@ fn an_eviction_that_a_budget_refuses_disrupts_no_zone() {
 
 /// Every judgment waited for the whole patience of a request, for as long as a node stayed unfit.
 #[test]
-fn t12_lists_of_pods_delay_no_label() {
+fn lists_of_pods_delay_no_label() {
     run(async |bench| {
         three_nodes(&bench).await;
         for node in ["node-4", "node-5"] {

@@ -14,7 +14,7 @@ use crate::{
 /// Three idle control plane nodes that take no pods are no room for workloads on three busy
 /// workers.
 #[test]
-fn t02_closed_nodes_are_no_room_and_t03_a_mark_is_released_when_the_last_open_one_closes() {
+fn closed_nodes_are_no_room_and_a_mark_is_released_when_the_last_open_one_closes() {
     run(async |bench| {
         let taint = json!({"spec": {"taints": [
             {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]}});
@@ -52,7 +52,7 @@ fn t02_closed_nodes_are_no_room_and_t03_a_mark_is_released_when_the_last_open_on
 }
 
 #[test]
-fn t03_max_unfit_zero_releases_every_mark_in_an_incident() {
+fn max_unfit_zero_releases_every_mark_in_an_incident() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("99"));
@@ -69,7 +69,7 @@ fn t03_max_unfit_zero_releases_every_mark_in_an_incident() {
 
 /// Ten tenants, each below its own limit, together close at most half of the cluster.
 #[test]
-fn s01_all_objects_together_mark_no_more_than_the_operator_allows() {
+fn all_objects_together_mark_no_more_than_the_operator_allows() {
     run(async |bench| {
         for i in 1..=6 {
             let node = format!("node-{i}");

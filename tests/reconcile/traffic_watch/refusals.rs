@@ -83,7 +83,7 @@ impl Bench {
 /// An admission policy refuses the Deployment and is then corrected: the TrafficWatch needs no
 /// edit.
 #[test]
-fn t09_a_deployment_that_was_refused_is_applied_when_someone_changes_it() {
+fn a_deployment_that_was_refused_is_applied_when_someone_changes_it() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.watch("web", json!({"deployment": deployment()})).await;
@@ -122,7 +122,7 @@ fn t09_a_deployment_that_was_refused_is_applied_when_someone_changes_it() {
 }
 
 #[test]
-fn t10_a_node_that_cannot_be_written_holds_nothing_else_back() {
+fn a_node_that_cannot_be_written_holds_nothing_else_back() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.refuse("", "nodes", "object.metadata.name == 'node-2'").await;
@@ -171,7 +171,7 @@ async fn silent_server() -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) 
 
 /// Each failure names another node; the retries of both come in any order.
 #[test]
-fn t10_two_nodes_that_cannot_be_written_are_reported_once() {
+fn two_nodes_that_cannot_be_written_are_reported_once() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.refuse("", "nodes", "object.metadata.name in ['node-2', 'node-3']").await;
@@ -200,7 +200,7 @@ fn t10_two_nodes_that_cannot_be_written_are_reported_once() {
 
 /// Each event takes five seconds to be refused: decisions do not wait for it.
 #[test]
-fn t12_storage_of_events_that_hangs_delays_no_judgment() {
+fn storage_of_events_that_hangs_delays_no_judgment() {
     run(async |bench| {
         three_nodes(&bench).await;
         let (address, server) = silent_server().await;

@@ -14,7 +14,7 @@ use crate::{
 
 /// After a change of its schema, or a downgrade of the operator, an object must still be deletable.
 #[test]
-fn t14_an_object_that_cannot_be_read_can_be_deleted() {
+fn an_object_that_cannot_be_read_can_be_deleted() {
     run(async |bench| {
         three_nodes(&bench).await;
         let crds = Api::<CustomResourceDefinition>::all(bench.client.clone());

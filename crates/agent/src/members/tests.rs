@@ -146,7 +146,7 @@ fn crowd(count: usize, neighbors: &str) -> String {
 /// The file is the same for all agents, and each derives its bounded list from it, even from a file
 /// of the original, which means a full mesh.
 #[test]
-fn n01_an_agent_bounds_what_it_reads_from_a_file_and_all_have_their_turn() {
+fn an_agent_bounds_what_it_reads_from_a_file_and_all_have_their_turn() {
     let ring = r#","neighbours":{"inZone":8,"perOtherZone":2}"#;
     for (neighbors, who) in [
         (ring, me("pod-0", &[])),

@@ -54,7 +54,7 @@ fn errors_of_sockets_have_reasons() {
 
 /// A local failure reports nothing about the network; an error from the network does.
 #[test]
-fn n04_what_this_host_cannot_do_is_no_loss() {
+fn what_this_host_cannot_do_is_no_loss() {
     let v4 = SocketAddr::from(([10, 0, 0, 1], 1));
     let v6: SocketAddr = "[fd00::1]:1".parse().unwrap();
     let of = |number, to| Unanswered::of(&io::Error::from_raw_os_error(number), to);

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn n04_a_source_that_floods_is_not_answered_and_others_are() {
+    fn a_source_that_floods_is_not_answered_and_others_are() {
         let start = Instant::now();
         let mut rates = Rates::new(start);
         let [loud, quiet] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn n04_made_up_sources_cost_a_bounded_memory_and_known_ones_are_answered() {
+    fn made_up_sources_cost_a_bounded_memory_and_known_ones_are_answered() {
         let start = Instant::now();
         let mut rates = Rates::new(start);
         let known = "10.0.0.1".parse().unwrap();

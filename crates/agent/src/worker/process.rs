@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s17_the_name_of_a_stream_is_never_an_option_of_the_command() {
+    fn the_name_of_a_stream_is_never_an_option_of_the_command() {
         let option = |command: &[&str], stream: &str| {
             let arguments: Vec<_> = command.iter().map(|&text| text.to_owned()).collect();
             becomes_an_option(&arguments, stream)

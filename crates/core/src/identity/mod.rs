@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn t07_a_label_that_names_nobody_is_no_node_of_ours_whatever_the_address() {
+    fn a_label_that_names_nobody_is_no_node_of_ours_whatever_the_address() {
         for labels in [
             &[("instance", "10.0.0.1:9100"), ("node", "other-site-7")][..],
             &[("instance", "node-1"), ("nodename", "other-site-7")],
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn t07_a_short_name_is_ours_only_if_nothing_else_can_be_meant() {
+    fn a_short_name_is_ours_only_if_nothing_else_can_be_meant() {
         let identity = index();
         // One exporter of ours, by name or by address, and a machine of another domain.
         for ours in ["node-1", "node-1:9100", "10.0.0.1:9100"] {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn t07_a_node_whose_domain_is_known_is_found_there_only() {
+    fn a_node_whose_domain_is_known_is_found_there_only() {
         let by_address: [Arc<str>; 2] = ["web-1".into(), "web-1.our.example".into()];
         let both_ways = [
             Identity::new(vec![("web-1".into(), &by_address)]),
@@ -396,7 +396,7 @@ mod tests {
 
         /// For any names of machines, no node gets the values of two hosts.
         #[test]
-        fn t07_no_node_is_two_hosts_by_short_names(
+        fn no_node_is_two_hosts_by_short_names(
             instances in proptest::collection::vec("node-[1-4](\\.(a|b)\\.example)?", 0..8),
         ) {
             let instances: Vec<_> = instances.iter().map(String::as_str).collect();

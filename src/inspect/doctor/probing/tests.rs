@@ -123,7 +123,7 @@ async fn a_handshake_that_is_late_is_no_certificate_that_is_refused() {
 }
 
 #[test]
-fn s15_the_object_of_all_webhooks_is_missing() {
+fn the_object_of_all_webhooks_is_missing() {
     let missing = Probing { configuration: false, webhooks: Ok(vec![]), ..healthy() };
     let found = text(&checks(&missing));
     for expected in [

@@ -125,7 +125,7 @@ fn twins(label: &str) -> Duplicates {
 }
 
 #[test]
-fn t04_duplicates_are_found_with_the_label_they_differ_in() {
+fn duplicates_are_found_with_the_label_they_differ_in() {
     use CheckResult::{Fail, Warn};
     found(&[
         (
@@ -151,7 +151,7 @@ fn t04_duplicates_are_found_with_the_label_they_differ_in() {
 }
 
 #[test]
-fn s04_the_doctor_names_the_jobs_that_are_not_believed() {
+fn the_doctor_names_the_jobs_that_are_not_believed() {
     let trust = |facts: &Facts| checks(facts).into_iter().find(|check| check.name == "trust");
     let mut facts = healthy();
     assert_eq!(trust(&facts), None);

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn bug_19_a_node_without_bgp_is_refused_and_does_not_end_the_process() {
+    fn a_node_without_bgp_is_refused_and_does_not_end_the_process() {
         let id = IdChange::Set(Ipv4Addr::new(224, 0, 0, 1));
         let none = json!({});
         for spec in [json!({}), json!({"bgp": null}), json!(null), json!({"bgp": "x"})] {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn r14_labels_and_cluster_id_are_one_change_and_the_labels_of_others_stay() {
+    fn labels_and_cluster_id_are_one_change_and_the_labels_of_others_stay() {
         let mut before = node(&json!({"bgp": {}}));
         let labels = json!({"rr": "", "slot": "0", "group": null});
         let id = IdChange::Set(Ipv4Addr::new(224, 0, 0, 1));

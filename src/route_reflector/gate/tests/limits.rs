@@ -3,7 +3,7 @@ use super::*;
 
 /// With more than half of them without a session it is the measurement that is broken.
 #[test]
-fn r06_three_silent_clients_of_five_are_a_broken_measurement() {
+fn three_silent_clients_of_five_are_a_broken_measurement() {
     let (nodes, reflectors) = (&NODES, &["a"]);
     let wanted = wanted(nodes, reflectors);
     let mut network = healthy(nodes, reflectors);
@@ -20,7 +20,7 @@ fn r06_three_silent_clients_of_five_are_a_broken_measurement() {
 
 /// Sessions of the mesh are known where at least half of the clients report.
 #[test]
-fn r06_with_the_mesh_one_report_of_three_clients_is_not_enough() {
+fn with_the_mesh_one_report_of_three_clients_is_not_enough() {
     let (nodes, reflectors) = (&["a", "b", "c", "d"], &["a"]);
     let mut wanted = wanted(nodes, reflectors);
     wanted.mesh = true;

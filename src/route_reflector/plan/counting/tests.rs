@@ -77,7 +77,7 @@ fn names(wanted: &Wanted, node: &str) -> Vec<String> {
 }
 
 #[test]
-fn point_06_in_dual_stack_the_sessions_of_both_families_are_meant() {
+fn in_dual_stack_the_sessions_of_both_families_are_meant() {
     let nobody = BTreeSet::new();
     let bgp = bgp(&["46", "46", "46", "46"], |_| {});
     let wanted = expected(&bgp, &nobody, false);
@@ -98,7 +98,7 @@ fn point_06_in_dual_stack_the_sessions_of_both_families_are_meant() {
 }
 
 #[test]
-fn point_06_one_family_alone_and_mixtures() {
+fn one_family_alone_and_mixtures() {
     let nobody = BTreeSet::new();
     let of = |speaks: &[&str]| {
         let bgp = bgp(speaks, |_| {});
@@ -126,7 +126,7 @@ fn point_06_one_family_alone_and_mixtures() {
 
 /// Calico puts `listenPort` into the names of sessions by BGPPeers, and not into those of the mesh.
 #[test]
-fn r03_where_bird_listens_is_part_of_the_name() {
+fn where_bird_listens_is_part_of_the_name() {
     let nobody = BTreeSet::new();
     let bgp = bgp(&["4", "4", "4", "4"], |snapshot| {
         snapshot.mesh = true;
@@ -146,7 +146,7 @@ fn r03_where_bird_listens_is_part_of_the_name() {
 
 /// Prometheus answers even with this many names; only the text grows with the nodes.
 #[test]
-fn r03_the_question_names_each_neighbor_once() {
+fn the_question_names_each_neighbor_once() {
     let nobody = BTreeSet::new();
     let bgp = bgp(&["4"; 200], |_| {});
     let wanted = expected(&bgp, &nobody, false);
@@ -158,7 +158,7 @@ fn r03_the_question_names_each_neighbor_once() {
 
 /// The own report of a client that reflectors lack is requested.
 #[test]
-fn r06_a_client_without_sessions_reports_it_itself_where_calico_reports() {
+fn a_client_without_sessions_reports_it_itself_where_calico_reports() {
     let nobody = BTreeSet::new();
     let bgp = bgp(&["4"; 5], |_| {});
     let wanted = expected(&bgp, &nobody, false);

@@ -72,7 +72,7 @@ fn differing(set: &RouteReflectorSet, stage: &Stage) -> Vec<String> {
 /// The gate was never asked, because no node counted as a reflector, and never opened, because one
 /// node was expected to have sessions.
 #[test]
-fn r14_a_half_written_promotion_is_completed_without_any_gate() {
+fn a_half_written_promotion_is_completed_without_any_gate() {
     let set = set(&json!({}));
     let mut stage = etcd();
     let (peers, _) = plan(&set, &observed(&set, &stage)).unwrap().desired.step.unwrap();
@@ -95,7 +95,7 @@ fn r14_a_half_written_promotion_is_completed_without_any_gate() {
 }
 
 #[test]
-fn r14_a_half_written_demotion_is_completed() {
+fn a_half_written_demotion_is_completed() {
     let (mut set, mut stage) = migrated(&json!({}));
     stage.edit("n0", |speaker| speaker.cordoned = true);
     let successor = plan(&set, &measured(&set, &stage)).unwrap();
@@ -112,7 +112,7 @@ fn r14_a_half_written_demotion_is_completed() {
 }
 
 #[test]
-fn r14_a_deletion_leaves_nothing_of_a_half_written_step() {
+fn a_deletion_leaves_nothing_of_a_half_written_step() {
     let spec = json!({"deletionPolicy": "RestoreMesh"});
     let promoting = |stage: &mut Stage, set: &RouteReflectorSet| {
         for step in 0..2 {

@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn r13_a_dead_reflector_gets_a_successor_at_once_even_when_nobody_can_count() {
+fn a_dead_reflector_gets_a_successor_at_once_even_when_nobody_can_count() {
     let (set, mut stage) = converged(&json!({}));
     stage.speakers.retain(|speaker| &*speaker.name != "n0");
     let mut seen = observed(&set, &stage);
@@ -122,7 +122,7 @@ fn who_lost_its_labels_is_remembered_until_it_has_them_again() {
 
 /// The spec is impossible: the topology in use is kept up, and its dead are replaced.
 #[test]
-fn r02_a_topology_that_is_refused_stops_no_repair() {
+fn a_topology_that_is_refused_stops_no_repair() {
     let (mut set, mut stage) = converged(&json!({}));
     set.spec.topology = crate::api::route_reflector_set::Topology::Zonal;
     set.spec.zone_label = "rack".into();
@@ -140,7 +140,7 @@ fn r02_a_topology_that_is_refused_stops_no_repair() {
 
 /// One node's BIRD is down: a gate that stays shut for it keeps no dead reflector in its place.
 #[test]
-fn r06_a_client_without_sessions_stops_no_repair() {
+fn a_client_without_sessions_stops_no_repair() {
     let (set, mut stage) = converged(&json!({}));
     stage.edit("n0", |speaker| speaker.readiness = Readiness::NotReady(Some(0)));
     let mut seen = observed(&set, &stage);
@@ -159,7 +159,7 @@ fn r06_a_client_without_sessions_stops_no_repair() {
 
 /// Growing is no repair: while sessions cannot be counted, no node is promoted into a new slot.
 #[test]
-fn r13_nobody_is_promoted_blindly_into_a_new_slot() {
+fn nobody_is_promoted_blindly_into_a_new_slot() {
     let (mut set, stage) = converged(&json!({}));
     (set.spec.count.min, set.spec.count.max) = (4, 4);
     let mut seen = observed(&set, &stage);
@@ -172,7 +172,7 @@ fn r13_nobody_is_promoted_blindly_into_a_new_slot() {
 
 /// The pods of Calico's API server may need the very route that a repair restores.
 #[test]
-fn r08_a_dead_reflector_is_replaced_while_calicos_api_is_down_and_peers_wait() {
+fn a_dead_reflector_is_replaced_while_calicos_api_is_down_and_peers_wait() {
     let (set, mut stage) = converged(&json!({}));
     let stale = Stale { since: Some(ago(3600)), why: "503".into() };
     stage.snapshot.stale = Some(stale);
@@ -226,9 +226,9 @@ fn reflecting(stage: &Stage) -> Vec<String> {
     bgp.reflectors().map(|(node, _)| node.to_string()).collect()
 }
 
-/// R13: zone a has three nodes, all of which reflect.
+/// Zone a has three nodes, all of which reflect.
 #[test]
-fn r13_a_reflector_replaced_in_another_zone_is_demoted_last_and_its_successor_waits_for_the_gate() {
+fn a_reflector_replaced_in_another_zone_is_demoted_last_and_its_successor_waits_for_the_gate() {
     let zone = |i| if i < 3 { "a" } else { "b" };
     let (mut set, mut stage) = zonal(5, zone);
     assert_eq!(reflecting(&stage), ["n10", "n11", "n12", "n13", "n14"]);
@@ -270,7 +270,7 @@ fn r13_a_reflector_replaced_in_another_zone_is_demoted_last_and_its_successor_wa
 
 /// The spec of a running topology Zonal asks for an id for each slot.
 #[test]
-fn r02_ids_that_are_refused_stop_no_repair() {
+fn ids_that_are_refused_stop_no_repair() {
     use crate::route_reflector::election::IdScope;
     let (mut set, mut stage) = zonal(6, |i| ["a", "b", "c"][usize::from(i % 3)]);
     set.spec.cluster_id.per = Some(IdScope::Slot);
@@ -288,7 +288,7 @@ fn r02_ids_that_are_refused_stop_no_repair() {
 /// The label of reflectors is removed by hand from all of them: `has(label)` selects none, and
 /// zones are cut off.
 #[test]
-fn r13_reflectors_that_lost_only_their_label_get_it_again_even_when_nobody_can_count() {
+fn reflectors_that_lost_only_their_label_get_it_again_even_when_nobody_can_count() {
     let (set, mut stage) = zonal(4, |i| if i < 6 { "a" } else { "b" });
     let reflectors = reflecting(&stage);
     for node in &reflectors {
@@ -311,7 +311,7 @@ fn r13_reflectors_that_lost_only_their_label_get_it_again_even_when_nobody_can_c
 
 /// A mistake in the fields of the gate: dead reflectors are replaced, and nothing else is done.
 #[test]
-fn r13_an_invalid_gate_stops_no_repair() {
+fn an_invalid_gate_stops_no_repair() {
     let text = "spec.transition.prometheus: no endpoint";
     let look = |set: &RouteReflectorSet, stage: &Stage| {
         let mut seen = observed(set, stage);

@@ -1,9 +1,9 @@
 //! Nodes of Kubernetes that Calico does not know, where it has its own Nodes.
 use super::*;
 
-/// R14: such a node would never show a label that is written.
+/// Such a node would never show a label that is written.
 #[test]
-fn r14_a_node_without_a_calico_node_gets_no_group_and_holds_nothing_up() {
+fn a_node_without_a_calico_node_gets_no_group_and_holds_nothing_up() {
     for spec in [ZONAL, MULTI] {
         let mut world = World::converged(spec);
         let ids = world.bgp().nodes.into_iter();

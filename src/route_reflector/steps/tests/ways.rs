@@ -6,7 +6,7 @@ use super::*;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// R9: it does not matter where the way is interrupted, nor what happens there.
+    /// It does not matter where the way is interrupted, nor what happens there.
     #[test]
     fn from_wherever_a_crash_leaves_it_the_way_is_found(
         nodes in 9_usize..24, zones in 1_usize..4, stop in 0_usize..25, topology in 0_usize..3,
@@ -40,9 +40,9 @@ proptest! {
     }
 }
 
-/// Sizes at which a living reflector could not be replaced, or a topology not be left (R1, R9).
+/// Sizes at which a living reflector could not be replaced, or a topology not be left.
 #[test]
-fn r01_r09_reflectors_of_zones_are_replaced_and_zones_are_left_at_every_size_that_is_admitted() {
+fn reflectors_of_zones_are_replaced_and_zones_are_left_at_every_size_that_is_admitted() {
     for (zones, each) in [(2, 2), (2, 6), (2, 12), (3, 3), (3, 4), (4, 2)] {
         let count = zones * each;
         let spec = format!("{{topology: Zonal, count: {{min: {count}, max: {count}}}}}");
@@ -77,7 +77,7 @@ fn r01_r09_reflectors_of_zones_are_replaced_and_zones_are_left_at_every_size_tha
 
 /// A session by a BGPPeer between two nodes of the mesh becomes two: that resets nothing.
 #[test]
-fn r11_the_mesh_may_always_be_switched_on() {
+fn the_mesh_may_always_be_switched_on() {
     let mut world = World::mesh(6, 1);
     world.stage.snapshot.mesh = false;
     world.stage.snapshot.peers.push(CalicoPeer {
@@ -93,7 +93,7 @@ fn r11_the_mesh_may_always_be_switched_on() {
 }
 
 #[test]
-fn r12_a_dead_slot_comes_before_nodes_that_join() {
+fn a_dead_slot_comes_before_nodes_that_join() {
     let mut world = World::converged(ZONAL);
     for i in 30..60 {
         world.join(i, "z1");
@@ -111,7 +111,7 @@ fn r12_a_dead_slot_comes_before_nodes_that_join() {
 
 /// One by one through the gate, 36 BGPPeers took a quarter of an hour.
 #[test]
-fn r18_the_peers_of_multi_go_in_one_step() {
+fn the_peers_of_multi_go_in_one_step() {
     let mut world = World::converged(MULTI);
     assert_eq!(world.stage.snapshot.peers.len(), 37);
     world.converge(SIMPLE, Some(false)).unwrap();
@@ -120,9 +120,9 @@ fn r18_the_peers_of_multi_go_in_one_step() {
     assert_eq!(world.stage.snapshot.peers.len(), 2);
 }
 
-/// R2: Auto never starts on a way that it cannot complete.
+/// Auto never starts on a way that it cannot complete.
 #[test]
-fn r02_auto_takes_zones_only_with_room_to_replace_a_reflector() {
+fn auto_takes_zones_only_with_room_to_replace_a_reflector() {
     for (zones, count, topology) in [
         (2, 25, Topology::Zonal),
         (3, 12, Topology::Zonal),

@@ -60,7 +60,7 @@ fn as_few_parts_are_needed_as_hold_everything() {
 }
 
 #[test]
-fn w20_one_change_is_the_head_and_the_parts_that_change() {
+fn one_change_is_the_head_and_the_parts_that_change() {
     let whole = Published { barrier: None, ..published() };
     let there: Vec<_> = divide(&whole, 3).into_iter().map(|part| Some(Arc::new(part))).collect();
     let nothing = change(&whole, &there, 3);

@@ -186,7 +186,7 @@ fn another_number_of_files_is_a_barrier() {
 
 /// An old part was restored, or one is gone, while no operator ran: as for one file.
 #[test]
-fn w16_reports_count_for_parts_too() {
+fn reports_count_for_parts_too() {
     let say = |worker: &str, streams: &[&str]| {
         let jobs = streams.iter().map(|stream| (*stream).to_owned()).collect();
         (worker.into(), Arc::new(Answer { version: Some(7), jobs }))

@@ -4,7 +4,7 @@ use crate::prometheus::Class;
 
 /// The list's weights are all the same, which nobody has measured.
 #[test]
-fn w29_what_was_not_measured_moves_nothing() {
+fn what_was_not_measured_moves_nothing() {
     let all: Vec<_> = EIGHT.into_iter().chain(["i"]).collect();
     let swarm = swarm(&all, &json!({"weights": {"query": "x"}}));
     let decided = |weights: &[(&str, f64)], measuring: Option<&str>| {
@@ -36,7 +36,7 @@ fn w29_what_was_not_measured_moves_nothing() {
 }
 
 #[test]
-fn w30_streams_that_weigh_nothing_keep_a_worker() {
+fn streams_that_weigh_nothing_keep_a_worker() {
     let wanted = |streams: Value, weights: &[(&str, f64)], min: u32, from: u32| {
         let autoscale = json!({"maxWeightPerWorker": 10, "min": min, "max": 9});
         let more = json!({

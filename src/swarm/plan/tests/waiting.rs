@@ -3,7 +3,7 @@ use super::*;
 
 /// In mode Observe no file is written, and so no worker can read it.
 #[test]
-fn w31_a_swarm_that_observes_waits_for_nobody() {
+fn a_swarm_that_observes_waits_for_nobody() {
     let file = published(5, &[&["a", "b"], &[]]);
     let more = json!({
         "jobs": null, "mode": "Observe", "streams": [{"id": "a"}, {"id": "b", "pin": "w-1"}],
@@ -29,7 +29,7 @@ fn w31_a_swarm_that_observes_waits_for_nobody() {
 }
 
 #[test]
-fn w32_a_worker_that_stays_away_costs_no_passes() {
+fn a_worker_that_stays_away_costs_no_passes() {
     let file = published(5, &[&["a"], &["b"]]);
     let period = |memory: Memory, second: PodFacts| {
         let memory = Memory { reports: answers(&[(0, 5)]), ..memory };

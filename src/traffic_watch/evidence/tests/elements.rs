@@ -61,7 +61,7 @@ fn value(elements: &[Element]) -> Result<(f64, bool), NoEvidence> {
 }
 
 #[test]
-fn b01_b02_b03_a_window_that_is_covered_partly_is_a_lower_bound() {
+fn a_window_that_is_covered_partly_is_a_lower_bound() {
     let partly = Err(NoEvidence::PartialWindow);
     for (name, changes, expected) in [
         ("the counter says what samples in the window do not", &[] as &[_], Ok((8.0, true))),
@@ -199,7 +199,7 @@ fn beside(device: &'static str, bytes: f64, speed: Option<f64>) -> Vec<Element> 
 }
 
 #[test]
-fn t08_the_fullest_link_counts_and_bytes_are_those_of_all() {
+fn the_fullest_link_counts_and_bytes_are_those_of_all() {
     let unknown = Err(NoEvidence::SpeedUnknown);
     for (name, elements, expected) in [
         (

@@ -36,7 +36,7 @@ const BUSY: [Says; 3] = [Percent(99.0), Percent(1.0), Percent(1.0)];
 
 /// A quota, a webhook or a controller manager that is down: the replacement never comes.
 #[test]
-fn t01_eviction_ends_with_the_first_pod_that_is_not_replaced() {
+fn eviction_ends_with_the_first_pod_that_is_not_replaced() {
     let mut w = evicting();
     let mut evicted = vec![];
     for _ in 0..30 {
@@ -59,7 +59,7 @@ fn t01_eviction_ends_with_the_first_pod_that_is_not_replaced() {
 }
 
 #[test]
-fn t01_without_a_deployment_of_ours_nothing_is_evicted() {
+fn without_a_deployment_of_ours_nothing_is_evicted() {
     let mut w = evicting();
     w.replicas = None;
     for _ in 0..9 {
@@ -68,7 +68,7 @@ fn t01_without_a_deployment_of_ours_nothing_is_evicted() {
 }
 
 #[test]
-fn t02_a_fit_node_that_can_take_no_pod_is_no_room_for_evicted_ones() {
+fn a_fit_node_that_can_take_no_pod_is_no_room_for_evicted_ones() {
     let mut w = evicting();
     w.away = ["b", "c"].map(Into::into).into();
     w.watch.spec.min_fit = serde_json::from_value(json!(0)).unwrap();
@@ -81,7 +81,7 @@ fn t02_a_fit_node_that_can_take_no_pod_is_no_room_for_evicted_ones() {
 }
 
 #[test]
-fn t03_a_mark_goes_when_the_last_fit_node_does() {
+fn a_mark_goes_when_the_last_fit_node_does() {
     let mut w = busy_and_calm();
     w.away.insert("b".into());
     let step = w.judge(&[Percent(99.0), Percent(1.0)]);
@@ -101,7 +101,7 @@ fn t03_a_mark_goes_when_the_last_fit_node_does() {
 }
 
 #[test]
-fn t03_max_unfit_zero_takes_every_mark_away() {
+fn max_unfit_zero_takes_every_mark_away() {
     let mut w = World::new(&["a", "b", "c", "d"], json!({}));
     let busy = [Percent(99.0), Percent(98.0), Percent(1.0), Percent(1.0)];
     w.judge(&busy);
@@ -115,7 +115,7 @@ fn t03_max_unfit_zero_takes_every_mark_away() {
 }
 
 #[test]
-fn t03_a_live_node_is_marked_beside_one_that_fell_silent_with_its_mark() {
+fn a_live_node_is_marked_beside_one_that_fell_silent_with_its_mark() {
     let mut w = World::new(&["a", "b", "c"], json!({}));
     w.judge(&BUSY);
     w.judge(&BUSY);
@@ -139,7 +139,7 @@ fn expiring(action: &str) -> World {
 
 /// All exporters are stale, or double: the samples are there, and prove nothing.
 #[test]
-fn t06_a_broken_measurement_runs_no_clock() {
+fn a_broken_measurement_runs_no_clock() {
     for broken in [Old, NaN, NoSpeed] {
         let mut w = expiring("Unfit");
         for _ in 0..20 {
@@ -161,7 +161,7 @@ fn t06_a_broken_measurement_runs_no_clock() {
 }
 
 #[test]
-fn t06_stale_samples_of_most_nodes_are_low_coverage_with_their_reason() {
+fn stale_samples_of_most_nodes_are_low_coverage_with_their_reason() {
     let mut w = expiring("Hold");
     let step = w.judge(&[Old, Old, Old, Percent(99.0)]);
     assert_eq!(step.states, [Unknown; 4]);
@@ -180,7 +180,7 @@ fn t06_stale_samples_of_most_nodes_are_low_coverage_with_their_reason() {
 }
 
 #[test]
-fn t06_a_node_that_is_missing_in_a_partial_answer_has_no_clock() {
+fn a_node_that_is_missing_in_a_partial_answer_has_no_clock() {
     for (warned, label) in [(true, "false"), (false, "true")] {
         let mut w = expiring("Unfit");
         for _ in 0..7 {
@@ -196,7 +196,7 @@ fn t06_a_node_that_is_missing_in_a_partial_answer_has_no_clock() {
 }
 
 #[test]
-fn t09_a_refused_deployment_is_tried_again_when_it_changes_and_after_some_time() {
+fn a_refused_deployment_is_tried_again_when_it_changes_and_after_some_time() {
     let mut w = evicting();
     w.replicas = None;
     w.judge(&BUSY);
@@ -218,7 +218,7 @@ fn t09_a_refused_deployment_is_tried_again_when_it_changes_and_after_some_time()
 }
 
 #[test]
-fn t10_a_node_that_cannot_be_written_waits_and_the_others_do_not() {
+fn a_node_that_cannot_be_written_waits_and_the_others_do_not() {
     let mut w = World::new(&["a", "b", "c"], json!({}));
     w.judge(&BUSY);
     let failed = Arc::make_mut(&mut w.memory.failed);
@@ -233,7 +233,7 @@ fn t10_a_node_that_cannot_be_written_waits_and_the_others_do_not() {
 }
 
 #[test]
-fn t10_a_node_that_was_written_without_an_answer_is_not_tried_on_behalf_of_the_others() {
+fn a_node_that_was_written_without_an_answer_is_not_tried_on_behalf_of_the_others() {
     let mut w = World::new(&["a", "b", "c"], json!({}));
     w.judge(&BUSY);
     let failed = Arc::make_mut(&mut w.memory.failed);
@@ -253,7 +253,7 @@ fn t10_a_node_that_was_written_without_an_answer_is_not_tried_on_behalf_of_the_o
 
 /// Deleted and registered again under its name: other hardware, other load.
 #[test]
-fn t14_a_replaced_node_inherits_nothing() {
+fn a_replaced_node_inherits_nothing() {
     let life = |uid, created| Incarnation { uid, created };
     let mut w = busy_and_calm();
     w.lives.insert("a".into(), life(2, w.second));
@@ -281,7 +281,7 @@ fn t14_a_replaced_node_inherits_nothing() {
 
 /// Rules are evaluated every 30 seconds, and nodes judged every 10.
 #[test]
-fn n08_a_recorded_value_counts_once_however_often_it_is_read() {
+fn a_recorded_value_counts_once_however_often_it_is_read() {
     let criteria = json!([{"name": "loss", "query": "node:loss:ratio1m", "max": "0.05"}]);
     let mut w = World::new(&["a", "b"], json!({"interval": "10s", "criteria": criteria}));
     let mut judge = |loss: f64, age: Option<f64>| {
@@ -313,7 +313,7 @@ fn n08_a_recorded_value_counts_once_however_often_it_is_read() {
 }
 
 #[test]
-fn s01_the_operators_ceiling_is_named_where_it_holds_nodes_back() {
+fn the_operators_ceiling_is_named_where_it_holds_nodes_back() {
     let mut w = World::new(&["a", "b", "c", "d"], json!({}));
     w.headroom = Headroom { open: 1, all: 1, none: false };
     let busy = [Percent(99.0), Percent(98.0), Percent(1.0), Percent(1.0)];

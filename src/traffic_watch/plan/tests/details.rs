@@ -95,7 +95,7 @@ fn a_transition_names_the_measure_where_there_are_several() {
 
 /// A node that can take no ordinary pod counts among all nodes.
 #[test]
-fn s01_a_decided_mark_of_a_closed_node_is_given_up_when_none_is_left_among_all() {
+fn a_decided_mark_of_a_closed_node_is_given_up_when_none_is_left_among_all() {
     let mut w = World::new(&["a", "b", "c", "d"], json!({}));
     w.away.insert("a".into());
     let busy = [Percent(99.0), Percent(1.0), Percent(1.0), Percent(1.0)];
@@ -133,7 +133,7 @@ fn a_decided_mark_that_is_not_written_keeps_its_place_beside_a_worse_node() {
 }
 
 #[test]
-fn t10_a_mark_whose_removal_failed_takes_its_place_until_the_label_is_gone() {
+fn a_mark_whose_removal_failed_takes_its_place_until_the_label_is_gone() {
     let mut w = World::new(&["a", "b"], json!({}));
     let both = [Percent(99.0), Percent(98.0)];
     w.judge(&both);
@@ -152,7 +152,7 @@ fn t10_a_mark_whose_removal_failed_takes_its_place_until_the_label_is_gone() {
 /// Found by the simulation (seed 7793): the mark that was to take its place was written by the next
 /// pass, above the limit.
 #[test]
-fn t10_a_mark_whose_removal_failed_keeps_its_place_from_the_mark_that_was_decided_for_it() {
+fn a_mark_whose_removal_failed_keeps_its_place_from_the_mark_that_was_decided_for_it() {
     let mut w = World::new(&["a", "b"], json!({}));
     for says in [[99.0, 98.0], [99.0, 98.0], [1.0, 98.0]] {
         w.judge(&says.map(Percent));
@@ -173,7 +173,7 @@ fn t10_a_mark_whose_removal_failed_keeps_its_place_from_the_mark_that_was_decide
 
 /// The number of those with evidence is what counts, at any size.
 #[test]
-fn t06_the_clock_runs_for_three_silent_nodes_of_ten() {
+fn the_clock_runs_for_three_silent_nodes_of_ten() {
     let spec = json!({"onUnknown": {"after": "1m", "action": "Unfit"}});
     let mut w = World::new(&["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"], spec);
     let mut says = [Percent(1.0); 10];

@@ -68,7 +68,7 @@ fn pods_leave_a_node_that_stays_unfit_and_only_while_there_is_a_fit_one() {
 
 /// Each list has a page for every hundred pods.
 #[test]
-fn t12_pods_are_not_read_while_evictions_rest() {
+fn pods_are_not_read_while_evictions_rest() {
     let spec = json!({"eviction": {"after": "1m"}, "minFit": 0, "maxUnfit": "100%"});
     let mut w = World::new(&["a", "b"], spec);
     let settings = Settings::of(&w.watch).unwrap();

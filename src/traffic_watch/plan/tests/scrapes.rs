@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn t14_one_scrape_counts_once_however_often_it_is_judged() {
+fn one_scrape_counts_once_however_often_it_is_judged() {
     let mut w = World::new(&["a", "b"], json!({"interval": "1s"}));
     w.judge(&[Percent(1.0); 2]);
     w.judge(&[Percent(1.0); 2]);
@@ -28,7 +28,7 @@ fn t14_one_scrape_counts_once_however_often_it_is_judged() {
 /// An answer may take a second longer than the one before it, and so may a request; and the age of
 /// a sample counts from when Prometheus computed it.
 #[test]
-fn t14_one_scrape_counts_once_though_requests_and_answers_take_different_times() {
+fn one_scrape_counts_once_though_requests_and_answers_take_different_times() {
     /// The time of the evaluation as the answer has it.
     type Evaluated = fn(f64) -> Option<f64>;
     // Each with the age of its sample, and how long the answer and the request took.

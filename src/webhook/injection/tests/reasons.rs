@@ -54,7 +54,7 @@ fn opting_out_by_annotation() {
 }
 
 #[test]
-fn original_15_the_second_prober_leaves_the_first_ones_pod_alone() {
+fn the_second_prober_leaves_the_first_ones_pod_alone() {
     let other = Recipe { prober: "other/mesh".into(), ..recipe() };
     let first = inject(&plain(), &other);
     assert_eq!(reason(&first, &recipe()), Some(SkipReason::OtherProber));

@@ -38,7 +38,7 @@ fn qos_is_kept() {
 
 /// A quota refuses a pod with a container that does not set the counted resource.
 #[test]
-fn n09_an_agent_states_what_all_containers_of_its_pod_state() {
+fn an_agent_states_what_all_containers_of_its_pod_state() {
     let none = Recipe { resources: Resources::default(), ..recipe() };
     let both = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
     let requests = json!({"requests": both("1m", "1Mi")});

@@ -23,7 +23,7 @@ fn in_namespace(mut pod: Value, namespace: &str) -> Value {
 /// Through `/proc`, a process of the same user can read the files of the application, including its
 /// token.
 #[test]
-fn s11_nobody_else_s_agent_comes_where_processes_are_shared() {
+fn nobody_else_s_agent_comes_where_processes_are_shared() {
     for field in ["/spec/shareProcessNamespace", "/spec/hostPID"] {
         let shared = with(field, json!(true));
         for (namespace, expected) in [
@@ -43,7 +43,7 @@ fn s11_nobody_else_s_agent_comes_where_processes_are_shared() {
 }
 
 #[test]
-fn s11_the_agent_is_a_user_of_its_own() {
+fn the_agent_is_a_user_of_its_own() {
     let user = |pod: &Value, own_image| {
         let context =
             agent(&inject(pod, &Recipe { own_image, ..recipe() }))["securityContext"].clone();
@@ -70,7 +70,7 @@ fn s11_the_agent_is_a_user_of_its_own() {
 /// `OpenShift` refuses users outside the range of the namespace, and assigns one to every container
 /// that sets none.
 #[test]
-fn s11_where_the_cluster_assigns_users_none_is_named() {
+fn where_the_cluster_assigns_users_none_is_named() {
     let user = |constraint: &str, mut pod: Value, own_image| {
         pod["metadata"]["annotations"]["openshift.io/scc"] = json!(constraint);
         let recipe = Recipe { own_image, ..recipe() };

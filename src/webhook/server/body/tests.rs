@@ -78,7 +78,7 @@ async fn is_read_soon(bodies: &Bodies, source: IpAddr, length: usize) {
 }
 
 #[tokio::test]
-async fn s03_what_is_announced_and_not_sent_holds_nothing() {
+async fn what_is_announced_and_not_sent_holds_nothing() {
     let (bodies, [source, _]) = (Bodies::default(), sources());
     let mut all = stalled(&bodies, source, REQUESTS.1 - 1, 0).await;
     is_read_soon(&bodies, source, 1 << 20).await;
@@ -88,7 +88,7 @@ async fn s03_what_is_announced_and_not_sent_holds_nothing() {
 }
 
 #[tokio::test]
-async fn s03_a_source_holds_its_part_of_the_memory_and_no_more() {
+async fn a_source_holds_its_part_of_the_memory_and_no_more() {
     let (bodies, [source, other]) = (Bodies::default(), sources());
     // Twice the total.
     let count = 2 * SMALL_IN_ALL * STEP / SMALL;
@@ -99,7 +99,7 @@ async fn s03_a_source_holds_its_part_of_the_memory_and_no_more() {
 }
 
 #[tokio::test]
-async fn s03_a_source_has_its_number_of_requests_under_way_and_no_more() {
+async fn a_source_has_its_number_of_requests_under_way_and_no_more() {
     let (bodies, [source, other]) = (Bodies::default(), sources());
     let _all = stalled(&bodies, source, REQUESTS.1, 0).await;
     let refused = bodies.read(Body::empty(), source).await.err();
@@ -108,7 +108,7 @@ async fn s03_a_source_has_its_number_of_requests_under_way_and_no_more() {
 }
 
 #[tokio::test]
-async fn s03_a_large_body_keeps_a_rate_or_ends() {
+async fn a_large_body_keeps_a_rate_or_ends() {
     let (bodies, [source, _]) = (Bodies::default(), sources());
     let stalls = bodies.read(Body::new(Stalls(SMALL)), source);
     let refused = timeout(SOON, stalls).await.expect("long before the deadline").err();
@@ -121,7 +121,7 @@ async fn s03_a_large_body_keeps_a_rate_or_ends() {
 }
 
 #[tokio::test]
-async fn s03_a_body_that_trickles_ends_in_time() {
+async fn a_body_that_trickles_ends_in_time() {
     let (bodies, [source, _]) = (Bodies::default(), sources());
     let endless = trickle(usize::MAX, 1, Duration::from_millis(20));
     let refused = timeout(4 * DEADLINE, bodies.read(endless, source)).await.expect("it ends").err();

@@ -51,7 +51,7 @@ fn attacker(running: &Running, alpn: &[u8]) -> TlsConnector {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s03_trickling_posts_hold_neither_memory_nor_admission() {
+async fn trickling_posts_hold_neither_memory_nor_admission() {
     let running = hurried().await;
     let (connector, to) = (attacker(&running, b"http/1.1"), running.address);
     let attack = async {
@@ -81,7 +81,7 @@ async fn s03_trickling_posts_hold_neither_memory_nor_admission() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s03_eighteen_hundred_idle_connections_are_closed_and_in_nobodys_way() {
+async fn eighteen_hundred_idle_connections_are_closed_and_in_nobodys_way() {
     let running = hurried().await;
     let (connector, to) = (attacker(&running, b"http/1.1"), running.address);
     let attack = async {
@@ -103,7 +103,7 @@ async fn s03_eighteen_hundred_idle_connections_are_closed_and_in_nobodys_way() {
 type Endless = StreamBody<BoxStream<'static, Result<Frame<Bytes>, std::convert::Infallible>>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s03_streams_that_never_end_and_resets_without_end_are_in_nobodys_way() {
+async fn streams_that_never_end_and_resets_without_end_are_in_nobodys_way() {
     let running = hurried().await;
     let (connector, to) = (attacker(&running, b"h2"), running.address);
     let attack = async {
@@ -160,7 +160,7 @@ async fn junk(number: u8, to: SocketAddr, connector: &TlsConnector) -> anyhow::R
 /// For any number of connections, a source gets its part of the places, and all together no more
 /// than the total.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s03_connections_have_a_limit_in_all_and_for_each_source() {
+async fn connections_have_a_limit_in_all_and_for_each_source() {
     const MORE: usize = 40;
     let running = start_with(|_| {}).await;
     let mut held = Vec::new();
@@ -210,7 +210,7 @@ async fn frame_of(stream: &mut TlsStream<TcpStream>, wanted: u8) -> Vec<u8> {
 /// Its client is informed of the limits of a connection, and a client that resets streams without
 /// end is disconnected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s03_a_connection_of_http2_has_limits() {
+async fn a_connection_of_http2_has_limits() {
     const SETTINGS: u8 = 4;
     const GOAWAY: u8 = 7;
     let running = start(10).await;

@@ -24,7 +24,7 @@ impl Injector for Learns {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn n07_news_of_a_namespace_are_waited_for_and_not_for_long() {
+async fn news_of_a_namespace_are_waited_for_and_not_for_long() {
     let known = watch::Sender::new(false);
     let running = serve(Arc::new(Learns(known.subscribe())), |_| {}).await;
     let bundle = running.state.bundle();

@@ -18,7 +18,7 @@ use crate::bench::{eventually, run};
 
 /// 9, 10, 11: failed writes were dropped, and a changed or deleted child stayed that way.
 #[test]
-fn bug_09_10_11_what_someone_changes_or_deletes_comes_back() {
+fn what_someone_changes_or_deletes_comes_back() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.prober("np", original()).await;
@@ -42,7 +42,7 @@ fn bug_09_10_11_what_someone_changes_or_deletes_comes_back() {
 
 /// 11: a foreign `ConfigMap` was overwritten, and later deleted.
 #[test]
-fn bug_11_a_config_map_of_someone_elses_is_neither_written_nor_deleted() {
+fn a_config_map_of_someone_elses_is_neither_written_nor_deleted() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         let foreign = json!({"metadata": {"name": "np"}, "data": {"mine": "yes"}});
@@ -67,7 +67,7 @@ fn bug_11_a_config_map_of_someone_elses_is_neither_written_nor_deleted() {
 
 /// 12: after the object was deleted, injected pods could not be started again.
 #[test]
-fn bug_12_everything_outside_goes_with_the_object_and_pods_can_do_without() {
+fn everything_outside_goes_with_the_object_and_pods_can_do_without() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         let consent = json!({"annotations": {"probes.bigmikes.io/allow": "*"}});
@@ -99,7 +99,7 @@ fn bug_12_everything_outside_goes_with_the_object_and_pods_can_do_without() {
 
 /// 20: the operator could create and delete every pod.
 #[test]
-fn bug_20_pods_are_read_and_never_written() {
+fn pods_are_read_and_never_written() {
     for kind in KINDS {
         // A Swarm writes one annotation of a pod; the admission policy leaves it that and nothing
         // else.
@@ -116,7 +116,7 @@ fn bug_20_pods_are_read_and_never_written() {
 
 /// 20, in the roles that are installed.
 #[test]
-fn bug_20_no_rendered_role_writes_pods() {
+fn no_rendered_role_writes_pods() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rbac");
     let mut verbs = BTreeSet::new();
     for entry in std::fs::read_dir(folder).expect("deploy/rbac") {

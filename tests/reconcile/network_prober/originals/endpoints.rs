@@ -10,7 +10,7 @@ use crate::bench::{eventually, run};
 
 /// 2: one pod without an address kept every other from starting, for ever.
 #[test]
-fn bug_02_a_pending_pod_blocks_nobody_in_any_order() {
+fn a_pending_pod_blocks_nobody_in_any_order() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.pod("default", "pending-before", json!({})).await;
@@ -35,7 +35,7 @@ fn bug_02_a_pending_pod_blocks_nobody_in_any_order() {
 
 /// 6: two pods of the same name in two namespaces were one endpoint.
 #[test]
-fn bug_06_two_pods_of_one_name_are_two_endpoints() {
+fn two_pods_of_one_name_are_two_endpoints() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         let consent = json!({"annotations": {"probes.bigmikes.io/allow": "default/np"}});
@@ -56,7 +56,7 @@ fn bug_06_two_pods_of_one_name_are_two_endpoints() {
 
 /// 7: finished, unready and terminating pods stayed endpoints; 8: so did pods whose labels changed.
 #[test]
-fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
+fn who_does_not_take_part_any_more_is_not_probed() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.prober("np", original()).await;
@@ -111,7 +111,7 @@ fn bug_07_08_who_does_not_take_part_any_more_is_not_probed() {
 
 /// 13: the list named a new port while every agent still listened on the old one.
 #[test]
-fn bug_13_a_new_port_waits_for_the_pods_and_reports_it() {
+fn a_new_port_waits_for_the_pods_and_reports_it() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench.prober("np", original()).await;
@@ -148,7 +148,7 @@ fn bug_13_a_new_port_waits_for_the_pods_and_reports_it() {
 
 /// 19: every pod probed every other, in one file.
 #[test]
-fn bug_19_a_full_mesh_has_an_end() {
+fn a_full_mesh_has_an_end() {
     run(async |bench| {
         let _operator = bench.ready_operator().await;
         bench

@@ -9,7 +9,7 @@ use crate::{bench::run, faults};
 
 /// 9: a write that failed was dropped.
 #[test]
-fn bug_09_a_write_that_fails_is_reported_and_made_when_it_can_be() {
+fn a_write_that_fails_is_reported_and_made_when_it_can_be() {
     run(async |bench| {
         let proxy = bench.proxy().await;
         proxy.set([Rule::new(Fault::Refuse(503)).verbs(faults::WRITES).resource("configmaps")]);
@@ -29,7 +29,7 @@ fn bug_09_a_write_that_fails_is_reported_and_made_when_it_can_be() {
 
 /// 10: a read that failed counted as "it exists", so that nothing was made.
 #[test]
-fn bug_10_a_read_that_fails_is_reported_and_is_no_finding() {
+fn a_read_that_fails_is_reported_and_is_no_finding() {
     run(async |bench| {
         let foreign = json!({"metadata": {"name": "np"}, "data": {"mine": "yes"}});
         let foreign = serde_json::from_value(foreign).expect("ConfigMap");

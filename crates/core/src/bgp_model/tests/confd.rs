@@ -251,7 +251,7 @@ fn names(fabric: &Fabric) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn r04_every_session_has_the_name_of_its_kind() {
+fn every_session_has_the_name_of_its_kind() {
     let mesh = Fabric::new(nodes(&[None, X, None]), simple(), true);
     assert_eq!(
         names(&mesh),
@@ -273,7 +273,7 @@ fn r04_every_session_has_the_name_of_its_kind() {
 
 /// Indistinguishable nodes are listed once for all nodes that expect them.
 #[test]
-fn r03_there_are_few_sets_of_neighbors_however_many_nodes_there_are() {
+fn there_are_few_sets_of_neighbors_however_many_nodes_there_are() {
     for (kind, sets) in [(Kind::Simple, 2), (Kind::Zonal, 6)] {
         let fabric = Lab::sized(600, kind, Ids::PerZone, 3);
         let fabric = Fabric::new(fabric.nodes, fabric.peers, fabric.mesh);

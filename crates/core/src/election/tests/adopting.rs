@@ -26,7 +26,7 @@ fn the_originals_reflectors_get_slots_and_keep_their_id() {
 /// With another value of the label, the original's `BGPPeer`s counted it as a reflector and its
 /// count did not, so that it chose one more.
 #[test]
-fn bug_14_what_the_selectors_take_for_a_reflector_is_counted() {
+fn what_the_selectors_take_for_a_reflector_is_counted() {
     let mut cluster = Cluster::new(":20");
     chosen_before(&mut cluster, &["n19"]);
     assert_eq!(cluster.target().shown(), "0=n19 1=n00 2=n01");

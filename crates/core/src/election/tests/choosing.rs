@@ -38,7 +38,7 @@ fn who_cannot_be_one_is_none() {
 
 /// "Old ones have more chance to survive", according to its proposal.
 #[test]
-fn bug_11_the_oldest_reflector_is_the_last_to_be_dropped() {
+fn the_oldest_reflector_is_the_last_to_be_dropped() {
     let mut cluster = Cluster::new(":20").count(6);
     cluster.settle();
     for left in (1..6).rev() {

@@ -34,7 +34,7 @@ fn the_originals_numbers() {
 
 /// 0.05 as a 32-bit number is a little more than 0.05.
 #[test]
-fn bug_04_exact_multiples_are_not_one_too_many() {
+fn exact_multiples_are_not_one_too_many() {
     for (ratio, per) in [("0.05", 20), ("0.025", 40), ("0.002", 500), ("0.001", 1000), ("0.3", 10)]
     {
         let share = if ratio == "0.3" { 3 } else { 1 };

@@ -37,7 +37,7 @@ fn changed(before: &Target, after: &Target) -> (usize, usize, usize) {
 /// at another; in a simulation with 12 reflectors 173 to 344, and by rendezvous hashing alone 229
 /// to 268.
 #[test]
-fn bug_16_all_reflectors_have_about_as_many_clients() {
+fn all_reflectors_have_about_as_many_clients() {
     for (zones, count) in [("a:100 b:100 c:100", 9), ("a:334 b:333 c:333", 12), ("a:200 b:200", 8)]
     {
         let target = multi(zones, count).target();

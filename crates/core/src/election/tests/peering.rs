@@ -29,7 +29,7 @@ fn the_originals_two_peers() {
 /// All clients had sessions with the reflectors of all zones; the proposal requires only those of
 /// their own.
 #[test]
-fn bug_15_a_peer_for_each_zone() {
+fn a_peer_for_each_zone() {
     let target = Cluster::new("a:9 b:9 c:3 :1").topology(Topology::Zonal).count(6).target();
     let first = format!("({GROUP} == 'a') || (!has({GROUP}) && !has({SLOT}) && !has(rr))");
     let (b, c) = (format!("{GROUP} == 'b'"), format!("{GROUP} == 'c'"));
@@ -50,7 +50,7 @@ fn bug_15_a_peer_for_each_zone() {
 
 /// `key=value`: the peers selected only the number where the label had value and number.
 #[test]
-fn bug_13_selectors_do_not_know_the_value_of_the_label() {
+fn selectors_do_not_know_the_value_of_the_label() {
     let spec = |label: &str| {
         let count = rules().count;
         let rules = Rules { key: label.split('=').next().unwrap().into(), count, ..rules() };
@@ -74,7 +74,7 @@ fn bug_13_selectors_do_not_know_the_value_of_the_label() {
 
 /// No selector names a node, so nodes without the label of a host name work like others.
 #[test]
-fn bug_17_peers_do_not_depend_on_nodes() {
+fn peers_do_not_depend_on_nodes() {
     for topology in [Topology::Simple, Topology::Zonal, Topology::Multi] {
         let mut cluster = Cluster::new("a:40 b:40 c:40").topology(topology).count(6);
         let before = cluster.settle();

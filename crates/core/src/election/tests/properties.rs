@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn r2_the_number_is_the_formula(mut cluster in some_cluster()) {
+    fn the_number_is_the_formula(mut cluster in some_cluster()) {
         cluster.rules.count.scope = Scope::Cluster;
         cluster.rules.topology = Topology::Simple;
         cluster.rules.ids.per = None;
@@ -179,12 +179,12 @@ proptest! {
     }
 
     #[test]
-    fn r2_the_number_grows_with_the_nodes(rules in some_rules(), nodes in 0..5000_usize) {
+    fn the_number_grows_with_the_nodes(rules in some_rules(), nodes in 0..5000_usize) {
         prop_assert!(rules.count.of(nodes) <= rules.count.of(nodes + 1));
     }
 
     #[test]
-    fn r2_what_one_zone_lacks_is_carried_to_others_once(mut cluster in some_cluster()) {
+    fn what_one_zone_lacks_is_carried_to_others_once(mut cluster in some_cluster()) {
         cluster.rules.count.scope = Scope::Cluster;
         cluster.rules.topology = Topology::Simple;
         cluster.rules.ids.per = None;
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn r3_without_candidates_nothing_is_written(mut cluster in some_running()) {
+    fn without_candidates_nothing_is_written(mut cluster in some_running()) {
         cluster.members.iter_mut().for_each(|member| member.closed = true);
         if let Ok(target) = reported(&cluster) {
             prop_assert_eq!(target.freeze, Some(Freeze::NoCandidates));
@@ -221,7 +221,7 @@ proptest! {
 
     /// Nodes created in the same second came in the order of a Go map.
     #[test]
-    fn bug_18_r5_the_order_of_the_nodes_does_not_matter(
+    fn the_order_of_the_nodes_does_not_matter(
         (cluster, shuffled) in some_running().prop_flat_map(|cluster| {
             let members = cluster.members.clone();
             (Just(cluster), Just(members).prop_shuffle())
@@ -239,7 +239,7 @@ proptest! {
 
     /// A finished target stays unchanged.
     #[test]
-    fn r5_again_changes_nothing(mut cluster in some_cluster()) {
+    fn again_changes_nothing(mut cluster in some_cluster()) {
         if reported(&cluster).is_ok() {
             let first = cluster.settle();
             let again = reported(&cluster).unwrap();
@@ -250,7 +250,7 @@ proptest! {
 
     /// Every state reaches a final one.
     #[test]
-    fn r9_every_state_converges(mut cluster in some_running()) {
+    fn every_state_converges(mut cluster in some_running()) {
         if reported(&cluster).is_ok() {
             let mut last = cluster.settle();
             // Groups change one slot at a time.
@@ -266,7 +266,7 @@ proptest! {
     }
 
     #[test]
-    fn r6_a_client_changes_nothing_for_others(
+    fn a_client_changes_nothing_for_others(
         mut cluster in some_running(), which in any::<prop::sample::Index>(), zone in 0..3_u8,
     ) {
         if !settled(&mut cluster) {
@@ -312,7 +312,7 @@ proptest! {
 
     /// Another node in a slot changes no peer, and no client loses all its reflectors.
     #[test]
-    fn r6_a_reflector_touches_only_itself(mut cluster in some_running(), which in any::<prop::sample::Index>()) {
+    fn a_reflector_touches_only_itself(mut cluster in some_running(), which in any::<prop::sample::Index>()) {
         cluster.members.iter_mut().for_each(|m| {
             (m.ready, m.closed, m.suitable, m.unfit_for, m.not_ready_for) = (true, false, true, None, None);
         });
@@ -334,7 +334,7 @@ proptest! {
     }
 
     #[test]
-    fn r7_ids_are_few_valid_nobodys_and_stable(mut cluster in some_cluster()) {
+    fn ids_are_few_valid_nobodys_and_stable(mut cluster in some_cluster()) {
         let Ok(target) = reported(&cluster) else { return Ok(()) };
         let ids: BTreeSet<_> = target.slots.iter().map(|slot| slot.cluster_id).collect();
         prop_assert!(ids.len() <= MOST_IDS);
@@ -361,7 +361,7 @@ proptest! {
     }
 
     #[test]
-    fn r10_few_peers_with_short_selectors(mut cluster in some_cluster(), more in 1..200_usize) {
+    fn few_peers_with_short_selectors(mut cluster in some_cluster(), more in 1..200_usize) {
         cluster.rules.key = "k".repeat(317).into();
         let Ok(target) = reported(&cluster) else { return Ok(()) };
         if target.freeze.is_some() {

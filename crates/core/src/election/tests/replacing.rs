@@ -156,7 +156,7 @@ fn slots_get_the_smallest_free_numbers() {
 
 /// Two of two are down, and no node can replace them: their clients had no routes at all.
 #[test]
-fn r19_clients_of_a_zone_without_a_living_reflector_join_another_group() {
+fn clients_of_a_zone_without_a_living_reflector_join_another_group() {
     // Guests: nodes of no zone.
     let mut cluster = Cluster::new("a:2 b:6 :2").count(8);
     let target = cluster.settle();
@@ -193,7 +193,7 @@ fn r19_clients_of_a_zone_without_a_living_reflector_join_another_group() {
 
 /// One of four is up, and no node can replace the others: groups without it had no routes.
 #[test]
-fn r21_in_topology_multi_nodes_leave_groups_without_a_living_reflector() {
+fn in_topology_multi_nodes_leave_groups_without_a_living_reflector() {
     let mut cluster = Cluster::new("a:4 b:2 :2").topology(Topology::Multi).count(4);
     for node in ["a02", "a03", "n00", "n01"] {
         cluster.node(node).suitable = false;
@@ -232,7 +232,7 @@ fn r21_in_topology_multi_nodes_leave_groups_without_a_living_reflector() {
 /// The only zone is down, and nodes without a zone do not count in topology Zonal: the set seemed
 /// to be complete.
 #[test]
-fn r20_reflectors_that_are_all_down_and_cannot_be_replaced_freeze_the_set() {
+fn reflectors_that_are_all_down_and_cannot_be_replaced_freeze_the_set() {
     let mut cluster = Cluster::new("a:3 :2").topology(Topology::Zonal).count(2);
     cluster.node("a02").closed = true;
     cluster.settle();

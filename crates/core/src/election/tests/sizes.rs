@@ -110,9 +110,9 @@ fn paths_of_zones_are_those_of_the_whole_fabric() {
     }
 }
 
-/// R1: the sizes with room, for clusters in which the tables of nodes do not count.
+/// The sizes with room, for clusters in which the tables of nodes do not count.
 #[test]
-fn r01_sizes_leave_room_to_replace_a_reflector() {
+fn sizes_leave_room_to_replace_a_reflector() {
     let largest = |zones: usize, nodes: usize| {
         let rules = Cluster::new("a:1").topology(Topology::Zonal).rules;
         let fits = |total: &usize| {
@@ -125,10 +125,10 @@ fn r01_sizes_leave_room_to_replace_a_reflector() {
     assert_eq!([2, 3, 4].map(|zones| largest(zones, 4900)), [Some(23), Some(10), Some(7)]);
 }
 
-/// R6: where a topology has no room for all that the count requires, a zone that has one more than
+/// Where a topology has no room for all that the count requires, a zone that has one more than
 /// others keeps it, even if another zone now has a better node.
 #[test]
-fn r06_a_lack_of_room_moves_no_reflector_to_another_zone() {
+fn a_lack_of_room_moves_no_reflector_to_another_zone() {
     let zones = zones(4, 10);
     let mut cluster = Cluster::new(&zones).topology(Topology::Zonal).count(9);
     for name in ["c07", "c08", "c09"] {
@@ -143,10 +143,10 @@ fn r06_a_lack_of_room_moves_no_reflector_to_another_zone() {
     assert_eq!(target.notes.len(), 1, "{:?}", target.notes);
 }
 
-/// R1: neither growth up to the limit of tables nor another spec leaves a zone with one reflector,
+/// Neither growth up to the limit of tables nor another spec leaves a zone with one reflector,
 /// which could not be replaced.
 #[test]
-fn r01_a_zone_in_use_never_gets_fewer_than_two() {
+fn a_zone_in_use_never_gets_fewer_than_two() {
     let two = "a:2 b:2 c:2 d:2";
     let mut cluster = Cluster::new(&zones(4, 700)).topology(Topology::Zonal).count(8);
     let settled = cluster.settle();

@@ -10,7 +10,7 @@ fn even(total: usize, sizes: &[usize]) -> Vec<usize> {
 
 /// It was 1 + 5 + 5 + 5 = 16, and "2 are missing".
 #[test]
-fn bug_09_what_a_zone_lacks_is_carried_once() {
+fn what_a_zone_lacks_is_carried_once() {
     assert_eq!(even(12, &[1, 10, 10, 10]), [1, 4, 4, 3]);
     assert_eq!(even(12, &[10, 10, 10, 1]), [4, 4, 3, 1]);
     assert_eq!(even(12, &[10, 0, 1, 10]), [6, 0, 1, 5]);
@@ -20,7 +20,7 @@ fn bug_09_what_a_zone_lacks_is_carried_once() {
 
 /// It was 4 in each of three zones, and 2 in each of four.
 #[test]
-fn bug_10_never_more_than_the_maximum() {
+fn never_more_than_the_maximum() {
     assert_eq!(even(10, &[100, 100, 100]), [4, 3, 3]);
     assert_eq!(even(5, &[100, 100, 100, 100]), [2, 1, 1, 1]);
     let mut cluster = Cluster::new("a:20 b:20 c:20").topology(Topology::Simple);

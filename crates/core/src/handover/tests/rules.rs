@@ -70,7 +70,7 @@ fn what_is_a_letting_go_and_what_is_not() {
 
 /// Its pod ended and the next one started between two observations.
 #[test]
-fn w17_a_silent_worker_has_released_with_its_next_pod() {
+fn a_silent_worker_has_released_with_its_next_pod() {
     let file = file(5, &["w-0@5:", "w-1@1:"], &["a<w-0@5"]);
     let granted = |w0: Worker| {
         let at = workers([("w-0", w0), ("w-1", pod(5))]);

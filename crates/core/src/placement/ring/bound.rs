@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn n01_everything_has_its_turn_within_the_epochs_that_are_stated(
+        fn everything_has_its_turn_within_the_epochs_that_are_stated(
             len in 1_usize..3000, room in 1_usize..80, phase: u64, first: u64,
         ) {
             let all = epochs(len, room);
@@ -166,7 +166,7 @@ mod tests {
         }
 
         #[test]
-        fn n01_shares_are_fair_and_leave_nothing(
+        fn shares_are_fair_and_leave_nothing(
             sizes in proptest::collection::vec(1_usize..50, 1..20), more in 0_usize..200,
         ) {
             let room = (sizes.len() + more).min(sizes.iter().sum());

@@ -45,7 +45,7 @@ fn a_secret_has_both_halves_or_none() {
 }
 
 #[test]
-fn s05_the_endpoints_are_read_where_the_credentials_are() {
+fn the_endpoints_are_read_where_the_credentials_are() {
     let list = "https://10.0.0.1:2379, https://10.0.0.2:2379\nhttps://10.0.0.3:2379\n";
     for key in ENDPOINTS {
         let found = bare(&[(key, list), ("username", "u"), ("password", "p")]).ok().unwrap();
@@ -65,7 +65,7 @@ fn s05_the_endpoints_are_read_where_the_credentials_are() {
 }
 
 #[test]
-fn s05_no_credentials_leave_over_http() {
+fn no_credentials_leave_over_http() {
     let plain = ("endpoints", "https://10.0.0.1:2379,http://10.0.0.2:2379");
     for pair in
         [[("username", "u"), ("password", "PASS")], [("etcd-cert", "c"), ("etcd-key", "KEY")]]

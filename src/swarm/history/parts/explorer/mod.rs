@@ -132,12 +132,12 @@ fn is_found(plot: &Plot) {
 }
 
 #[test]
-fn w20_an_operator_that_is_killed_or_hangs_between_any_two_writes() {
+fn an_operator_that_is_killed_or_hangs_between_any_two_writes() {
     is_sound(&Plot { crashes: 2, changes: 2, ..Plot::default() });
 }
 
 #[test]
-fn w20_parts_that_someone_edits_or_deletes() {
+fn parts_that_someone_edits_or_deletes() {
     is_sound(&Plot { faults: 2, ..Plot::default() });
     is_sound(&Plot { faults: 1, crashes: 1, ..Plot::default() });
 }
@@ -145,14 +145,14 @@ fn w20_parts_that_someone_edits_or_deletes() {
 /// A part that was decided and hangs arrives after another operator has assigned the stream to
 /// another worker.
 #[test]
-fn w20_without_the_head_first_a_late_part_gives_a_stream_twice() {
+fn without_the_head_first_a_late_part_gives_a_stream_twice() {
     let weak = Weak::HeadLast;
     is_found(&Plot { crashes: 1, changes: 2, weak, ..Plot::default() });
 }
 
 /// The same, with trust in parts that are older than the head states.
 #[test]
-fn w20_without_the_fence_a_late_part_gives_a_stream_twice() {
+fn without_the_fence_a_late_part_gives_a_stream_twice() {
     let weak = Weak::NoFence;
     is_found(&Plot { crashes: 1, changes: 2, weak, ..Plot::default() });
 }

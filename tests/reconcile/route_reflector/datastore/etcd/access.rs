@@ -66,7 +66,7 @@ fn an_etcd_that_cannot_be_used_is_a_clear_error_within_the_deadline() {
         );
         let none = stage.store_of(&[good], None, &Fence::open()).await;
         contains(&refused(&none).await, &["spec.datastore.etcd.secretRef", "etcd-ca"]);
-        // No password is sent in plain text, nor to a host that the object's author names (S5).
+        // No password is sent in plain text, nor to a host that the object's author names.
         let user = ("username", "calico");
         let plain = ("endpoints", "http://127.0.0.1:1");
         stage.secret(&[plain, user, ("password", "PRIVATE")]).await;
@@ -157,7 +157,7 @@ fn a_user_with_a_password_may_do_what_etcd_lets_him() {
 
 /// The Secret, and the right to read it, created by the commands of the documentation.
 #[test]
-fn s05_the_documented_commands_let_the_operator_read_endpoints_and_credentials() {
+fn the_documented_commands_let_the_operator_read_endpoints_and_credentials() {
     run(async |bench| {
         let stage = Stage::new(&bench).await;
         let etcd = &stage.etcd;

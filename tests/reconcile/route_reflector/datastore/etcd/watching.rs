@@ -45,7 +45,7 @@ fn a_change_in_etcd_is_noticed_also_after_an_outage() {
 
 /// The watch had no caller: changes in an etcd were seen only in the next due pass.
 #[test]
-fn r14_a_datastore_in_use_is_watched_once_and_as_long_as_a_set_uses_it() {
+fn a_datastore_in_use_is_watched_once_and_as_long_as_a_set_uses_it() {
     run(async |bench| {
         installed(&bench, &[Group::V1]).await;
         let stage = Stage::new(&bench).await;

@@ -109,7 +109,7 @@ async fn copy_labels(client: kube::Client, raw: Client, later: Duration) {
 }
 
 #[test]
-fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
+fn labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
     run(async |bench| {
         installed(&bench, &[]).await;
         let etcd = Etcd::start().await.expect("etcd");
@@ -149,7 +149,7 @@ fn r14_labels_that_are_copied_late_neither_hold_up_nor_undo_a_step() {
 
 /// Runs without a controller that copies labels.
 #[test]
-fn r14_from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
+fn from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
     run(async |bench| {
         installed(&bench, &[]).await;
         let etcd = Etcd::start().await.expect("etcd");

@@ -7,7 +7,7 @@ use super::{generated::*, laws::*, *};
 
 proptest! {
     #[test]
-    fn i1_i6_each_has_an_owner_that_it_may_have_or_a_reason(case in some_case()) {
+    fn each_has_an_owner_that_it_may_have_or_a_reason(case in some_case()) {
         let outcome = case.outcome();
         if case.is_frozen() {
             for thing in &case.items {
@@ -20,7 +20,7 @@ proptest! {
     }
 
     #[test]
-    fn i2_an_item_listed_twice_has_one_owner(case in some_repetitive_case()) {
+    fn an_item_listed_twice_has_one_owner(case in some_repetitive_case()) {
         let reported = case.run();
         let mut owners = BTreeMap::new();
         for (thing, owner) in case.items.iter().zip(reported.owners) {
@@ -29,13 +29,13 @@ proptest! {
     }
 
     #[test]
-    fn i3_as_even_as_pins_and_limits_allow(mut case in some_live_case()) {
+    fn as_even_as_pins_and_limits_allow(mut case in some_live_case()) {
         case.rules.balance = true;
         check_even(&case, &case.outcome())?;
     }
 
     #[test]
-    fn i4_again_changes_nothing(mut case in some_case()) {
+    fn again_changes_nothing(mut case in some_case()) {
         case.step();
         let outcome = case.outcome();
         prop_assert_eq!(case.step(), 0);
@@ -43,7 +43,7 @@ proptest! {
     }
 
     #[test]
-    fn i4_the_order_of_items_and_workers_does_not_matter(
+    fn the_order_of_items_and_workers_does_not_matter(
         (mut case, items, workers) in some_repetitive_case().prop_flat_map(|case| {
             let (items, workers) = (case.items.clone(), case.workers.clone());
             (Just(case), Just(items).prop_shuffle(), Just(workers).prop_shuffle())
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn i5_no_assignment_that_is_even_moves_less(case in some_plain_case()) {
+    fn no_assignment_that_is_even_moves_less(case in some_plain_case()) {
         let held = |standing: Standing| -> Vec<usize> {
             let has = |id: &str| case.items.iter().filter(|t| t.owner.as_deref() == Some(id)).count();
             let workers = case.workers.iter().filter(|worker| worker.1 == standing);
@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn i7_one_item_more_moves_nothing_and_touches_one_worker(mut case in some_live_case(), weight in 1..9_u64) {
+    fn one_item_more_moves_nothing_and_touches_one_worker(mut case in some_live_case(), weight in 1..9_u64) {
         case.rules.policy = Policy::Sticky;
         case.rules.max_per_worker = None;
         for thing in &mut case.items {
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn i7_one_item_less_moves_at_most_one(
+    fn one_item_less_moves_at_most_one(
         mut case in some_plain_case(), pick in any::<prop::sample::Index>(),
     ) {
         case.rules.max_per_worker = None;
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn i15_nothing_but_ids_is_hashed(case in some_case(), factor in 2..5_u64) {
+    fn nothing_but_ids_is_hashed(case in some_case(), factor in 2..5_u64) {
         // The weight of an item affects the balance, but not if all weights are equal. The weight
         // of a dedicated item never does.
         let mut heavier = case.clone();
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn i16_a_worker_that_is_unready_for_a_while_loses_nothing_and_moves_nothing(
+    fn a_worker_that_is_unready_for_a_while_loses_nothing_and_moves_nothing(
         mut case in some_case(), flaps in prop::collection::vec(any::<bool>(), 8),
     ) {
         case.workers.iter_mut().for_each(|worker| worker.1 = Standing::Full);

@@ -44,7 +44,7 @@ proptest! {
     /// For any zones: no list is longer than the bound, no list that fits is cut, and cut lists are
     /// full.
     #[test]
-    fn n01_no_member_probes_more_than_the_bound(
+    fn no_member_probes_more_than_the_bound(
         members in skewed(), k in some_neighbors(), most in 4_usize..80, epoch: u64,
     ) {
         prop_assume!(k != Neighbors::FULL_MESH);
@@ -68,7 +68,7 @@ proptest! {
     /// While nothing exceeds the bound, it has no effect: so all guarantees of the ring hold,
     /// including least movement, and no epoch moves anything.
     #[test]
-    fn n01_below_the_bound_nothing_changes(
+    fn below_the_bound_nothing_changes(
         members in some_members(), k in some_neighbors(), epoch: u64,
     ) {
         let all = Ring::new(&members, k).peers();
@@ -79,7 +79,7 @@ proptest! {
 
     /// The lists do not depend on the order, not even in a mesh, and each can be computed alone.
     #[test]
-    fn n01_a_cut_list_depends_on_the_members_and_the_epoch_only(
+    fn a_cut_list_depends_on_the_members_and_the_epoch_only(
         (members, shuffled) in some_members().prop_flat_map(|m| (Just(m.clone()), Just(m).prop_shuffle())),
         k in some_neighbors(), most in 1_usize..8, epoch: u64,
     ) {
@@ -97,7 +97,7 @@ proptest! {
     /// Each edge of the exact ring is probed within the epochs that are stated: so no target and no
     /// pair of zones is forgotten.
     #[test]
-    fn n01_every_target_has_its_turn(
+    fn every_target_has_its_turn(
         members in some_members(), k in some_neighbors(), most in 4_usize..10,
         first in 0_u64..1 << 40,
     ) {
@@ -119,7 +119,7 @@ proptest! {
 /// The member with the most heavily cut list, and the number of epochs of its rotation: found and
 /// as documented.
 #[test]
-fn n01_skewed_zones_come_round_in_time() {
+fn skewed_zones_come_round_in_time() {
     let k = Neighbors { in_zone: 8, per_other_zone: 2 };
     for (sizes, most, wanted, epochs) in [
         // Seventeen: three protocols and the original's metric.
@@ -146,7 +146,7 @@ fn n01_skewed_zones_come_round_in_time() {
 
 /// A large zone does not starve a small one, nor a member's own zone the paths to others.
 #[test]
-fn n01_zones_share_what_there_is() {
+fn zones_share_what_there_is() {
     let k = Neighbors { in_zone: 8, per_other_zone: 2 };
     // Each member has its own order of zones: either of the two may come first.
     for (sizes, small) in [([1, 3, 3000], "z001"), ([1, 3000, 3], "z002")] {
@@ -166,7 +166,7 @@ fn n01_zones_share_what_there_is() {
 
 /// A rollout in a cluster with cut lists does not replace all of them.
 #[test]
-fn n01_one_member_moves_a_window_by_one() {
+fn one_member_moves_a_window_by_one() {
     let k = Neighbors { in_zone: 8, per_other_zone: 2 };
     let members = zones(&[1, 1500]);
     let list = |members: &[Member], epoch| -> BTreeSet<String> {
