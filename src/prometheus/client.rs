@@ -205,9 +205,16 @@ impl Client {
         read: impl Future<Output = Result<T, QueryError>>,
     ) -> Result<T, QueryError> {
         let mut counted = Counted::new(self);
+        let url = &self.0.url;
         let result = tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| {
-            let message = format!("{}: no answer within {deadline:?}", self.0.url);
-            Err(QueryError::new(Class::Timeout, message))
+            Err(QueryError::new(Class::Timeout, format!("{url}: no answer within {deadline:?}")))
+        });
+        // What is wrong there is mostly the address or the credentials.
+        let result = result.map_err(|error| match error.class {
+            Class::BadAnswer | Class::Unauthorized if !error.message.starts_with(&**url) => {
+                QueryError::new(error.class, format!("{url}: {}", error.message))
+            }
+            _ => error,
         });
         counted.result = result.as_ref().map_or_else(|error| error.class.reason(), |_| "success");
         result

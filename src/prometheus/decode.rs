@@ -91,7 +91,7 @@ fn elements<'a, E: Deserialize<'a>>(
     mut take: impl FnMut(E) -> Result<(), QueryError>,
 ) -> Result<Vec<String>, QueryError> {
     if !is_json(content_type) {
-        return Err(not_json(status, content_type));
+        return Err(not_json(status, content_type, body));
     }
     let bad = |message| QueryError::new(Class::BadAnswer, message);
     let answer: Answer<'a> = match serde_json::from_slice(body) {
@@ -105,7 +105,8 @@ fn elements<'a, E: Deserialize<'a>>(
     let data = answer.data.ok_or_else(|| bad("answer is a success without data".into()))?;
     let (kind, words) = wanted;
     if data.result_type != kind {
-        return Err(bad(format!("answer is a {}, where {words}", data.result_type)));
+        let message = format!("the query gives a {}, where {words}", data.result_type);
+        return Err(QueryError::new(Class::QueryInvalid, message));
     }
     let mut warnings = answer.warnings.0;
     // In a truncated vector, nodes are missing that may well have data.
@@ -150,9 +151,9 @@ impl<'de, E: Deserialize<'de>, F: FnMut(E)> Visitor<'de> for Each<E, F> {
     }
 }
 
-/// Returns the error for an answer that is not JSON: it came from a proxy, or Prometheus is not
-/// ready.
-fn not_json(status: u16, content_type: &str) -> QueryError {
+/// Returns the error for an answer that is not JSON: it came from a proxy or another part of the
+/// server, or Prometheus is not ready. It judges no query.
+fn not_json(status: u16, content_type: &str, body: &[u8]) -> QueryError {
     match status {
         // 200 with HTML is a login page.
         200..=299 => QueryError::new(
@@ -161,12 +162,25 @@ fn not_json(status: u16, content_type: &str) -> QueryError {
                 "answer is {content_type:?}, not JSON: is this URL the Prometheus API, or a proxy's login page?"
             ),
         ),
-        _ => by_status(status, String::new()),
+        _ => {
+            let is_text = content_type.trim_start().to_ascii_lowercase().starts_with("text/plain");
+            let text = if is_text { String::from_utf8_lossy(body) } else { Cow::default() };
+            let mut error = by_status(status, text.trim().to_owned());
+            if error.class == Class::QueryInvalid {
+                error.class = Class::BadAnswer;
+            }
+            error
+        }
     }
 }
 
 fn failure(status: u16, answer: &Answer<'_>) -> QueryError {
     let text = answer.error.as_deref().unwrap_or("no reason given");
+    if text.contains("Prometheus Agent") {
+        let message = "this Prometheus runs in agent mode, which answers no query: name the server \
+                       that it writes to";
+        return QueryError::new(Class::BadAnswer, message);
+    }
     let class = match answer.error_type.as_deref() {
         Some("bad_data") => Class::QueryInvalid,
         Some("execution") => Class::QueryFailed,
@@ -185,8 +199,15 @@ fn by_status(status: u16, text: String) -> QueryError {
         429 | 499 | 500..=599 => Class::Unavailable,
         _ => Class::BadAnswer,
     };
+    let hint = match status {
+        _ if text.contains("no org id") => {
+            "; the server wants a tenant: set headers: {X-Scope-OrgID: NAME} of this endpoint"
+        }
+        404 => "; is this the address to which /api/v1/query belongs?",
+        _ => "",
+    };
     let text = if text.is_empty() { text } else { format!(": {text}") };
-    QueryError::new(class, format!("HTTP status {status}{text}"))
+    QueryError::new(class, format!("HTTP status {status}{text}{hint}"))
 }
 
 #[derive(Deserialize)]

@@ -15,7 +15,7 @@ use super::{
     memory::Memory,
     next::{self, Next},
     plan::{self, Calico, Fitness, Observed},
-    settings::{self, Settings},
+    settings::Settings,
     steps::{NodeWrite, Step, Write},
     topology::BgpTopology,
 };
@@ -218,7 +218,6 @@ pub fn simulate(
     workloads: Arc<BTreeMap<Arc<str>, u32>>,
     now: Timestamp,
 ) -> Result<DryRun, Error> {
-    settings::check_query(&set.spec).map_err(Error::Invalid)?;
     let settings = Settings::of(set)?;
     let name = set.name_any();
     let label = (&*settings.label.0, &*settings.label.1);

@@ -10,7 +10,6 @@ use crate::{
         route_reflector_set::{DeletionPolicy, Gate, Mesh},
     },
     controller::Error,
-    prometheus::promql,
     selector::Selector,
 };
 
@@ -73,15 +72,6 @@ pub fn rules(spec: &RouteReflectorSetSpec) -> Result<Rules, Refusal> {
         replace_after: spec.candidates.replace_after.into(),
     };
     rules.check().map(|()| rules)
-}
-
-/// Checks the author's own count of sessions, which only the gate needs.
-///
-/// # Errors
-/// The path of the field, and the error of its PromQL.
-pub fn check_query(spec: &RouteReflectorSetSpec) -> Result<(), String> {
-    let Some(query) = &spec.transition.query else { return Ok(()) };
-    promql::check_vector_once(query).map_err(|error| format!("spec.transition.query: {error}"))
 }
 
 impl Settings {

@@ -14,7 +14,7 @@ use crate::{
         swarm::{Handover, Policy, Strategy, Stream, WorkloadKind},
     },
     controller::Error,
-    prometheus::{promql, shortened},
+    prometheus::shortened,
 };
 
 /// Maximum size of a `ConfigMap` in bytes, including keys: the API server's limit.
@@ -88,8 +88,6 @@ impl Settings {
         let weights = match &spec.weights {
             None => None,
             Some(weights) => {
-                promql::check_vector_once(&weights.query)
-                    .map_err(|error| invalid("weights.query", error))?;
                 let above = parse_quantity(&weights.rebalance_above.0)
                     .map_err(|error| invalid("weights.rebalanceAbove", error))?;
                 Some(Weights {

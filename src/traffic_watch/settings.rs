@@ -17,7 +17,6 @@ use crate::{
     },
     controller::Error,
     nodes::NodeFacts,
-    prometheus::promql,
     selector::Selector,
 };
 
@@ -247,7 +246,7 @@ fn bandwidth(spec: &TrafficWatchSpec) -> Result<Option<Criterion>, Error> {
         (None, None) => return Ok(None),
     };
     let question = match &spec.query {
-        Some(text) => own("query", text)?,
+        Some(text) => Question::Own(text.as_str().into()),
         None => Question::BuiltIn {
             devices: spec.devices.as_str().into(),
             direction: spec.direction,
@@ -290,7 +289,7 @@ fn further(spec: &TrafficWatchSpec, it: &CriterionSpec, path: &str) -> Result<Cr
         max_text: it.max.0.clone(),
         request: Request {
             endpoint: spec.prometheus.as_str().into(),
-            question: own(&at("query"), &it.query)?,
+            question: Question::Own(it.query.as_str().into()),
         },
         rules: Rules {
             unit: Unit::Own,
@@ -304,11 +303,6 @@ fn further(spec: &TrafficWatchSpec, it: &CriterionSpec, path: &str) -> Result<Cr
 
 fn recover(max: f64, percent: u32) -> f64 {
     max * f64::from(percent) / 100.0
-}
-
-fn own(path: &str, text: &str) -> Result<Question, Error> {
-    promql::check_vector_once(text).map_err(|error| invalid(path, error))?;
-    Ok(Question::Own(text.into()))
 }
 
 #[cfg(test)]
@@ -328,12 +322,11 @@ mod tests {
         let settings = Settings::of(&serde_json::from_value(watch).unwrap()).unwrap();
         assert_eq!(settings.consecutive, Consecutive { unfit: 6, fit: 3 });
         let [measure] = &settings.criteria[..] else { panic!("{settings:?}") };
-        assert_eq!((measure.max_text.as_str(), measure.recover), ("60", 30.0));
+        assert_eq!((measure.max_text.as_str(), measure.recover), ("60 %", 30.0));
         let asked = Question::BuiltIn {
             devices: "bond[0-9]+".into(),
             direction: Direction::Receive,
             window: Duration::from_secs(7),
-            speed: false,
         };
         assert_eq!(measure.request.question, asked);
         assert_eq!(measure.rules.direction, Some(Direction::Receive));

@@ -157,7 +157,6 @@ fn an_error_is_reported_with_its_place() {
             &[],
             "no endpoint \"far\" is configured",
         ),
-        (watch("maxBandwidthPercent: \"60\", query: \"sum(\""), &[], "spec.query"),
         (watch("maxBandwidthPercent: \"60\""), &["--cluster"], "/nonexistent/kubeconfig"),
         (watch("maxBandwidthPercent: \"60\""), &["--node-label", "a-b"], "--node-label"),
     ] {

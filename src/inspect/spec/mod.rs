@@ -206,7 +206,6 @@ mod tests {
             ("{name: s}", "jobz: [a]", "spec.jobz: unknown field"),
             ("{name: s}", "jobs: []", "spec.jobs: "),
             ("{name: s}", "policy: Sticky", "spec: exactly one of jobs, streams and streamsFrom"),
-            ("{name: s}", "jobs: [a], weights: {query: 'sum('}", "spec.weights.query: "),
             ("{}", jobs, "metadata.name: is missing"),
         ] {
             let error = read(metadata, spec, true).unwrap_err();

@@ -187,7 +187,8 @@ async fn an_answer_without_end_is_cut_off() {
     .await;
     let client = client_of(None, Some(&format!("http://{address}/")), Duration::from_secs(30));
     let result = client.query("up", Duration::from_secs(30), |_| Ok(())).await;
-    assert_eq!(result.unwrap_err().message, "answer is larger than 32 MiB");
+    let expected = format!("http://{address}: answer is larger than 32 MiB");
+    assert_eq!(result.unwrap_err().message, expected);
 }
 
 #[tokio::test]
@@ -230,7 +231,8 @@ async fn a_query_of_an_authors_has_a_smaller_answer() {
     assert_eq!(error.class, Class::OverBudget);
     assert!(error.message.starts_with("answer is larger than 4 MiB"), "{error}");
     let error = ask(Payer::BuiltIn("a".into())).await;
-    assert_eq!((error.class, &*error.message), (Class::BadAnswer, "answer is larger than 32 MiB"));
+    assert_eq!(error.class, Class::BadAnswer);
+    assert!(error.message.ends_with(": answer is larger than 32 MiB"), "{error}");
 }
 
 #[tokio::test]

@@ -66,9 +66,9 @@ fn every_other_answer_has_its_class() {
     };
     let error = |kind| format!(r#"{{"status":"error","errorType":"{kind}","error":"e"}}"#);
     for (status, content_type, body, expected) in [
-        (200, JSON, success("matrix", "[]"), Class::BadAnswer),
-        (200, JSON, success("scalar", r#"[1,"NaN"]"#), Class::BadAnswer),
-        (200, JSON, success("string", r#"[1,"x"]"#), Class::BadAnswer),
+        (200, JSON, success("matrix", "[]"), Class::QueryInvalid),
+        (200, JSON, success("scalar", r#"[1,"NaN"]"#), Class::QueryInvalid),
+        (200, JSON, success("string", r#"[1,"x"]"#), Class::QueryInvalid),
         (200, JSON, success("vector", r#"[{"metric":{},"value":[1,"x"]}]"#), Class::BadAnswer),
         (200, JSON, r#"{"status":"success"}"#.into(), Class::BadAnswer),
         (200, JSON, "{\"status\":".into(), Class::BadAnswer),
@@ -133,7 +133,7 @@ fn a_matrix_is_nothing_else_and_may_be_refused() {
         let refuse = |_: RangeSeries<'_>| Err(QueryError::new(Class::BadAnswer, "mine"));
         matrix(200, JSON, body.as_bytes(), refuse).unwrap_err().message
     };
-    let words = "answer is a vector, where values over time (a matrix) are needed";
+    let words = "the query gives a vector, where values over time (a matrix) are needed";
     assert_eq!(read("vector", "[]"), words);
     let series = r#"{"metric":{},"values":[[1,"1"]]}"#;
     assert_eq!(read("matrix", &format!("[{series},{series}]")), "mine");
@@ -185,5 +185,35 @@ proptest! {
         let body = format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{{"metric":{{}},"value":[0,"{x}"]}}]}}}}"#);
         let (series, _) = read(200, JSON, body.as_bytes()).unwrap();
         prop_assert_eq!(series[0].1.map(f64::to_bits), Some(x).map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }));
+    }
+}
+
+/// Of a wrong path, a missing tenant and a server without queries each says so itself.
+#[test]
+fn an_error_names_a_cause_to_act_on() {
+    let agent =
+        r#"{"status":"error","errorType":"execution","error":"unavailable with Prometheus Agent"}"#;
+    for (status, content_type, body, class, text) in [
+        (422, JSON, agent, Class::BadAnswer, "agent mode"),
+        (
+            404,
+            "text/plain; charset=utf-8",
+            "404 page not found\n",
+            Class::BadAnswer,
+            "HTTP status 404: 404 page not found; is this the address to which /api/v1/query belongs?",
+        ),
+        (401, "text/plain", "no org id", Class::Unauthorized, "X-Scope-OrgID"),
+        (
+            400,
+            "text/plain",
+            "unsupported path requested: \"/graph\"",
+            Class::BadAnswer,
+            "unsupported path",
+        ),
+        (502, "text/html", "<html>", Class::Unavailable, "HTTP status 502"),
+    ] {
+        let error = read(status, content_type, body.as_bytes()).unwrap_err();
+        assert_eq!(error.class, class, "{error}");
+        assert!(error.message.contains(text) && !error.message.contains("<html>"), "{error}");
     }
 }

@@ -1,12 +1,7 @@
-//! PromQL as text: what we write, and what users write.
-mod check;
-mod matchers;
-mod once;
+//! PromQL as text. Whether a query of a user's is valid, the server decides: each has a dialect of
+//! its own.
+mod selector;
 mod text;
 
-pub use check::{PromqlError, check_vector, is_selector};
-pub use matchers::Matchers;
-pub use once::check_vector_once;
-#[cfg(test)]
-pub use once::parsed;
+pub use selector::{Matchers, is_selector};
 pub use text::{duration, string};

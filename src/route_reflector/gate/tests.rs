@@ -120,7 +120,6 @@ fn the_query_asks_for_the_names_of_expected_sessions() {
             tag(1)
         )
     );
-    crate::prometheus::promql::check_vector(&text).unwrap();
 }
 
 #[test]
@@ -137,7 +136,6 @@ fn the_gate_counts_sessions_of_the_job_that_is_believed_and_names_the_others() {
         assert!(labels.ends_with(r#"job="bird-exporter""#), "{selector}");
     }
     assert!(other.contains("unless on () count("), "{other}");
-    crate::prometheus::promql::check_vector(&text).unwrap();
 
     let forged = (r#""job":"team-a/forged","measure":"other_job""#.to_owned(), "12".to_owned());
     let shut = judge(&wanted, &read(&wanted, std::slice::from_ref(&forged)), None).unwrap_err();

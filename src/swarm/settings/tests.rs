@@ -121,26 +121,6 @@ fn the_list_does_not_stand_where_the_shares_are_written() {
 }
 
 #[test]
-fn a_query_with_a_mistake_is_refused_before_it_is_asked() {
-    let broken = swarm(json!({"jobs": ["a"], "weights": {"query": "sum by (stream) (x"}}));
-    let error = Settings::of(&broken, None).unwrap_err().to_string();
-    assert!(error.starts_with("spec.weights.query: "), "{error}");
-}
-
-/// The threads that would parse it renew the lease as well.
-#[test]
-fn a_query_is_parsed_once_and_not_at_every_pass() {
-    for (query, valid) in [("sum by (stream) (parsed_once)", true), ("parsed_once +", false)] {
-        let measured = swarm(json!({"jobs": ["a"], "weights": {"query": query}}));
-        let before = promql::parsed();
-        for _ in 0..3 {
-            assert_eq!(Settings::of(&measured, None).is_ok(), valid, "{query}");
-        }
-        assert_eq!(promql::parsed() - before, 1, "{query}");
-    }
-}
-
-#[test]
 fn an_error_in_a_list_does_not_repeat_a_long_value() {
     let text = format!("streams: [{{id: a, weight: {}}}]", "x".repeat(100_000));
     let error = from(json!({}), &text).unwrap_err().to_string();

@@ -18,7 +18,6 @@ fn the_age_of_a_selected_sample_is_asked_for_with_it() {
     {
         let promql = ask(text);
         assert!(promql.starts_with(text) && promql.contains("timestamp("), "{promql}");
-        crate::prometheus::promql::check_vector(&promql).unwrap();
     }
     // Computed, at a fixed time, or perhaps of two names.
     for text in ["max by (node) (loss)", "loss > 1", "loss @ 1000", r#"{__name__=~"a|b"}"#, "-loss"]
@@ -55,7 +54,6 @@ fn every_selector_of_the_built_in_query_names_what_is_believed() {
         // Rejected series are counted by job, and only if none is accepted.
         assert_eq!(other.matches("node_network_").count(), 2, "{other}");
         assert!(other.contains("unless on () count(") && other.contains(believed), "{other}");
-        crate::prometheus::promql::check_vector(&text).unwrap();
         let any = question.promql(&Exporters::any(&["node"]));
         assert!(!any.contains("job=") && !any.contains("count by (job)"), "{any}");
     }

@@ -22,26 +22,28 @@ fn what_only_the_operator_can_see_is_reported_in_the_ready_condition() {
         let endpoint = json!({"prometheus": "nowhere"});
         bench.watch("endpoint", endpoint).await;
         let own = |query: &str| json!({"query": query, "window": null});
-        bench.watch("syntax", own("sum by (node) (loss[1m]")).await;
-        bench.watch("lines", own("sum(\n  rate(x[1m]) +* 2)")).await;
-        bench.watch("scalar", own("1 + 1")).await;
-        bench.watch("comment", own("# nothing")).await;
-        let criteria = |query: &str| {
-            json!({"criteria": [{"name": "good", "query": "x", "max": 1},
-                                {"name": "bad", "query": query, "max": 1}]})
-        };
-        bench.watch("criterion", criteria("rate(x)")).await;
-        bench.watch("range", criteria("x[5m]")).await;
+        bench.watch("syntax", own("sum(broken")).await;
+        bench.watch("scalar", own("scalar(broken)")).await;
+        let criteria = json!([{"name": "good", "query": "x", "max": 1},
+                              {"name": "bad", "query": "rate(broken)", "max": 1}]);
+        bench.watch("criterion", json!({"criteria": criteria})).await;
+        // As Prometheus answers.
+        bench.prometheus.script("broken", |query| match query {
+            "scalar(broken)" => {
+                json!({"status": "success", "data": {"resultType": "scalar", "result": [0, "1"]}})
+            }
+            query => {
+                let error = format!("invalid parameter \"query\": 1:4: parse error in {query}");
+                json!({"status": "error", "errorType": "bad_data", "error": error})
+            }
+        });
         bench.watch("web", json!({})).await;
         let _operator = bench.operator();
         for (name, texts) in [
             ("endpoint", ["spec.prometheus: ", "\"nowhere\" is configured (there is default)"]),
-            ("syntax", ["spec.query: column 23: ", "unclosed left parenthesis"]),
-            ("lines", ["spec.query: line 2, column ", "is no PromQL from here on"]),
-            ("scalar", ["spec.query: gives a scalar", "one value per node"]),
-            ("comment", ["spec.query: ", "is only a comment"]),
-            ("criterion", ["spec.criteria[1].query: ", "rate"]),
-            ("range", ["spec.criteria[1].query: gives a range", "one value per node"]),
+            ("syntax", ["spec.query: Prometheus says: ", "1:4: parse error in sum(broken"]),
+            ("scalar", ["spec.query: the query gives a scalar", "one value per node"]),
+            ("criterion", ["spec.criteria[1].query: Prometheus says: ", "rate(broken)"]),
             ("mismatch", ["spec.deployment.selector", "add app: other to the template"]),
             ("selector", ["spec.nodeSelector.matchExpressions[0].operator", "In, NotIn"]),
             ("misspelled", ["spec.deployment", "imagePullPolice"]),

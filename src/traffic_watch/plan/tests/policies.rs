@@ -310,7 +310,6 @@ fn the_first_error_of_a_spec_is_reported_with_its_path() {
         (json!({"criteria": []}), "spec: one of"),
         (json!({"criteria": [], "query": "up"}), "spec.query:"),
         (json!({"criteria": [{"name": "a", "query": "up", "max": "-1"}]}), "spec.criteria[0].max"),
-        (json!({"criteria": [{"name": "a", "query": "up{", "max": 1}]}), "spec.criteria[0].query"),
         (
             json!({"criteria": [{"name": "bandwidth", "query": "up", "max": 1}]}),
             "spec.criteria[0].name",
@@ -321,7 +320,6 @@ fn the_first_error_of_a_spec_is_reported_with_its_path() {
             ]}),
             "spec.criteria[0].name",
         ),
-        (json!({"query": "1"}), "spec.query"),
         (json!({"maxUnfit": "101%"}), "spec.maxUnfit"),
         (json!({"minFit": -1}), "spec.minFit"),
         (json!({"onUnknown": {"after": "-1s"}}), "spec.onUnknown.after"),
@@ -336,5 +334,31 @@ fn the_first_error_of_a_spec_is_reported_with_its_path() {
         let error = plan(&w.watch, &w.observed(vec![Ok(Measurement::default())])).unwrap_err();
         assert!(error.to_string().starts_with(path), "{spec}: {error}");
         assert_eq!(error.reason(), "InvalidSpec");
+    }
+}
+
+/// The server judges PromQL: what it refuses is an error of the spec, and what it does not is none.
+#[test]
+fn a_query_that_the_server_refuses_is_reported_with_its_path() {
+    let own = json!({"query": "up{"});
+    let further = json!({"maxBandwidthPercent": "60", "criteria": [
+        {"name": "a", "query": "up", "max": 1}, {"name": "b", "query": "up{", "max": 1}
+    ]});
+    let refused = || Err(QueryError::new(Class::QueryInvalid, "Prometheus says: 1:4: parse error"));
+    let answer = || Ok(Measurement::default());
+    for (spec, readings, path) in [
+        (own.clone(), vec![refused()], Some("spec.query")),
+        (further.clone(), vec![answer(), answer(), refused()], Some("spec.criteria[1].query")),
+        // The built-in query is not the author's.
+        (further, vec![refused(), answer(), answer()], None),
+        (own, vec![Err(QueryError::new(Class::QueryFailed, "too many samples"))], None),
+    ] {
+        let w = World::new(&["a"], spec);
+        let plan = plan(&w.watch, &w.observed(readings)).unwrap();
+        let ready = plan.conditions.iter().find(|one| one.type_ == "Ready").unwrap();
+        let expected = path.map(|path| format!("{path}: Prometheus says: 1:4: parse error"));
+        assert_eq!(ready.reason == "InvalidSpec", expected.is_some(), "{ready:?}");
+        assert!(expected.is_none_or(|text| ready.message == text), "{ready:?}");
+        assert_eq!(ready.status, Some(false));
     }
 }
