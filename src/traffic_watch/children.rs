@@ -150,8 +150,14 @@ fn list<'a>(parent: &'a mut Value, key: &str) -> &'a mut Vec<Value> {
     }
 }
 
+/// The label of the node that exists only in a simulation of cluster-autoscaler: a copy of a real
+/// node of the group, with all its labels. The kubelet of a real node may not set it.
+const TEMPLATE_NODE: &str = "cluster-autoscaler.kubernetes.io/template-node";
+
 /// ANDs the requirement into *every* term: terms are alternatives, so a term without it would let
-/// the author's own affinity bypass the exclusion.
+/// the author's own affinity bypass the exclusion. Each is also an alternative for a node that is
+/// simulated: the mark on the node that was copied is not a mark of the one that would come, and a
+/// pod that fits nowhere else would make none come. These are last: Karpenter begins with the first.
 fn require(affinity: &mut Value, requirement: &Value) {
     let required = object(affinity, "requiredDuringSchedulingIgnoredDuringExecution");
     let terms = list(required, "nodeSelectorTerms");
@@ -169,12 +175,17 @@ fn require(affinity: &mut Value, requirement: &Value) {
         }
         terms.retain(|term| !empty(term));
     }
-    for term in terms {
-        let expressions = list(term, "matchExpressions");
-        if !expressions.contains(requirement) {
-            expressions.push(requirement.clone());
+    let template = json!({"key": TEMPLATE_NODE, "operator": "In", "values": ["true"]});
+    let mut simulated = terms.clone();
+    for (terms, requirement) in [(&mut *terms, requirement), (&mut simulated, &template)] {
+        for term in terms {
+            let expressions = list(term, "matchExpressions");
+            if !expressions.contains(requirement) {
+                expressions.push(requirement.clone());
+            }
         }
     }
+    terms.append(&mut simulated);
 }
 
 fn prefer(affinity: &mut Value, requirement: &Value) {
@@ -261,6 +272,11 @@ mod tests {
         json!({"key": "web.traffic.example.com/unfit", "operator": "NotIn", "values": ["true"]})
     }
 
+    fn template_node() -> Value {
+        let key = "cluster-autoscaler.kubernetes.io/template-node";
+        json!({"key": key, "operator": "In", "values": ["true"]})
+    }
+
     /// Original 1.4 #10: template and Deployment labels were overwritten by the selector's.
     #[test]
     fn the_authors_template_is_kept() {
@@ -300,9 +316,14 @@ mod tests {
         let result = &child["spec"]["template"]["spec"]["affinity"];
         assert_eq!(result["podAntiAffinity"]["kept"], true);
         let terms = result["nodeAffinity"][REQUIREMENT]["nodeSelectorTerms"].as_array().unwrap();
-        assert_eq!(terms.len(), 2, "a term that matches nothing is dropped: {terms:?}");
-        assert_eq!(terms[0]["matchExpressions"], json!([zone("a"), not_unfit()]));
-        assert_eq!(terms[1]["matchExpressions"], json!([not_unfit()]));
+        let expressions: Vec<_> = terms.iter().map(|term| &term["matchExpressions"]).collect();
+        let expected = [
+            json!([zone("a"), not_unfit()]),
+            json!([not_unfit()]),
+            json!([zone("a"), template_node()]),
+            json!([template_node()]),
+        ];
+        assert_eq!(expressions, expected.each_ref(), "a term that matches nothing is dropped");
         let nothing = json!({"nodeAffinity": {REQUIREMENT: {"nodeSelectorTerms": [{}]}}});
         let child = built(&nothing, json!({}));
         let terms = &child["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][REQUIREMENT];
@@ -370,7 +391,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_term_is_ever_without_the_exclusion(affinity in any_json()) {
+        fn only_a_simulated_node_is_taken_without_the_exclusion(affinity in any_json()) {
             let child = built(&affinity, json!({}));
             let terms = &child["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][REQUIREMENT]
                 ["nodeSelectorTerms"];
@@ -378,7 +399,8 @@ mod tests {
             prop_assert!(!terms.is_empty());
             for term in terms {
                 let expressions = term["matchExpressions"].as_array();
-                let excluded = expressions.is_some_and(|e| e.contains(&not_unfit()));
+                let excluded = expressions
+                    .is_some_and(|e| e.contains(&not_unfit()) || e.contains(&template_node()));
                 let matches_nothing = expressions.is_none_or(Vec::is_empty)
                     && term["matchFields"].as_array().is_none_or(Vec::is_empty);
                 prop_assert!(excluded || matches_nothing, "{term}");
