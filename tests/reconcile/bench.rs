@@ -24,7 +24,7 @@ use traffic_operator::api::TrafficWatch;
 use self::installation::{install, is_whole};
 pub use self::{
     accounts::{ACCOUNT, WEBHOOK_ACCOUNT},
-    installation::define,
+    installation::{apply_object, define},
     operator::Operator,
 };
 use crate::prometheus::Prometheus;
@@ -37,9 +37,9 @@ mod operator;
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("runtime"));
 /// The control planes, each of which serves one test at a time: a cluster has only one operator,
 /// and a test decides about all of its cluster's nodes. A test mostly waits for intervals and
-/// deadlines, so that six use two processors well; a control plane costs five seconds of one when
+/// deadlines, so that ten use two processors well; a control plane costs five seconds of one when
 /// it starts, and a hundredth of one while nothing happens.
-static PLANES: [OnceCell<ControlPlane>; 6] = [const { OnceCell::const_new() }; 6];
+static PLANES: [OnceCell<ControlPlane>; 10] = [const { OnceCell::const_new() }; 10];
 /// The control planes that no test has now; the last one to be returned is the first to be taken.
 static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static TURNS: Semaphore = Semaphore::const_new(0);

@@ -44,8 +44,6 @@ struct Inner {
     samples: BTreeMap<String, Sample>,
     /// By the query's text, the value of each node.
     own: BTreeMap<String, BTreeMap<String, &'static str>>,
-    /// Percent of the link that each node receives.
-    received: BTreeMap<String, &'static str>,
     /// Bytes per second that the fastest link of each node carries.
     speeds: BTreeMap<String, &'static str>,
     scrapes: Option<&'static str>,
@@ -87,10 +85,6 @@ impl Prometheus {
         script: impl Fn(&str) -> Value + Send + Sync + 'static,
     ) {
         self.inner.lock().expect("lock").script = Some((text, Arc::new(script)));
-    }
-
-    pub fn receives(&self, instance: &str, percent: &'static str) {
-        self.inner.lock().expect("lock").received.insert(instance.to_owned(), percent);
     }
 
     /// Sets what the fastest link of one node carries, in bytes per second.
@@ -186,15 +180,10 @@ fn vector(inner: &Inner, query: &str) -> Value {
         let speed = text(inner.speeds.get(instance).copied()).or(speed);
         // A percentage that is none makes the rate as odd as it is.
         let rate = if share.is_some() { Some(bytes) } else { sample.percent.or(sample.bytes) };
-        let received = inner.received.get(instance).and_then(|percent| percent.parse::<f64>().ok());
-        let received = received.zip(speed.as_ref().and_then(|speed| speed.parse::<f64>().ok()));
-        let received = received.map(|(percent, speed)| (percent * speed / 100.0).to_string());
-        for (direction, rate) in [("transmit", text(rate)), ("receive", received)] {
-            let total = rate.as_ref().map(|_| "281814".to_owned());
-            add(&format!("{direction}_rate"), instance, rate);
-            add(&format!("{direction}_total"), instance, total.clone());
-            add(&format!("{direction}_total_before"), instance, total);
-        }
+        let total = || text(rate.and(Some("281814")));
+        add("transmit_rate", instance, text(rate));
+        add("transmit_total", instance, total());
+        add("transmit_total_before", instance, total());
         let odd = || sample.percent.filter(|_| share.is_none()).map(|_| "1".to_owned());
         add("speed", instance, speed.or_else(odd));
         add("total", instance, text(Some("281814")));

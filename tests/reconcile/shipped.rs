@@ -1,7 +1,12 @@
-//! The policies, and the webhook object, that `make deploy` installs beside the roles.
+//! The policies, and the webhook object, that `make deploy` installs beside the roles; a component.
 use std::path::Path;
 
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, api::PostParams};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::bench::{apply_object, eventually, run};
 
 /// Returns the admission policies and their roles: the files that `deploy/base` installs.
 pub fn policies() -> Vec<String> {
@@ -32,4 +37,44 @@ pub fn answer_from_outside(policy: &mut Value) {
         let urls = variables.iter_mut().find(|v| v["name"] == "urls").expect("urls");
         urls["expression"] = "['https://127.0.0.1:']".into();
     }
+}
+
+#[test]
+fn the_component_shapes_a_pod_to_what_it_reserves() {
+    run(async |bench| {
+        let file = "deploy/components/shape-reserved/policy.yaml";
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let policy = std::fs::read_to_string(file).expect("the policy");
+        for document in serde_yaml::Deserializer::from_str(&policy) {
+            apply_object(&bench.client, Value::deserialize(document).expect("YAML")).await;
+        }
+        let pods = Api::<Pod>::namespaced(bench.client.clone(), "default");
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let key = "kubernetes.io/egress-bandwidth";
+        let shaped = async |amounts: &[u32], annotations: Option<Value>| {
+            let containers = amounts.iter().enumerate().map(|(i, amount)| {
+                let mut container =
+                    json!({"name": format!("c{i}"), "image": "registry.invalid/c:1"});
+                if *amount > 0 {
+                    let limits = json!({"traffic.example.com/egress-mbps": amount.to_string()});
+                    container["resources"] = json!({"limits": limits});
+                }
+                container
+            });
+            let pod = json!({
+                "metadata": {"name": "shaped", "annotations": annotations},
+                "spec": {"containers": containers.collect::<Vec<_>>(), "automountServiceAccountToken": false},
+            });
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            let pod = pods.create(&dry, &pod).await.expect("a dry run");
+            pod.metadata.annotations.and_then(|annotations| annotations.get(key).cloned())
+        };
+        // Policies take a moment to come into force.
+        let in_force = async || shaped(&[200, 0, 50], None).await.filter(|value| value == "250M");
+        eventually("the policy in force", in_force).await;
+        let other = Some(json!({"team": "a"}));
+        assert_eq!(shaped(&[1000], other).await.as_deref(), Some("1000M"));
+        assert_eq!(shaped(&[200], Some(json!({key: "1G"}))).await.as_deref(), Some("1G"));
+        assert_eq!(shaped(&[0], None).await, None);
+    });
 }

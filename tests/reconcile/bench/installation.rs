@@ -38,19 +38,23 @@ pub async fn install(client: &Client) {
             continue;
         }
         answer_from_outside(&mut object);
-        let object: DynamicObject = serde_json::from_value(object).expect("object");
-        let types = object.types.clone().expect("types");
-        let kind = GroupVersionKind::try_from(&types).expect("kind");
-        let (resource, capabilities) =
-            kube::discovery::pinned_kind(client, &kind).await.expect("discovery");
-        let api: Api<DynamicObject> = match capabilities.scope {
-            Scope::Cluster => Api::all_with(client.clone(), &resource),
-            Scope::Namespaced => {
-                Api::namespaced_with(client.clone(), manifests::NAMESPACE, &resource)
-            }
-        };
-        api.patch(&object.name_any(), &apply, &Patch::Apply(&object)).await.expect("rbac");
+        apply_object(client, object).await;
     }
+}
+
+/// Applies an object of any kind, in the operator's namespace if it has one.
+pub async fn apply_object(client: &Client, object: Value) {
+    let object: DynamicObject = serde_json::from_value(object).expect("object");
+    let types = object.types.clone().expect("types");
+    let kind = GroupVersionKind::try_from(&types).expect("kind");
+    let (resource, capabilities) =
+        kube::discovery::pinned_kind(client, &kind).await.expect("discovery");
+    let api: Api<DynamicObject> = match capabilities.scope {
+        Scope::Cluster => Api::all_with(client.clone(), &resource),
+        Scope::Namespaced => Api::namespaced_with(client.clone(), manifests::NAMESPACE, &resource),
+    };
+    let apply = PatchParams::apply("test").force();
+    api.patch(&object.name_any(), &apply, &Patch::Apply(&object)).await.expect("applied");
 }
 
 /// Reports whether all definitions exist: a test that removes some may have failed before it
