@@ -54,7 +54,7 @@ pub fn remedy(reason: &str) -> Option<&'static str> {
             "is its pod running, and can Prometheus reach its port (firewall, NetworkPolicy)? See the \
              target in Prometheus"
         }
-        "NoDevice" => "name the devices of this node in spec.devices",
+        "NoDevice" => "name the devices of this node in spec.devices: `doctor` shows them",
         "SpeedUnknown" => {
             "set spec.capacity, or annotate the node: \
              kubectl annotate node NAME traffic.example.com/capacity=10G"

@@ -16,7 +16,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{ListParams, PostParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
 };
 
 use super::{Facts, Replicas, Right, WebhookProcess, rights::rights_of};
@@ -85,6 +85,7 @@ pub async fn gather(
         namespace: place.namespace.clone(),
         nodes: Ok(vec![]),
         watches: Ok(Listed { read: vec![], unreadable: vec![] }),
+        device_classes: Ok(vec![]),
         probing: None,
         exporters: exporters.clone(),
         endpoints: vec![],
@@ -124,7 +125,34 @@ pub async fn gather(
         facts.probing = Some(super::probing::gather(&reading, &place.namespace).await);
     }
     facts.watches = cluster::list(&reading).await.map_err(|e| describe("list TrafficWatches", e));
+    if reserves(&facts) {
+        facts.device_classes = device_classes(&reading).await;
+    }
     facts
+}
+
+/// Reports whether any object has nodes offer a resource.
+fn reserves(facts: &Facts) -> bool {
+    facts.watches.iter().flat_map(|watches| &watches.read).any(|w| w.spec.reservation.is_some())
+}
+
+/// Lists the classes of devices that stand for an extended resource: a field of newer Kubernetes
+/// than the types that this program is built with.
+async fn device_classes(client: &Client) -> Result<Vec<(String, String)>, String> {
+    let class = GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceClass");
+    let class = ApiResource::from_gvk_with_plural(&class, "deviceclasses");
+    let api = Api::<DynamicObject>::all_with(client.clone(), &class);
+    let classes = match api.list(&ListParams::default()).await {
+        Ok(classes) => classes.items,
+        // A cluster without this version of the API has no such classes.
+        Err(kube::Error::Api(status)) if status.code == 404 => vec![],
+        Err(error) => return Err(describe("list DeviceClasses", error)),
+    };
+    let resource = |class: &DynamicObject| {
+        let resource = class.data["spec"]["extendedResourceName"].as_str()?;
+        Some((class.name_any(), resource.to_owned()))
+    };
+    Ok(classes.iter().filter_map(resource).collect())
 }
 
 /// Returns the caller's name, as the API server knows it.

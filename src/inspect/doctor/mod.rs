@@ -59,6 +59,8 @@ pub struct Facts {
     pub nodes: Result<Vec<NodeObject>, String>,
     /// The objects.
     pub watches: Result<Listed<TrafficWatch>, String>,
+    /// The `DeviceClass`es that stand for an extended resource: their names, and the resource's.
+    pub device_classes: Result<Vec<(String, String)>, String>,
     /// The `NetworkProber`s; absent if the kind does not run.
     pub probing: Option<Probing>,
     /// The accepted series of exporters, and their labels for nodes.
@@ -116,6 +118,8 @@ pub struct Asked {
     pub speeds: Result<Vec<Exporter>, QueryError>,
     /// Devices of which there is more than one series.
     pub duplicates: Result<Duplicates, QueryError>,
+    /// Devices of exporters none of whose devices counts.
+    pub others: Result<Vec<String>, QueryError>,
 }
 
 /// Devices whose bytes are counted by more than one series.

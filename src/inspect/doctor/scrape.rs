@@ -23,6 +23,12 @@ const BYTES: &str = "node_network_transmit_bytes_total";
 /// all nodes.
 const DUPLICATES: usize = 50;
 
+/// Maximum number of devices to name, those of the most exporters.
+const DEVICES: usize = 10;
+
+/// Matches devices other than the loopback device and the ends of pods' links.
+const VIRTUAL: &str = r#"device!~"lo|(veth|cali|lxc|tap|tunl|flannel|docker|cni|dummy|kube-).*""#;
+
 /// The default of `spec.window`.
 const DEFAULT_WINDOW: Duration = Duration::from_mins(2);
 
@@ -52,6 +58,7 @@ pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWa
         let samples = ask(format!("min {by} (count_over_time({bytes}[{range}]))")).await;
         let speeds = ask(format!("count {by} ({speed} > 0)")).await;
         let duplicates = duplicates(client, node_labels, &bytes).await;
+        let others = other_devices(client, &believed.select(BYTES, VIRTUAL), &bytes).await;
         asked.push(Asked {
             devices,
             window,
@@ -59,6 +66,7 @@ pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWa
             samples,
             speeds: speeds.map(|speeds| speeds.into_iter().map(|(exporter, _)| exporter).collect()),
             duplicates,
+            others,
         });
     }
     let exporters = exporters.map(|rows| {
@@ -102,6 +110,26 @@ async fn duplicates(
         Ok(rows)
     });
     Ok(Duplicates { exporters, series: result.await? })
+}
+
+/// Returns the devices of exporters none of whose devices is selected; some, if there are many.
+async fn other_devices(
+    client: &Client,
+    all: &str,
+    selected: &str,
+) -> Result<Vec<String>, QueryError> {
+    let promql =
+        format!("topk({DEVICES}, count by (device) ({all} unless on (job, instance) {selected}))");
+    let result = client.query(&promql, client.timeout(), |answer| {
+        let mut devices = Vec::new();
+        decode::vector(answer.status, &answer.content_type, &answer.body, |series| {
+            devices.extend(series.labels.get("device").map(str::to_owned));
+            Ok(())
+        })?;
+        devices.sort_unstable();
+        Ok(devices)
+    });
+    result.await
 }
 
 /// Returns the names of jobs.

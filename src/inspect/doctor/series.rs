@@ -209,9 +209,11 @@ fn question(known: &Known<'_>, nodes: &[NodeObject], facts: &Facts, asked: &Aske
         [] => "the default devices".to_owned(),
         watches => some(watches),
     };
-    let (samples, speeds) = match (&asked.samples, &asked.speeds) {
-        (Ok(samples), Ok(speeds)) => (samples, speeds),
-        (Err(error), _) | (_, Err(error)) => return vec![failed("nodes", error)],
+    let (samples, speeds, others) = match (&asked.samples, &asked.speeds, &asked.others) {
+        (Ok(samples), Ok(speeds), Ok(others)) => (samples, speeds, others),
+        (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
+            return vec![failed("nodes", error)];
+        }
     };
     let mut poorest: BTreeMap<&str, f64> = BTreeMap::new();
     for (exporter, count) in samples {
@@ -230,7 +232,7 @@ fn question(known: &Known<'_>, nodes: &[NodeObject], facts: &Facts, asked: &Aske
         .filter(|node| !poorest.contains_key(name(node)))
         .map(|n| name(n).to_owned())
         .collect();
-    let mut checks = vec![coverage(&judged, without, &for_whom, asked)];
+    let mut checks = vec![coverage(&judged, without, &for_whom, asked, others)];
     let with_speed: BTreeSet<_> =
         speeds.iter().filter_map(|exporter| known.node(exporter)).collect();
     checks.extend(capacities(&judged));
@@ -277,7 +279,13 @@ fn capacity_given(facts: &Facts, asked: &Asked) -> bool {
         && of_question.all(|w| w.spec.capacity.is_some() || w.spec.max_bandwidth.is_some())
 }
 
-fn coverage(judged: &[&NodeObject], without: Vec<String>, for_whom: &str, asked: &Asked) -> Check {
+fn coverage(
+    judged: &[&NodeObject],
+    without: Vec<String>,
+    for_whom: &str,
+    asked: &Asked,
+    others: &[String],
+) -> Check {
     let check = "nodes";
     let all = judged.len();
     if without.is_empty() {
@@ -285,10 +293,17 @@ fn coverage(judged: &[&NodeObject], without: Vec<String>, for_whom: &str, asked:
     }
     let message =
         format!("{} of {all} nodes have no series ({for_whom}): {}", without.len(), some(&without));
-    let fix = format!(
+    let mut fix = format!(
         "is the exporter running there and scraped, and do its devices match {:?}?",
         asked.devices
     );
+    if !others.is_empty() {
+        let others = others.join(", ");
+        fix = format!(
+            "exporters without a device that matches {:?} have {others}: name theirs in spec.devices",
+            asked.devices
+        );
+    }
     // With fewer than half, nothing is judged at all.
     if (all - without.len()) * 2 < all {
         Check::fail(check, message, fix).with(without)

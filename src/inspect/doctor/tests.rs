@@ -90,6 +90,7 @@ fn healthy() -> Facts {
             node("node-2", "10.0.0.2", json!({})),
         ]),
         watches: Ok(Listed { read: vec![watch("web", json!({}), good)], unreadable: vec![] }),
+        device_classes: Ok(vec![("nic".into(), "example.com/nic".into())]),
         probing: None,
         exporters: Exporters {
             node_exporter: NODE_EXPORTER.parse().unwrap(),
@@ -108,6 +109,7 @@ fn healthy() -> Facts {
                 samples: Ok(both().into_iter().map(|exporter| (exporter, 8.0)).collect()),
                 speeds: Ok(both()),
                 duplicates: Ok(Duplicates::default()),
+                others: Ok(vec![]),
             }],
         }],
     }
@@ -311,6 +313,15 @@ fn what_is_wrong_with_objects_and_labels_is_found_with_its_fix() {
             Fail,
             |f| f.watches.as_mut().unwrap().read[0].status = None,
             &["has not looked at it"],
+        ),
+        (
+            "reservation",
+            Fail,
+            |f| {
+                let offer = json!({"reservation": {"resource": "example.com/nic"}});
+                f.watches.as_mut().unwrap().read[0] = watch("web", offer, json!([]));
+            },
+            &["DeviceClass nic has the extendedResourceName example.com/nic", "default/web"],
         ),
         (
             "labels",

@@ -39,6 +39,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     }
     checks.extend(unready);
     checks.extend(conflicts(&watches.read));
+    checks.extend(device_classes(facts, &watches.read));
     // An unreadable object may claim any of them.
     if watches.unreadable.is_empty() {
         checks.extend(orphans(facts, &watches.read));
@@ -98,6 +99,34 @@ fn conflicts(watches: &[TrafficWatch]) -> Vec<Check> {
         }
     });
     lost.collect()
+}
+
+/// Checks for classes of devices with the name of a resource that nodes offer: the scheduler looks for
+/// devices then, one for each unit, and no pod that requests it ever starts.
+fn device_classes(facts: &Facts, watches: &[TrafficWatch]) -> Vec<Check> {
+    let classes = match &facts.device_classes {
+        Ok(classes) => classes,
+        Err(error) => {
+            let fix = "ask for the right to list deviceclasses.resource.k8s.io";
+            return vec![Check::warn("reservation", error, fix)];
+        }
+    };
+    let offered = |resource: &str| {
+        let of = |watch: &&TrafficWatch| {
+            watch.spec.reservation.as_ref().is_some_and(|offer| offer.resource == resource)
+        };
+        watches.iter().find(of)
+    };
+    let taken = classes.iter().filter_map(|(class, resource)| {
+        let message = format!(
+            "DeviceClass {class} has the extendedResourceName {resource}, which {} has nodes offer: \
+             a pod that requests it waits for devices and never starts",
+            name_of(offered(resource)?)
+        );
+        let fix = format!("remove extendedResourceName from DeviceClass {class}");
+        Some(Check::fail("reservation", message, fix))
+    });
+    taken.collect()
 }
 
 /// Checks for node labels of ours that no object claims.

@@ -6,7 +6,10 @@ use serde::Serialize;
 
 use super::{cluster::name_of, offers::Offers, population::Population};
 use crate::{
-    api::{TrafficWatch, traffic_watch::NodeState},
+    api::{
+        TrafficWatch,
+        traffic_watch::{Consecutive, NodeState},
+    },
     controller::Verdict,
     prometheus::{
         Answer, Class, Client, Endpoints, Exporters, QueryError, decode, exporters::untrusted_nodes,
@@ -29,6 +32,8 @@ pub struct Evaluation {
     pub watch: String,
     /// The measure and its threshold.
     pub measures: Vec<MeasureView>,
+    /// The number of equal judgments in a row that the operator waits for.
+    pub consecutive: Consecutive,
     /// The number of nodes that may be unfit.
     pub limit: usize,
     /// The number of nodes that can take the pods in question, from which the limit is computed.
@@ -75,8 +80,8 @@ impl Evaluation {
     }
 }
 
-/// Asks Prometheus, and judges once, as if nothing was judged before. `pod_request` are the units
-/// that a pod requests of what nodes offer.
+/// Asks Prometheus, and judges once what many equal judgments would, as if nothing was judged
+/// before. `pod_request` are the units that a pod requests of what nodes offer.
 ///
 /// # Errors
 /// When the spec is invalid.
@@ -87,6 +92,10 @@ pub async fn evaluate(
     mut population: Population,
     pod_request: Option<NonZeroU64>,
 ) -> anyhow::Result<Evaluation> {
+    let consecutive = watch.spec.consecutive;
+    let mut at_once = watch.clone();
+    at_once.spec.consecutive = Consecutive { unfit: 1, fit: 1 };
+    let watch = &at_once;
     let inquiry = Inquiry::of(watch, exporters)?;
     let mut measures = inquiry.measures();
     let mut answers = Vec::new();
@@ -118,6 +127,7 @@ pub async fn evaluate(
     Ok(Evaluation {
         watch: name_of(watch),
         measures,
+        consecutive,
         limit: replay.limit(),
         room: replay.room(),
         nodes,

@@ -11,6 +11,7 @@ fn evaluation(metrics: (&'static str, &str), value: Option<f64>) -> Evaluation {
     Evaluation {
         watch: "default/web".into(),
         measures: vec![],
+        consecutive: Consecutive::default(),
         limit: 0,
         room: 1,
         nodes: vec![node.unwrap()],

@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 use super::{Evaluation, is_above};
 use crate::{
-    api::traffic_watch::NodeState,
+    api::traffic_watch::{Consecutive, NodeState},
     inspect::reasons,
     text::{
         figures::value,
@@ -24,7 +24,7 @@ pub fn text(evaluation: &Evaluation) -> String {
     let mut rows = Vec::new();
     for node in &evaluation.nodes {
         for (i, measure) in evaluation.measures.iter().enumerate() {
-            rows.push(row(node, measure, i == 0));
+            rows.push(row(node, measure, evaluation.consecutive, i == 0));
         }
     }
     let head = ["NODE", "STATE", "MEASURE", "VALUE", "THRESHOLD", "DEVICE", "REMARK"];
@@ -51,7 +51,12 @@ pub fn text(evaluation: &Evaluation) -> String {
     text
 }
 
-fn row(node: &NodeView, measure: &MeasureView, first: bool) -> [String; 7] {
+fn row(
+    node: &NodeView,
+    measure: &MeasureView,
+    consecutive: Consecutive,
+    first: bool,
+) -> [String; 7] {
     let its = node.values.iter().find(|v| v.measure == measure.name);
     let number = its.and_then(|v| v.value);
     let shown = |x: f64| value(x, &measure.unit);
@@ -63,31 +68,32 @@ fn row(node: &NodeView, measure: &MeasureView, first: bool) -> [String; 7] {
         number.map_or_else(dash, shown),
         shown(measure.max),
         its.and_then(|v| v.device.clone()).unwrap_or_else(dash),
-        remark(node, measure),
+        remark(node, measure, consecutive),
     ]
 }
 
-fn remark(node: &NodeView, measure: &MeasureView) -> String {
+fn remark(node: &NodeView, measure: &MeasureView, consecutive: Consecutive) -> String {
     let its = node.values.iter().find(|v| v.measure == measure.name);
     let unknown = node.reason.as_deref().filter(|_| node.state == NodeState::Unknown);
     if let Some(reason) = its.and_then(|v| v.reason.as_deref()).or(unknown) {
         return format!("{reason}: {}", reasons::meaning(reason));
     }
     let number = its.and_then(|v| v.value).unwrap_or_default();
-    let streak = match its {
-        Some(v) if v.streak > 0 => format!(", {} of {} judgments in a row", v.streak, v.needed),
-        _ => String::new(),
-    };
     if is_above(measure, node) {
-        let held =
-            if node.state == NodeState::Suppressed { "; too many nodes are unfit" } else { "" };
-        format!("above the threshold{streak}{held}")
+        let remark = "above the threshold";
+        match consecutive.unfit {
+            _ if node.state == NodeState::Suppressed => {
+                format!("{remark}; too many nodes are unfit")
+            }
+            1 => remark.to_owned(),
+            needed => format!("{remark}; marked after {needed} such judgments in a row"),
+        }
     } else if number > measure.recover {
         format!(
             "between recovery ({}) and threshold: stays as it is",
             value(measure.recover, &measure.unit)
         )
     } else {
-        format!("at or below recovery ({}){streak}", value(measure.recover, &measure.unit))
+        format!("at or below recovery ({})", value(measure.recover, &measure.unit))
     }
 }

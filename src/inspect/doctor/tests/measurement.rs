@@ -65,6 +65,15 @@ fn what_prometheus_lacks_is_found_with_its_fix() {
             &["2 of 2 nodes have no series"],
         ),
         (
+            "nodes",
+            Fail,
+            |f| {
+                f.endpoints[0].asked[0].samples = Ok(vec![]);
+                f.endpoints[0].asked[0].others = Ok(vec!["bond0".into(), "bond0.42".into()]);
+            },
+            &["2 of 2 nodes have no series", "have bond0, bond0.42", "spec.devices"],
+        ),
+        (
             "link-speed",
             Warn,
             |f| f.endpoints[0].asked[0].speeds = Ok(vec![exporter("node-2")]),
