@@ -329,6 +329,7 @@ impl<'a> Judgment<'a> {
             }
             (node.state, node.reason) = (state, reason);
             self.summary.nodes += 1;
+            self.summary.marked += u32::from(node.marked == Some(true));
             match state {
                 NodeState::Fit => self.summary.fit += 1,
                 NodeState::Unfit => self.summary.unfit += 1,

@@ -280,7 +280,7 @@ impl Gauges {
             (
                 "traffic_operator_trafficwatch_marked",
                 "Nodes that are marked unfit, with or without evidence now",
-                |object, _| Some(count(object.memory.marked)),
+                |object, _| Some(object.memory.summary.marked.into()),
             ),
             (
                 "traffic_operator_trafficwatch_nodes_not_exported",

@@ -161,8 +161,13 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let evictions = if enforce { evictions(&judged) } else { Ok(vec![]) };
     let child = child.filter(|_| enforce && ready);
     let short_window = short_window(&judged);
-    let mut conditions =
-        report::conditions(&judged, ready, report::refused(child.as_ref(), &seen.memory));
+    let evaluation = judged.evaluation();
+    let blind_since = match evaluation {
+        Evaluation::Ok => None,
+        _ => seen.memory.blind_since.or(Some(seen.now)),
+    };
+    let refused_child = report::refused(child.as_ref(), &seen.memory);
+    let mut conditions = report::conditions(&judged, ready, blind_since, refused_child);
     let refresh = report::is_due(seen);
     let reserved = reservation::plan(&judged, refresh);
     for why in waiting.into_iter().chain(reserved.verdicts) {
@@ -189,7 +194,6 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     status.label = published.or(status.label);
     let (conditions, reworded) = report::settled(&judged, conditions);
     let names = seen.nodes.iter().map(|facts| &facts.name);
-    let evaluation = judged.evaluation();
     let memory = Memory {
         tick: Some(seen.tick),
         criteria: judged.settings.criteria.clone().into(),
@@ -198,7 +202,6 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         limit: judged.limit,
         room: judged.room,
         unmarked_room: marks::unmarked_room(&judged),
-        marked: marks::count(&judged),
         above_ceiling: judged.above_ceiling.len(),
         failed,
         short_window,
@@ -207,6 +210,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
             Evaluation::Ok => Some(seen.now),
             _ => seen.memory.last_success,
         },
+        blind_since,
         applied: seen.memory.applied.clone(),
         refreshed: if refresh || judged.watch.status.as_ref() != Some(&status) {
             Some(seen.now)

@@ -207,7 +207,7 @@ fn thousands_of_nodes_are_judged_and_a_hundred_listed() {
             .await;
         let operator = bench.operator_with("operator-1", "15s");
         let summary = json!({"nodes": MANY, "fit": MANY * 2 / 5, "unfit": MANY / 2, "unknown": 0,
-                             "suppressed": MANY / 10});
+                             "suppressed": MANY / 10, "marked": MANY / 2});
         let status = bench.until("web", &[("/summary", summary), ("/ready", json!(true))]).await;
         assert_eq!(status["nodesTruncated"], true);
         let nodes = status["nodes"].as_object().expect("nodes");

@@ -135,6 +135,7 @@ pub const OWN_NAMESPACE: &[NamedPermission] = &[
     validation = Rule::new("!has(self.spec.timeout) || duration(self.spec.timeout) <= duration(self.spec.pollingPeriod)")
         .message("spec.timeout: must not be longer than spec.pollingPeriod"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
     printcolumn(name = "Covered", type_ = "string", json_path = ".status.conditions[?(@.type=='Covered')].status"),
     printcolumn(name = "Selected", type_ = "integer", json_path = ".status.selected"),
     printcolumn(name = "Injected", type_ = "integer", json_path = ".status.injected"),

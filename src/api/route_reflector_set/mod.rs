@@ -91,6 +91,7 @@ pub const PERMISSIONS: &[Permission] = &[
     validation = Rule::new("self.spec.datastore.type != 'etcd' || self.spec.transition.gate != 'NodeStatus'")
         .message("spec.transition.gate: CalicoNodeStatus does not exist with datastore etcd; use Prometheus or Wait"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
     printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired"),
     printcolumn(name = "Reflectors", type_ = "integer", json_path = ".status.ready"),
     printcolumn(name = "Topology", type_ = "string", json_path = ".status.topology", priority = "1"),

@@ -84,6 +84,7 @@ pub const PERMISSIONS: &[Permission] = &[
     validation = Rule::new("self.spec.configMap.key == oldSelf.spec.configMap.key")
         .message("spec.configMap.key: cannot change (absent, it is config.yml): workers would go on with the file under the former key; keep the key, or create another Swarm"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
     printcolumn(name = "Streams", type_ = "integer", json_path = ".status.summary.streams"),
     printcolumn(name = "Workers", type_ = "integer", json_path = ".status.summary.workers"),
     printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch"),

@@ -86,9 +86,11 @@ pub const PERMISSIONS: &[Permission] = &[
     validation = Rule::new("!has(self.spec.reservation) || has(self.spec.maxBandwidthPercent) || has(self.spec.maxBandwidth)")
         .message("spec.reservation: needs spec.maxBandwidthPercent or spec.maxBandwidth: what a node offers is a part of that"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
     printcolumn(name = "Fit", type_ = "integer", json_path = ".status.summary.fit"),
     printcolumn(name = "Unfit", type_ = "integer", json_path = ".status.summary.unfit"),
     printcolumn(name = "Unknown", type_ = "integer", json_path = ".status.summary.unknown"),
+    printcolumn(name = "Marked", type_ = "integer", json_path = ".status.summary.marked"),
     printcolumn(name = "Max", type_ = "string", json_path = ".status.max"),
     printcolumn(name = "Label", type_ = "string", json_path = ".status.label", priority = "1"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")

@@ -106,6 +106,11 @@ pub struct Summary {
     /// does not allow it.
     #[schemars(extend("format" = "int32"))]
     pub suppressed: u32,
+    /// Number of nodes that are marked unfit, with or without evidence now. In mode Observe, of
+    /// those that would be.
+    #[schemars(extend("format" = "int32"))]
+    #[serde(default)]
+    pub marked: u32,
 }
 
 /// The state that the controller last observed and decided.

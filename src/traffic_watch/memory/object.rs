@@ -39,8 +39,6 @@ pub struct Memory {
     pub room: usize,
     /// Number of these without a mark.
     pub unmarked_room: usize,
-    /// Number of nodes with a mark, with or without evidence now.
-    pub marked: usize,
     /// Number of nodes that are unmarked only because of the operator-wide ceiling.
     pub above_ceiling: usize,
     /// Nodes whose last write failed, and when each is tried again.
@@ -51,6 +49,8 @@ pub struct Memory {
     pub summary: Summary,
     /// The time of the last successful measurement.
     pub last_success: Option<Timestamp>,
+    /// The time since which this process has seen no successful measurement, if the last failed.
+    pub blind_since: Option<Timestamp>,
     /// The Deployment as it was last applied.
     pub applied: Option<Applied>,
     /// The time at which the values in the status were last refreshed.

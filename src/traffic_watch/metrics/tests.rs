@@ -255,7 +255,7 @@ fn an_object_that_is_paused_has_no_interval() {
 fn marked_nodes_have_a_figure_of_their_own_because_they_may_be_unknown() {
     let memories = Memories::default();
     let mut web = decided(3, |_| NodeState::Unknown);
-    web.memory.marked = 2;
+    web.memory.summary.marked = 2;
     put(&memories, "web", web);
     let marked = "traffic_operator_trafficwatch_marked{namespace=\"ns\",name=\"web\"} 2.0";
     assert_eq!(series(&page(&memories, PAIRS), "marked"), [marked]);

@@ -49,8 +49,3 @@ pub(super) fn unmarked_room(judged: &Judgment<'_>) -> usize {
     let nodes = judged.takes_pods.iter().zip(&judged.nodes);
     nodes.filter(|(takes_pods, node)| **takes_pods && node.marked != Some(true)).count()
 }
-
-/// Returns the number of nodes with a mark, with or without evidence now.
-pub(super) fn count(judged: &Judgment<'_>) -> usize {
-    judged.nodes.iter().filter(|node| node.marked == Some(true)).count()
-}

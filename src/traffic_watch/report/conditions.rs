@@ -1,5 +1,7 @@
 //! Conditions.
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::jiff::Timestamp;
 
 use super::super::{
     children::{Child, Outcome},
@@ -13,7 +15,7 @@ use super::status::is_past;
 use crate::{
     controller::Verdict,
     nodes::NodeFacts,
-    prometheus::{QueryError, exporters::untrusted_nodes},
+    prometheus::{Class, QueryError, exporters::untrusted_nodes},
 };
 
 /// The reason why the desired Deployment cannot be applied, and the API server's message.
@@ -32,6 +34,7 @@ pub(in super::super) fn refused(
 pub(in super::super) fn conditions(
     j: &Judgment<'_>,
     ready: bool,
+    blind_since: Option<Timestamp>,
     refused: Option<(&'static str, String)>,
 ) -> Vec<Verdict> {
     let verdict = |type_, status, reason, message: String| Verdict {
@@ -41,13 +44,28 @@ pub(in super::super) fn conditions(
         message,
     };
     let consecutive = j.settings.consecutive;
+    let metrics = metrics_available(j);
+    let max_age = Duration::from(j.watch.spec.max_sample_age);
+    let is_blind =
+        blind_since.is_some_and(|since| j.seen.now.duration_since(since).unsigned_abs() >= max_age);
     let ready = if j.seen.nodes.is_empty() {
         let message = "no node matches spec.nodeSelector; labels stay as they are";
         verdict("Ready", false, "NoNodes", message.into())
     } else if let Some((reason, text)) = refused {
         verdict("Ready", false, reason, text)
+    } else if let Some(text) = refused_query(j) {
+        verdict("Ready", false, "InvalidSpec", text)
+    } else if ready && is_blind {
+        let message = format!(
+            "no evidence for more than {} s; marks stay as they are: {}",
+            max_age.as_secs(),
+            metrics.message
+        );
+        Verdict { type_: "Ready", status: None, reason: metrics.reason, message }
     } else if ready {
         verdict("Ready", true, "Judged", "every node with data has been judged".into())
+    } else if metrics.status == Some(false) {
+        verdict("Ready", false, metrics.reason, metrics.message.clone())
     } else {
         let message = format!(
             "waiting until every node with data has been judged fit {} or unfit {} times in a row",
@@ -67,10 +85,18 @@ pub(in super::super) fn conditions(
             j.limit, j.room
         );
         verdict("PlacementLimited", true, "LimitReached", message)
+    } else if metrics.status == Some(false) && j.summary.unknown == j.summary.nodes {
+        let message = "no node has evidence";
+        Verdict {
+            type_: "PlacementLimited",
+            status: None,
+            reason: metrics.reason,
+            message: message.into(),
+        }
     } else {
         verdict("PlacementLimited", false, "WithinLimits", String::new())
     };
-    vec![ready, metrics_available(j), limited]
+    vec![ready, metrics, limited]
 }
 
 /// Replaces a condition that is true by what keeps it from being true; one that is false stays.
@@ -137,6 +163,19 @@ fn metrics_available(j: &Judgment<'_>) -> Verdict {
         notes.push("the age of the samples of custom queries is unknown".into());
     }
     verdict(Some(trouble.is_none()), trouble.unwrap_or("Available"), notes.join("; "))
+}
+
+/// The server's refusal of a query of the author's, with the field that has it.
+fn refused_query(j: &Judgment<'_>) -> Option<String> {
+    let readings = j.seen.readings.as_ref()?.iter().zip(&j.settings.criteria);
+    readings.into_iter().find_map(|(reading, criterion)| {
+        let error = reading.as_ref().err().filter(|error| error.class == Class::QueryInvalid)?;
+        let Question::Own(_) = criterion.request.question else { return None };
+        let further = &j.watch.spec.criteria;
+        let field = further.iter().position(|one| one.name == *criterion.name);
+        let path = field.map_or("spec.query".into(), |i| format!("spec.criteria[{i}].query"));
+        Some(format!("{path}: {}", error.message))
+    })
 }
 
 /// Reports whether the values of a query look like a ratio although they are compared with a

@@ -1,7 +1,7 @@
-//! Deprecated forms of fields are accepted, with a warning of the API server.
+//! Deprecated forms of fields, and values of a likely wrong unit, are accepted with a warning.
 use serde_json::{Value, json};
 
-use super::{Author, Kind, PROBER, SET, SWARM};
+use super::{Author, Kind, PROBER, SET, SWARM, WATCH};
 use crate::bench::{eventually, run};
 
 #[test]
@@ -26,6 +26,34 @@ fn former_forms_are_accepted_with_a_warning_and_present_ones_without() {
             };
             eventually(text, warned).await;
             assert_eq!(author.warnings(kind, &present).await, [""; 0], "{present}");
+        }
+    });
+}
+
+#[test]
+fn a_ratio_and_a_value_without_its_unit_are_warned_of() {
+    run(async |bench| {
+        let author = Author::administrator(&bench, "root-units").await;
+        for (unlikely, likely, text) in [
+            (
+                json!({"maxBandwidthPercent": "0.6"}),
+                json!({"maxBandwidthPercent": "1"}),
+                "less than 1 percent",
+            ),
+            (json!({"maxBandwidth": 800}), json!({"maxBandwidth": 800_000_000}), "800M"),
+            (json!({"maxBandwidth": "800k"}), json!({"maxBandwidth": "1M"}), "800M"),
+            (
+                json!({"maxBandwidthPercent": "60", "capacity": 10}),
+                json!({"maxBandwidthPercent": "60", "capacity": "10G"}),
+                "10G",
+            ),
+        ] {
+            let warned = async || {
+                let warnings = author.warnings(WATCH, &unlikely).await;
+                warnings.iter().any(|warning| warning.contains(text)).then_some(())
+            };
+            eventually(text, warned).await;
+            assert_eq!(author.warnings(WATCH, &likely).await, [""; 0], "{likely}");
         }
     });
 }

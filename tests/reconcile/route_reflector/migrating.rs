@@ -64,8 +64,9 @@ fn from_the_mesh_to_reflectors_by_few_writes_the_mesh_last_and_then_silence() {
             .expect("request");
         let table: Value = stage.bench.client.request(request).await.expect("table");
         let cells = table["rows"][0]["cells"].as_array().expect("cells");
-        let expected = json!(["main", "True", 2, 2, "Simple", "Converged", "Off", "True"]);
-        assert_eq!(json!(cells[..8]), expected);
+        let expected =
+            json!(["main", "True", "Planned", 2, 2, "Simple", "Converged", "Off", "True"]);
+        assert_eq!(json!(cells[..9]), expected);
         stage.condition("main", "Ready", "True", "Planned").await;
         stage.condition("main", "RoutesSafe", "True", "Redundant").await;
         let note = stage.until_event("main", "MeshSwitched").await;

@@ -50,7 +50,7 @@ fn a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_j
                     ("/ready", json!(true)),
                     (
                         "/summary",
-                        json!({"nodes": 3, "fit": 2, "unfit": 1, "unknown": 0, "suppressed": 0}),
+                        json!({"nodes": 3, "fit": 2, "unfit": 1, "unknown": 0, "suppressed": 0, "marked": 1}),
                     ),
                 ],
             )

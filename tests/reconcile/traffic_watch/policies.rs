@@ -91,7 +91,7 @@ fn the_limits_of_the_spec_decide_how_many_are_marked() {
             &["--prometheus-url", &bench.prometheus.url],
             &["--lease-duration", "5s", "--max-unfit", "100%"],
         );
-        let summary = |unfit, suppressed| json!({"nodes": 3, "fit": 0, "unfit": unfit, "unknown": 0, "suppressed": suppressed});
+        let summary = |unfit, suppressed| json!({"nodes": 3, "fit": 0, "unfit": unfit, "unknown": 0, "suppressed": suppressed, "marked": unfit});
         bench.until("web", &[("/summary", summary(2, 1))]).await;
         bench.until_label("node-1", KEY, Some("false")).await;
         let message = bench.condition("web", "PlacementLimited", "True", "LimitReached").await;

@@ -242,7 +242,7 @@ fn above_a_hundred_nodes_what_needs_attention_is_listed() {
     let status = w.watch.status.as_ref().unwrap();
     assert_eq!(status.nodes.len(), 100);
     assert!(status.nodes_truncated);
-    let summary = Summary { nodes: 150, fit: 140, unfit: 5, unknown: 5, suppressed: 0 };
+    let summary = Summary { nodes: 150, fit: 140, unfit: 5, unknown: 5, suppressed: 0, marked: 5 };
     assert_eq!(status.summary, Some(summary));
     for i in 140..150 {
         assert!(status.nodes.contains_key(&format!("n{i}")));
@@ -264,7 +264,14 @@ fn the_status_of_ten_thousand_nodes_with_the_longest_names_stays_small() {
     let all = vec![Some(says.as_slice()); 11];
     let step = w.judge_all(&all);
     let status = w.watch.status.as_ref().unwrap();
-    let summary = Summary { nodes: 10_000, fit: 4000, unfit: 5000, unknown: 0, suppressed: 1000 };
+    let summary = Summary {
+        nodes: 10_000,
+        fit: 4000,
+        unfit: 5000,
+        unknown: 0,
+        suppressed: 1000,
+        marked: 5000,
+    };
     assert_eq!((status.summary, status.nodes.len()), (Some(summary), 100));
     assert!(status.nodes_truncated && status.nodes.values().all(|node| node.unfit));
     let size = serde_json::to_string(status).unwrap().len();

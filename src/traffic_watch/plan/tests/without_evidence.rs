@@ -40,10 +40,39 @@ fn evidence_that_stays_away_leads_to_the_action_and_not_before() {
 #[test]
 fn a_marked_node_without_evidence_is_still_counted_as_marked() {
     let mut w = unknown("Hold");
-    assert_eq!((w.memory.marked, w.memory.summary.unfit), (1, 1));
+    assert_eq!((w.memory.summary.marked, w.memory.summary.unfit), (1, 1));
     assert_eq!(w.fail().states, [Unknown; 3]);
-    assert_eq!((w.memory.marked, w.memory.summary.unfit), (1, 0));
+    assert_eq!((w.memory.summary.marked, w.memory.summary.unfit), (1, 0));
     assert_eq!(w.label("a"), Some("true"));
+}
+
+/// Ready is a claim about now: it outlives a request that fails, and no longer silence.
+#[test]
+fn no_condition_stays_true_while_nothing_is_measured() {
+    let mut w = unknown("Hold");
+    let conditions = |step: &Step| -> Vec<_> {
+        step.conditions.iter().map(|c| (c.type_, c.status, c.reason)).collect()
+    };
+    let blip = w.fail();
+    assert!(conditions(&blip).contains(&("Ready", Some(true), "Judged")), "{blip:?}");
+    for _ in 1..9 {
+        w.fail();
+    }
+    let silence = w.fail();
+    let expected = [
+        ("Ready", None, "PrometheusUnreachable"),
+        ("MetricsAvailable", Some(false), "PrometheusUnreachable"),
+        ("PlacementLimited", None, "PrometheusUnreachable"),
+    ];
+    assert_eq!(conditions(&silence), expected);
+    let ready = &silence.conditions[0].message;
+    assert!(
+        ready.starts_with("no evidence for more than 90 s; marks stay as they are: "),
+        "{ready}"
+    );
+    let back = w.judge(&[Percent(1.0); 3]);
+    assert!(conditions(&back).iter().all(|(_, status, _)| status.is_some()), "{back:?}");
+    assert!(conditions(&back).contains(&("Ready", Some(true), "Judged")), "{back:?}");
 }
 
 /// A node that has just come has no exporter yet.
