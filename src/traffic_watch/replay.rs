@@ -24,7 +24,7 @@ use crate::{
     api::{TrafficWatch, traffic_watch::NodeState},
     controller::{Error, Verdict},
     nodes::{Identity, NodeFacts, Offer},
-    prometheus::{Answer, Exporters, QueryError, decode, exporters::note_job},
+    prometheus::{Answer, Class, Exporters, QueryError, decode, exporters::note_job},
     selector::Selector,
 };
 
@@ -54,16 +54,23 @@ impl Grid {
             .saturating_add(self.step.saturating_mul(i64::try_from(place).unwrap_or(i64::MAX)))
     }
 
-    fn place(&self, seconds: f64) -> Option<usize> {
+    /// The place of a moment, if it is before the end. Servers that move what was asked for to
+    /// moments of their own would be read as servers without samples.
+    fn place(&self, seconds: f64) -> Result<Option<usize>, QueryError> {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "milliseconds of this age fit; `as` saturates"
         )]
         let since = (seconds * 1000.0).round() as i64 - self.start;
-        (since % self.step == 0)
-            .then(|| usize::try_from(since / self.step).ok())
-            .flatten()
-            .filter(|place| *place < self.len)
+        if since % self.step != 0 {
+            let message = format!(
+                "the server answers for other times than those that were asked for: {seconds} s is \
+                 {} ms after one of them; a --step of whole seconds may help",
+                since.rem_euclid(self.step)
+            );
+            return Err(QueryError::new(Class::BadAnswer, message));
+        }
+        Ok(usize::try_from(since / self.step).ok().filter(|place| *place < self.len))
     }
 }
 
@@ -139,7 +146,7 @@ impl Inquiry {
                 let device = series.labels.get("device").map(|device| devices.get(device));
                 let mut values = vec![None; grid.len].into_boxed_slice();
                 for (time, value) in &series.samples {
-                    if let Some(place) = grid.place(*time) {
+                    if let Some(place) = grid.place(*time)? {
                         values[place] = Some(*value);
                     }
                 }

@@ -76,7 +76,7 @@ fn every_sample_is_accepted_by_the_api_server_and_by_the_operator() {
             let ready = eventually(&format!("{file}: condition Ready"), verdict).await;
             let reason = ready["reason"].as_str().unwrap_or_default();
             assert!(
-                ["Judged", "Judging", "NoNodes", "LowCoverage"].contains(&reason),
+                ["Judged", "Judging", "NoNodes", "LowCoverage", "NoSamples"].contains(&reason),
                 "{file}: {ready}"
             );
         }

@@ -15,6 +15,15 @@ pub(crate) const AUTHORITY: &str = "lab-ca";
 /// Signs the certificate with which the API server calls API servers behind it.
 pub(crate) const FRONT_PROXY_AUTHORITY: &str = "lab-front-proxy-ca";
 
+/// What runs where no kubelet does: each of the others watches objects that nobody makes there.
+const CONTROLLERS: &str = "\
+    clusterrole-aggregation-controller,daemonset-controller,deployment-controller,\
+    disruption-controller,endpointslice-controller,garbage-collector-controller,\
+    namespace-controller,node-lifecycle-controller,pod-garbage-collector-controller,\
+    replicaset-controller,resourcequota-controller,root-ca-certificate-publisher-controller,\
+    serviceaccount-controller,serviceaccount-token-controller,statefulset-controller,\
+    taint-eviction-controller,validatingadmissionpolicy-status-controller";
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ports {
     pub api: u16,
@@ -147,8 +156,7 @@ impl Layout {
             "--node-monitor-period=1s".to_owned(),
         ]);
         if !self.nodes {
-            // It writes an annotation to each new node, which only a kubelet reads.
-            arguments.push("--controllers=*,-ttl-controller".to_owned());
+            arguments.push(format!("--controllers={CONTROLLERS}"));
         }
         self.command(program, arguments)
     }

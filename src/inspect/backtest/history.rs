@@ -109,9 +109,11 @@ pub async fn run(
         node_labels: &exporters.node_labels,
     };
     let mut other_jobs = vec![];
-    let range = Range { from: range.from - range.from.rem_euclid(1000), ..range };
-    let (mut done, total) = (0, range.steps()?);
     let mut size = Size::new(range.step);
+    // VictoriaMetrics and Thanos' query frontend answer for multiples of the step, whatever the start.
+    let whole = range.step.saturating_mul(i64::try_from(size.whole)?);
+    let range = Range { from: range.from - range.from.rem_euclid(whole), ..range };
+    let (mut done, total) = (0, range.steps()?);
     while done < total {
         progress.enter(format!("{}: {done} of {total} judgments", name_of(watch)));
         let grid = Grid {

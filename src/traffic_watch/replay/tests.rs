@@ -79,10 +79,11 @@ fn a_failed_query_is_reported_where_no_node_is_known() {
 }
 
 #[test]
-fn moments_between_the_steps_are_not_recorded() {
+fn a_moment_between_the_steps_is_an_error_and_one_outside_is_left_out() {
     let grid = Grid { start: 1_000_000, step: 10_000, len: 2 };
-    assert_eq!(
-        [1000.0, 1010.0, 1020.0, 1005.0, 990.0].map(|t| grid.place(t)),
-        [Some(0), Some(1), None, None, None]
-    );
+    for (seconds, place) in [(1000.0, Some(0)), (1010.0, Some(1)), (1020.0, None), (990.0, None)] {
+        assert_eq!(grid.place(seconds), Ok(place), "{seconds}");
+    }
+    let error = grid.place(1005.0).unwrap_err();
+    assert!(error.message.contains("1005 s is 5000 ms after one of them"), "{error}");
 }

@@ -34,14 +34,15 @@ fn former_forms_are_accepted_with_a_warning_and_present_ones_without() {
 fn a_ratio_and_a_value_without_its_unit_are_warned_of() {
     run(async |bench| {
         let author = Author::administrator(&bench, "root-units").await;
+        let bits = |of: Value| json!({"maxBandwidthPercent": null, "maxBandwidth": of});
         for (unlikely, likely, text) in [
             (
                 json!({"maxBandwidthPercent": "0.6"}),
                 json!({"maxBandwidthPercent": "1"}),
                 "less than 1 percent",
             ),
-            (json!({"maxBandwidth": 800}), json!({"maxBandwidth": 800_000_000}), "800M"),
-            (json!({"maxBandwidth": "800k"}), json!({"maxBandwidth": "1M"}), "800M"),
+            (bits(json!(800)), bits(json!(800_000_000)), "800M"),
+            (bits(json!("800k")), bits(json!("1M")), "800M"),
             (
                 json!({"maxBandwidthPercent": "60", "capacity": 10}),
                 json!({"maxBandwidthPercent": "60", "capacity": "10G"}),

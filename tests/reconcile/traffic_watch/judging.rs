@@ -77,9 +77,13 @@ fn a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_j
             affinity.pointer(
                 "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms"
             ),
-            Some(
-                &json!([{"matchExpressions": [{"key": KEY, "operator": "NotIn", "values": ["true"]}]}])
-            )
+            Some(&json!([
+                {"matchExpressions": [{"key": KEY, "operator": "NotIn", "values": ["true"]}]},
+                {"matchExpressions": [{
+                    "key": "cluster-autoscaler.kubernetes.io/template-node",
+                    "operator": "In", "values": ["true"],
+                }]},
+            ]))
         );
 
         // 54 is the recovery threshold: 55 keeps the mark, 54 ends it.
