@@ -154,24 +154,20 @@ impl<'de, E: Deserialize<'de>, F: FnMut(E)> Visitor<'de> for Each<E, F> {
 /// Returns the error for an answer that is not JSON: it came from a proxy or another part of the
 /// server, or Prometheus is not ready. It judges no query.
 fn not_json(status: u16, content_type: &str, body: &[u8]) -> QueryError {
-    match status {
-        // 200 with HTML is a login page.
-        200..=299 => QueryError::new(
-            Class::BadAnswer,
-            format!(
-                "answer is {content_type:?}, not JSON: is this URL the Prometheus API, or a proxy's login page?"
-            ),
-        ),
-        _ => {
-            let is_text = content_type.trim_start().to_ascii_lowercase().starts_with("text/plain");
-            let text = if is_text { String::from_utf8_lossy(body) } else { Cow::default() };
-            let mut error = by_status(status, text.trim().to_owned());
-            if error.class == Class::QueryInvalid {
-                error.class = Class::BadAnswer;
-            }
-            error
-        }
+    // 200 with HTML is a login page.
+    if (200..300).contains(&status) {
+        let message = format!(
+            "answer is {content_type:?}, not JSON: is this URL the Prometheus API, or a proxy's login page?"
+        );
+        return QueryError::new(Class::BadAnswer, message);
     }
+    let is_text = content_type.trim_start().to_ascii_lowercase().starts_with("text/plain");
+    let text = if is_text { String::from_utf8_lossy(body) } else { Cow::default() };
+    let mut error = by_status(status, text.trim().to_owned());
+    if error.class == Class::QueryInvalid {
+        error.class = Class::BadAnswer;
+    }
+    error
 }
 
 fn failure(status: u16, answer: &Answer<'_>) -> QueryError {

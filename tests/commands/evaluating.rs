@@ -105,10 +105,9 @@ fn json_has_the_whole_judgment() {
     let evaluation = json_of(&run_with_input(&args, &spec).out)["evaluations"][0].clone();
     let node =
         evaluation["nodes"].as_array().unwrap().iter().find(|n| n["name"] == "node-2").unwrap();
-    // One judgment of the two that are required.
-    assert_eq!(node["state"], "Fit");
-    assert_eq!(node["values"][0]["streak"], 1);
-    assert_eq!(node["values"][0]["needed"], 2);
+    // The outcome, and not what one judgment of the two that are required would make of it.
+    assert_eq!(node["state"], "Unfit");
+    assert_eq!(evaluation["consecutive"], json!({"unfit": 2, "fit": 2}));
     assert_eq!(evaluation["measures"][0]["max"], 60.0);
     assert!(evaluation["measures"][0]["query"].as_str().unwrap().contains("node_network"));
 }

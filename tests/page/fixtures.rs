@@ -149,6 +149,7 @@ pub fn watch(
             unfit: count(NodeState::Unfit),
             unknown: count(NodeState::Unknown),
             suppressed: count(NodeState::Suppressed),
+            marked: count(NodeState::Unfit),
         },
         limit: all / 2,
         room: all,
