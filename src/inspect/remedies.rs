@@ -27,6 +27,7 @@ fn remedy(reason: &str) -> Option<&'static str> {
         "GateUnavailable" => {
             "`doctor` asks Prometheus itself; spec.transition.gate: NodeStatus or Wait needs none"
         }
+        "NoEvidence" => "`explain node NAME` says what each of these reasons needs",
         "LowCoverage" | "NoSamples" => return reasons::remedy("LowCoverage"),
         "OverBudget" => "docs/reference/prometheus.md#budgets",
         "NoNodes" => "compare spec.nodeSelector with kubectl get nodes --show-labels",

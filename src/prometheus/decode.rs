@@ -172,7 +172,7 @@ fn not_json(status: u16, content_type: &str, body: &[u8]) -> QueryError {
 
 fn failure(status: u16, answer: &Answer<'_>) -> QueryError {
     let text = answer.error.as_deref().unwrap_or("no reason given");
-    if text.contains("Prometheus Agent") {
+    if text == "unavailable with Prometheus Agent" {
         let message = "this Prometheus runs in agent mode, which answers no query: name the server \
                        that it writes to";
         return QueryError::new(Class::BadAnswer, message);

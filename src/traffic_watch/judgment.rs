@@ -1,5 +1,9 @@
 //! The state of every node: from evidence, through hysteresis and the limit, to a state.
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{
     evidence::Evaluation,
@@ -105,6 +109,19 @@ impl<'a> Judgment<'a> {
     /// Reports whether every measure has evidence about a node.
     pub(super) fn has_evidence(&self, node: usize) -> bool {
         self.gathered.iter().all(|measure| measure.findings[node].is_ok())
+    }
+
+    /// Returns what every node lacks, if none has evidence: the reasons, each with its nodes.
+    pub(super) fn without_evidence(&self) -> Option<String> {
+        let mut reasons = BTreeMap::<&str, usize>::new();
+        for node in 0..self.nodes.len() {
+            let why =
+                self.gathered.iter().find_map(|measure| measure.findings[node].as_ref().err());
+            *reasons.entry(why?.reason()).or_default() += 1;
+        }
+        let counted: Vec<_> =
+            reasons.into_iter().map(|(reason, nodes)| format!("{nodes} {reason}")).collect();
+        Some(format!("no node has evidence ({})", counted.join(", ")))
     }
 
     /// Reports whether the label of a node must be removed, because there is no evidence about it.

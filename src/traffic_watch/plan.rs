@@ -162,10 +162,8 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let child = child.filter(|_| enforce && ready);
     let short_window = short_window(&judged);
     let evaluation = judged.evaluation();
-    let blind_since = match evaluation {
-        Evaluation::Ok => None,
-        _ => seen.memory.blind_since.or(Some(seen.now)),
-    };
+    let blind = judged.without_evidence().is_some() || evaluation != Evaluation::Ok;
+    let blind_since = blind.then(|| seen.memory.blind_since.unwrap_or(seen.now));
     let refused_child = report::refused(child.as_ref(), &seen.memory);
     let mut conditions = report::conditions(&judged, ready, blind_since, refused_child);
     let refresh = report::is_due(seen);

@@ -71,6 +71,7 @@ fn readiness(watch: &TrafficWatch) -> Option<Check> {
         "InvalidSpec" => "correct the field the message names",
         "Conflict" => "set spec.label to another prefix",
         "Forbidden" => APPLY_ROLES,
+        "NoEvidence" => "`explain node NAME` says what each of these reasons needs",
         "NoSamples" | "LowCoverage" => "see the checks of exporters and nodes above",
         "Unauthorized" => "correct the endpoint's credentials in the operator's configuration",
         _ => "see the message; the operator's log has the rest",

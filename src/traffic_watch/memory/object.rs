@@ -49,7 +49,7 @@ pub struct Memory {
     pub summary: Summary,
     /// The time of the last successful measurement.
     pub last_success: Option<Timestamp>,
-    /// The time since which this process has seen no successful measurement, if the last failed.
+    /// The time since which this process has seen no evidence, or not of every measure.
     pub blind_since: Option<Timestamp>,
     /// The Deployment as it was last applied.
     pub applied: Option<Applied>,

@@ -45,6 +45,12 @@ pub(in super::super) fn conditions(
     };
     let consecutive = j.settings.consecutive;
     let metrics = metrics_available(j);
+    // Why there is no evidence now, of any node or by one of the measures.
+    let cause = if metrics.status == Some(false) {
+        Some((metrics.reason, metrics.message.clone()))
+    } else {
+        j.without_evidence().map(|text| ("NoEvidence", text))
+    };
     let max_age = Duration::from(j.watch.spec.max_sample_age);
     let is_blind =
         blind_since.is_some_and(|since| j.seen.now.duration_since(since).unsigned_abs() >= max_age);
@@ -55,17 +61,16 @@ pub(in super::super) fn conditions(
         verdict("Ready", false, reason, text)
     } else if let Some(text) = refused_query(j) {
         verdict("Ready", false, "InvalidSpec", text)
-    } else if ready && is_blind {
+    } else if let Some((reason, text)) = cause.clone().filter(|_| ready && is_blind) {
         let message = format!(
-            "no evidence for more than {} s; marks stay as they are: {}",
-            max_age.as_secs(),
-            metrics.message
+            "no evidence for more than {} s; marks stay as they are: {text}",
+            max_age.as_secs()
         );
-        Verdict { type_: "Ready", status: None, reason: metrics.reason, message }
+        Verdict { type_: "Ready", status: None, reason, message }
     } else if ready {
         verdict("Ready", true, "Judged", "every node with data has been judged".into())
-    } else if metrics.status == Some(false) {
-        verdict("Ready", false, metrics.reason, metrics.message.clone())
+    } else if let Some((reason, text)) = cause.clone() {
+        verdict("Ready", false, reason, text)
     } else {
         let message = format!(
             "waiting until every node with data has been judged fit {} or unfit {} times in a row",
@@ -85,14 +90,10 @@ pub(in super::super) fn conditions(
             j.limit, j.room
         );
         verdict("PlacementLimited", true, "LimitReached", message)
-    } else if metrics.status == Some(false) && j.summary.unknown == j.summary.nodes {
-        let message = "no node has evidence";
-        Verdict {
-            type_: "PlacementLimited",
-            status: None,
-            reason: metrics.reason,
-            message: message.into(),
-        }
+    } else if let Some((reason, message)) =
+        cause.filter(|_| j.summary.nodes > 0 && j.summary.unknown == j.summary.nodes)
+    {
+        Verdict { type_: "PlacementLimited", status: None, reason, message }
     } else {
         verdict("PlacementLimited", false, "WithinLimits", String::new())
     };

@@ -101,7 +101,7 @@ impl Expected {
             | (Self::NoNodes, Some("False"), Some("NoNodes"))
             // Long intervals and directions without data are waited for.
             | (Self::Served, Some("True"), Some("Judged"))
-            | (Self::Served, Some("False"), Some("Judging" | "CapacityUnknown")) => !message.is_empty(),
+            | (Self::Served, Some("False"), Some("Judging" | "CapacityUnknown" | "NoEvidence" | "NoSamples" | "LowCoverage")) => !message.is_empty(),
             _ => false,
         }
     }

@@ -73,6 +73,22 @@ fn no_condition_stays_true_while_nothing_is_measured() {
     let back = w.judge(&[Percent(1.0); 3]);
     assert!(conditions(&back).iter().all(|(_, status, _)| status.is_some()), "{back:?}");
     assert!(conditions(&back).contains(&("Ready", Some(true), "Judged")), "{back:?}");
+    // The server answers, and proves nothing about any node.
+    for _ in 0..9 {
+        w.judge(&[NoSpeed, NoSpeed, NoSpeed]);
+    }
+    let useless = w.judge(&[NoSpeed, NoSpeed, NoSpeed]);
+    let expected = [
+        ("Ready", None, "NoEvidence"),
+        ("MetricsAvailable", Some(true), "Available"),
+        ("PlacementLimited", None, "NoEvidence"),
+    ];
+    assert_eq!(conditions(&useless), expected);
+    let ready = &useless.conditions[0].message;
+    assert!(ready.ends_with("no node has evidence (3 SpeedUnknown)"), "{ready}");
+    let mut new = World::new(&["a", "b", "c"], json!({}));
+    let first = new.judge(&[NoSpeed, NoSpeed, NoSpeed]);
+    assert_eq!(conditions(&first)[0], ("Ready", Some(false), "NoEvidence"));
 }
 
 /// A node that has just come has no exporter yet.
