@@ -76,5 +76,17 @@ fn the_component_shapes_a_pod_to_what_it_reserves() {
         assert_eq!(shaped(&[1000], other).await.as_deref(), Some("1000M"));
         assert_eq!(shaped(&[200], Some(json!({key: "1G"}))).await.as_deref(), Some("1G"));
         assert_eq!(shaped(&[0], None).await, None);
+        let limits = |amount: &str| json!({"limits": {"traffic.example.com/egress-mbps": amount}});
+        let container = |name: &str, amount: &str| json!({"name": name, "image": "registry.invalid/c:1", "resources": limits(amount)});
+        let mut sidecar = container("sidecar", "30");
+        sidecar["restartPolicy"] = "Always".into();
+        // One that ends before the others begin sends nothing beside them.
+        let pod = json!({"metadata": {"name": "shaped"}, "spec": {
+            "automountServiceAccountToken": false, "containers": [container("c", "200")],
+            "initContainers": [sidecar, container("first", "900")],
+        }});
+        let pod: Pod = serde_json::from_value(pod).expect("a pod");
+        let pod = pods.create(&dry, &pod).await.expect("a dry run");
+        assert_eq!(pod.metadata.annotations.expect("annotations")[key], "230M");
     });
 }
