@@ -88,7 +88,8 @@ pub(super) fn run(args: &BacktestArgs) -> anyhow::Result<()> {
         "--html: the file has {} documents; one is drawn",
         watches.len()
     );
-    let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
+    let config = args.prometheus.endpoints()?;
+    let endpoints = Endpoints::new(&config, Metrics::new())?;
     // Whole seconds: the query can be repeated by hand.
     let now = Timestamp::now().as_second() * 1000;
     let progress = Progress::default();
@@ -96,7 +97,7 @@ pub(super) fn run(args: &BacktestArgs) -> anyhow::Result<()> {
         let mut backtests = Vec::new();
         for watch in &watches {
             let (range, population) = (args.range(watch, now)?, args.nodes.population().await?);
-            let exporters = args.series.exporters();
+            let exporters = args.series.exporters(Some(&config));
             let variations =
                 Variations { thresholds: &args.thresholds, pod_request: args.nodes.pod_request };
             let run = backtest::run(

@@ -59,8 +59,9 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let checks = progress::block_on(&progress, async {
         let kinds = args.kinds.kinds()?;
         let (access, user) = (args.cluster.access(), args.user.as_deref());
-        let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
-        let (place, exporters) = (args.operator.place(), args.series.exporters());
+        let config = args.prometheus.endpoints()?;
+        let endpoints = Endpoints::new(&config, Metrics::new())?;
+        let (place, exporters) = (args.operator.place(), args.series.exporters(Some(&config)));
         let mut facts = doctor::gather(&access, user, &place, &exporters, &kinds, &progress).await;
         for client in endpoints.names().filter_map(|name| endpoints.get(name)) {
             progress.enter(format!("asking Prometheus {}", client.name()));

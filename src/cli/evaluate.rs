@@ -71,7 +71,8 @@ impl NodeArgs {
 pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
     args.color.choose();
     let watches = args.documents.read()?;
-    let endpoints = Endpoints::new(&args.prometheus.endpoints()?, Metrics::new())?;
+    let config = args.prometheus.endpoints()?;
+    let endpoints = Endpoints::new(&config, Metrics::new())?;
     let progress = Progress::default();
     let evaluations = progress::block_on(&progress, async {
         let mut evaluations = Vec::new();
@@ -79,7 +80,7 @@ pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
             let name = name_of(watch);
             progress.enter(format!("{name}: {} of {} TrafficWatches", done + 1, watches.len()));
             let population = args.nodes.population().await?;
-            let exporters = args.series.exporters();
+            let exporters = args.series.exporters(Some(&config));
             let pod_request = args.nodes.pod_request;
             let evaluation =
                 evaluate::evaluate(watch, &endpoints, &exporters, population, pod_request);

@@ -160,19 +160,15 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("async runtime")?;
+    // The webhook has no file of credentials, and needs none.
+    let controls = args.component.controls();
+    let endpoints = controls.then(|| args.prometheus.endpoints()).transpose()?;
+    let exporters = args.series.exporters(endpoints.as_ref());
     let config = runtime::Config {
         component: args.component,
         kinds: args.kinds.kinds()?,
-        // The webhook has no file of credentials, and needs none.
-        endpoints: if args.component.controls() {
-            Some(args.prometheus.endpoints()?)
-        } else {
-            None
-        },
-        exporters: Exporters {
-            bird_exporter: args.bird_exporter_selector.clone(),
-            ..args.series.exporters()
-        },
+        endpoints,
+        exporters: Exporters { bird_exporter: args.bird_exporter_selector.clone(), ..exporters },
         own_queries: args.own_queries,
         admin: runtime::admin::AdminConfig {
             address: args.admin_address,
@@ -221,7 +217,8 @@ mod tests {
 
     #[test]
     fn the_defaults_are_good_values() {
-        assert_eq!(parse(&[]).unwrap().series.node_labels, ["node", "nodename", "kubernetes_node"]);
+        let labels = ["node", "nodename", "kubernetes_node", "k8s_node_name", "host_name"];
+        assert_eq!(parse(&[]).unwrap().series.node_labels, labels);
         let args = parse(&[]).unwrap();
         assert_eq!(args.series.node_exporter_selector.to_string(), r#"job="node-exporter""#);
         assert_eq!(args.bird_exporter_selector.to_string(), r#"job="bird-exporter""#);

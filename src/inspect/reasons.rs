@@ -42,7 +42,7 @@ pub fn remedy(reason: &str) -> Option<&'static str> {
             "see the condition MetricsAvailable; `doctor` asks Prometheus itself"
         }
         "LowCoverage" => {
-            "is the node exporter scraped on all nodes, and does spec.devices match their devices? \
+            "is the exporter of this endpoint scraped on all nodes, and does spec.devices match their devices? \
              `doctor` shows which series belong to which node"
         }
         "NoSample" => {

@@ -12,6 +12,8 @@ use anyhow::{Context, anyhow, bail, ensure};
 use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 
+use super::exporters::{LinkExporter, Links};
+
 mod file;
 
 /// The endpoint of objects that name none.
@@ -60,6 +62,8 @@ pub struct EndpointConfig {
     pub(super) parameters: Vec<(&'static str, String)>,
     /// The namespaces with objects that may query it, `*` for all; `None` (not set) also means all.
     pub(super) allowed_namespaces: Option<Vec<String>>,
+    /// The series about links, if the file names their exporter or selects them.
+    links: Option<Links>,
 }
 
 /// Our authentication at the endpoint.
@@ -148,6 +152,14 @@ impl EndpointsConfig {
         Ok(Self(endpoints))
     }
 
+    /// Returns the series about links at the endpoints that name an exporter or select its series.
+    pub fn links(&self) -> BTreeMap<String, Links> {
+        let of = |(name, endpoint): (&String, &EndpointConfig)| {
+            Some((name.clone(), endpoint.links.clone()?))
+        };
+        self.0.iter().filter_map(of).collect()
+    }
+
     /// Iterates over the endpoints, by name.
     pub fn iter(&self) -> impl Iterator<Item = &EndpointConfig> {
         self.0.values()
@@ -166,6 +178,7 @@ impl EndpointConfig {
             headers: Vec::new(),
             parameters: Vec::new(),
             allowed_namespaces: None,
+            links: None,
         })
     }
 
@@ -265,6 +278,7 @@ impl file::Endpoint {
                 Some(names)
             }
         };
+        let links = links(self.exporter, self.selector)?;
         Ok(EndpointConfig {
             name,
             url,
@@ -274,6 +288,7 @@ impl file::Endpoint {
             headers,
             parameters,
             allowed_namespaces,
+            links,
         })
     }
 }
@@ -319,6 +334,36 @@ impl file::Tls {
         let insecure_skip_verify = self.insecure_skip_verify;
         Ok(Tls { ca_file, identity, server_name, insecure_skip_verify })
     }
+}
+
+/// Reads the exporter of links, and which of its series are accepted.
+fn links(
+    exporter: Option<file::Text>,
+    selector: Option<file::Text>,
+) -> anyhow::Result<Option<Links>> {
+    if exporter.is_none() && selector.is_none() {
+        return Ok(None);
+    }
+    let exporter = match exporter {
+        None => LinkExporter::default(),
+        Some(name) => {
+            let known = LinkExporter::ALL.into_iter().find(|exporter| exporter.name() == name.0);
+            let names = LinkExporter::ALL.map(LinkExporter::name).join(", ");
+            known.with_context(|| format!("exporter: {:?} is none of {names}", name.0))?
+        }
+    };
+    let selector = match &selector {
+        Some(text) => text.0.as_str(),
+        None => exporter.usual_selector().with_context(|| {
+            format!(
+                "selector: is needed with exporter {}: label matchers that only the series of your \
+                 collector have, such as job=\"otel-collector\"",
+                exporter.name()
+            )
+        })?,
+    };
+    let believed = selector.parse().map_err(|error| anyhow!("selector: {error}"))?;
+    Ok(Some(Links { exporter, believed }))
 }
 
 fn is_dns_label(text: &str) -> bool {

@@ -1,4 +1,6 @@
 //! Selects the accepted series of the built-in queries. No other code does so.
+use std::collections::BTreeMap;
+
 use super::{decode::Labels, promql::Matchers, promql::string, shortened};
 
 /// The label that distinguishes the measures of a built-in query.
@@ -28,6 +30,121 @@ pub struct Exporters {
     pub node_exporter: Matchers,
     /// The series of `bird_exporter`.
     pub bird_exporter: Matchers,
+    /// Where links are read at endpoints that say so; elsewhere, the node exporter's series.
+    pub links: BTreeMap<String, Links>,
+}
+
+/// The series about links of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Who writes them.
+    pub exporter: LinkExporter,
+    /// The accepted ones.
+    pub believed: Matchers,
+}
+
+/// A program that counts the bytes of links, under names of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkExporter {
+    /// Prometheus' node exporter, the only one that knows the speed of a link.
+    #[default]
+    NodeExporter,
+    /// The receiver `hostmetrics` of an OpenTelemetry collector, scraped or pushed.
+    Otel,
+    /// The kubelet's cAdvisor.
+    Cadvisor,
+}
+
+impl LinkExporter {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::NodeExporter, Self::Otel, Self::Cadvisor];
+
+    /// Returns the query for the jobs that have its series.
+    #[must_use]
+    pub fn jobs(self) -> String {
+        let (metric, own) = self.counter(true);
+        named(&format!("count by (job) ({})", Matchers::default().select(metric, own)))
+    }
+
+    /// The name in the file of endpoints.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NodeExporter => "node-exporter",
+            Self::Otel => "otel",
+            Self::Cadvisor => "cadvisor",
+        }
+    }
+
+    /// The counter of sent or received bytes, and the matchers that select its series.
+    #[must_use]
+    pub fn counter(self, sent: bool) -> (&'static str, &'static str) {
+        match (self, sent) {
+            (Self::NodeExporter, true) => ("node_network_transmit_bytes_total", ""),
+            (Self::NodeExporter, false) => ("node_network_receive_bytes_total", ""),
+            (Self::Otel, true) => ("system_network_io_bytes_total", r#"direction="transmit""#),
+            (Self::Otel, false) => ("system_network_io_bytes_total", r#"direction="receive""#),
+            // Of the node, and not of a container.
+            (Self::Cadvisor, true) => ("container_network_transmit_bytes_total", r#"id="/""#),
+            (Self::Cadvisor, false) => ("container_network_receive_bytes_total", r#"id="/""#),
+        }
+    }
+
+    /// The label that names the link.
+    #[must_use]
+    pub fn device(self) -> &'static str {
+        match self {
+            Self::NodeExporter | Self::Otel => "device",
+            Self::Cadvisor => "interface",
+        }
+    }
+
+    /// The matchers of its series where a configuration gives none; `None` if it has to.
+    #[must_use]
+    pub fn usual_selector(self) -> Option<&'static str> {
+        match self {
+            Self::NodeExporter => Some(NODE_EXPORTER),
+            // A collector has the job that its owner gave it.
+            Self::Otel => None,
+            Self::Cadvisor => Some(r#"job="kubelet",metrics_path="/metrics/cadvisor""#),
+        }
+    }
+}
+
+impl Links {
+    /// Returns the selector of the counter of sent or received bytes, with more matchers.
+    #[must_use]
+    pub fn select(&self, sent: bool, more: &str) -> String {
+        let (metric, own) = self.exporter.counter(sent);
+        self.believed.select(metric, &both(own, more))
+    }
+
+    /// Returns the selector of the speeds of links, in bytes per second, if the exporter knows them.
+    #[must_use]
+    pub fn speed(&self, more: &str) -> Option<String> {
+        let knows = self.exporter == LinkExporter::NodeExporter;
+        knows.then(|| self.believed.select("node_network_speed_bytes", more))
+    }
+
+    /// Returns the query for jobs with such series, if none is accepted.
+    #[must_use]
+    pub fn other_jobs(&self, sent: bool, more: &str) -> Option<String> {
+        let (metric, own) = self.exporter.counter(sent);
+        other_jobs(metric, &both(own, more), &self.believed)
+    }
+
+    /// Returns the query for jobs with series of sent bytes that are not accepted.
+    #[must_use]
+    pub fn all_other_jobs(&self) -> String {
+        let every = Self { exporter: self.exporter, believed: Matchers::default() };
+        let (every, accepted) = (every.select(true, ""), self.select(true, ""));
+        named(&format!("count by (job) ({every} unless {accepted})"))
+    }
+}
+
+fn both(some: &str, more: &str) -> String {
+    let parts: Vec<_> = [some, more].into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join(",")
 }
 
 impl Exporters {
@@ -36,6 +153,14 @@ impl Exporters {
     pub fn any(node_labels: &[&str]) -> Self {
         let node_labels = node_labels.iter().map(|label| (*label).to_owned()).collect();
         Self { node_labels, ..Self::default() }
+    }
+
+    /// Returns the series about links at an endpoint.
+    #[must_use]
+    pub fn links(&self, endpoint: &str) -> Links {
+        let usual =
+            || Links { exporter: LinkExporter::NodeExporter, believed: self.node_exporter.clone() };
+        self.links.get(endpoint).cloned().unwrap_or_else(usual)
     }
 }
 
@@ -48,13 +173,6 @@ pub fn other_jobs(metric: &str, own: &str, believed: &Matchers) -> Option<String
     }
     let (all, some) = (Matchers::default().select(metric, own), believed.select(metric, own));
     Some(named(&format!("count by (job) ({all}) unless on () count({some})")))
-}
-
-/// Returns the query for jobs with series of a metric that are not accepted, whether or not others
-/// are.
-#[must_use]
-pub fn all_other_jobs(metric: &str, believed: &Matchers) -> String {
-    named(&format!("count by (job) ({metric} unless {})", believed.select(metric, "")))
 }
 
 fn named(jobs: &str) -> String {
@@ -81,7 +199,11 @@ pub fn untrusted(exporter: &str, flag: &str, jobs: &[String]) -> String {
 /// Describes the same for the node exporter.
 #[must_use]
 pub fn untrusted_nodes(jobs: &[String]) -> String {
-    untrusted("the node exporter", "--node-exporter-selector", jobs)
+    untrusted(
+        "the exporter",
+        "the selector of the endpoint (--node-exporter-selector, if it names none)",
+        jobs,
+    )
 }
 
 /// The job of an element.

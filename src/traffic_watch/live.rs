@@ -23,7 +23,7 @@ impl MeasureView {
             max: criterion.max,
             recover: criterion.recover,
             endpoint: criterion.request.endpoint.to_string(),
-            query: criterion.request.question.promql(exporters),
+            query: criterion.request.promql(exporters),
             problem: None,
         }
     }

@@ -161,7 +161,7 @@ impl TrafficWatchReconciler {
         async move {
             let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
             let client = client.ok_or_else(gone)?;
-            let promql = request.question.promql(&exporters);
+            let promql = request.promql(&exporters);
             // The names of nodes are resolved when the answer begins.
             let mut sorting = None;
             let take = |series: Series<'_>| {

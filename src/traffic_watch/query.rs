@@ -20,6 +20,7 @@
 //!   counters of the same links, and the highest is the youngest.
 //! - the default of `devices` is widened and narrowed ([`devices`]): a VLAN and a representor carry
 //!   bytes that the physical link carries too.
+//! - another exporter than the node exporter has other names, and no speeds ([`crate::prometheus::exporters::LinkExporter`]).
 //! - `> 0`: an unknown link speed is exported as -125000, which would read as "very fit".
 use std::{fmt::Write, sync::Arc, time::Duration};
 
@@ -27,7 +28,7 @@ use crate::{
     api::traffic_watch::{DEFAULT_DEVICES, Direction},
     prometheus::{
         Exporters, Payer,
-        exporters::other_jobs,
+        exporters::Links,
         promql::{duration, is_selector, string},
     },
 };
@@ -42,11 +43,8 @@ pub const OWN_AGE: (&str, &str) = ("traffic_operator_measure", "age");
 
 pub use crate::prometheus::exporters::MEASURE;
 
-/// The counters of the bytes that each link has sent.
-const SENT: &str = "node_network_transmit_bytes_total";
-
-/// The counters of the bytes that each link has received.
-const RECEIVED: &str = "node_network_receive_bytes_total";
+/// The label of the link that an element is about.
+const DEVICE: &str = "device";
 
 /// Devices that the default of `devices` counts in addition to its text: USB cards named by their
 /// address (`enx…`), cards in further PCI domains (`enP5p1s0`), Xen (`enX0`), device trees (`end0`),
@@ -67,12 +65,12 @@ const NOT_DEVICES: &str = ".*[.].*|.+pf[0-9].*";
 /// The text of the default cannot change: objects store it, and the schema compares with it. RE2
 /// has no way to exclude, so that it takes a matcher more.
 #[must_use]
-pub fn devices(regex: &str) -> String {
+pub fn devices(label: &str, regex: &str) -> String {
     if regex == DEFAULT_DEVICES {
         let regex = string(&format!("{regex}|{MORE_DEVICES}"));
-        format!("device=~{regex},device!~{}", string(NOT_DEVICES))
+        format!("{label}=~{regex},{label}!~{}", string(NOT_DEVICES))
     } else {
-        format!("device=~{}", string(regex))
+        format!("{label}=~{}", string(regex))
     }
 }
 
@@ -202,14 +200,15 @@ impl Measure {
     }
 }
 
-impl Question {
-    /// The whole request.
+impl Request {
+    /// The PromQL.
     #[must_use]
     pub fn promql(&self, exporters: &Exporters) -> String {
-        match self {
-            Self::Own(text) => own(text),
-            Self::BuiltIn { devices, direction, window } => {
-                built_in(devices, *direction, *window, exporters)
+        match &self.question {
+            Question::Own(text) => own(text),
+            Question::BuiltIn { devices, direction, window } => {
+                let links = exporters.links(&self.endpoint);
+                built_in(devices, *direction, *window, &links, &exporters.node_labels)
             }
         }
     }
@@ -232,56 +231,66 @@ fn built_in(
     devices: &str,
     direction: Direction,
     window: Duration,
-    exporters: &Exporters,
+    links: &Links,
+    node_labels: &[String],
 ) -> String {
-    let Exporters { node_labels, node_exporter: believed, .. } = exporters;
     let node = node_labels.iter().fold("instance".to_owned(), |mut list, label| {
         // Writing to a String cannot fail.
         let _ = write!(list, ", {label}");
         list
     });
-    let devices = self::devices(devices);
+    let label = links.exporter.device();
+    let devices = self::devices(label, devices);
+    // The highest of each link.
+    let by_link = |expression: String| match label {
+        DEVICE => format!("max by ({node}, {DEVICE}) ({expression})"),
+        label => format!(
+            "label_replace(max by ({node}, {label}) ({expression}), \
+             \"{DEVICE}\", \"$1\", \"{label}\", \"(.*)\")"
+        ),
+    };
     let (quarter, window) = (duration(window / 4), duration(window));
     let mut parts = Vec::new();
     let mut add = |measure: Measure, expression: &str| {
         let name = measure.name();
         parts.push(format!("label_replace({expression}, \"{MEASURE}\", \"{name}\", \"\", \"\")"));
     };
-    for Counter { name: counter, rate, total, before, earlier } in counters(direction) {
-        let series = believed.select(counter, &devices);
-        add(*rate, &format!("max by ({node}, device) (rate({series}[{window}]))"));
-        add(*total, &format!("max by ({node}, device) ({series})"));
-        add(*before, &format!("max by ({node}, device) ({series} offset {window})"));
+    for Counter { sent, rate, total, before, earlier } in counters(direction) {
+        let series = links.select(*sent, &devices);
+        add(*rate, &by_link(format!("rate({series}[{window}])")));
+        add(*total, &by_link(series.clone()));
+        add(*before, &by_link(format!("{series} offset {window}")));
         let past = format!("last_over_time({series}[{quarter}] offset {window})");
-        let past = format!("{past} unless {series} offset {window}");
-        add(*earlier, &format!("max by ({node}, device) ({past})"));
+        add(*earlier, &by_link(format!("{past} unless {series} offset {window}")));
     }
-    add(Measure::Up, &format!("max by ({node}) ({})", believed.select("up", "")));
-    let speed = believed.select("node_network_speed_bytes", &devices);
-    add(Measure::Speed, &format!("max by ({node}, device) ({speed} > 0)"));
-    let judged = if direction == Direction::Receive { RECEIVED } else { SENT };
-    let series = believed.select(judged, &devices);
+    add(Measure::Up, &format!("max by ({node}) ({})", links.believed.select("up", "")));
+    if let Some(speed) = links.speed(&devices) {
+        add(Measure::Speed, &by_link(format!("{speed} > 0")));
+    }
+    let judged = direction != Direction::Receive;
+    let series = links.select(judged, &devices);
     for (measure, series) in
         [(Measure::Age, series.clone()), (Measure::AgeBefore, format!("{series} offset {window}"))]
     {
-        add(measure, &format!("time() - max by ({node}, device) (timestamp({series}))"));
+        add(measure, &format!("time() - {}", by_link(format!("timestamp({series})"))));
     }
     if direction == Direction::Receive {
-        let sent = believed.select(SENT, &devices);
-        add(Measure::Total, &format!("sum by ({node}) (max by ({node}, device) ({sent}))"));
+        let sent = by_link(links.select(true, &devices));
+        add(Measure::Total, &format!("sum by ({node}) ({sent})"));
     }
     // The most, because a target that has just come has few.
     parts.push(format!(
         "label_replace(max(count_over_time({series}[{window}])), \
              \"{MEASURE}\", \"{SCRAPES}\", \"\", \"\")"
     ));
-    parts.extend(other_jobs(judged, &devices, believed));
+    parts.extend(links.other_jobs(judged, &devices));
     parts.join("\nor ")
 }
 
 /// A counter of each link, and what is asked about it.
 pub(super) struct Counter {
-    name: &'static str,
+    /// True for sent bytes, false for received ones.
+    sent: bool,
     /// Its rate.
     pub rate: Measure,
     /// Its value.
@@ -297,14 +306,14 @@ pub(super) fn counters(direction: Direction) -> &'static [Counter] {
     use Measure as M;
     const BOTH: &[Counter] = &[
         Counter {
-            name: SENT,
+            sent: true,
             rate: M::TransmitRate,
             total: M::TransmitTotal,
             before: M::TransmitTotalBefore,
             earlier: M::TransmitTotalEarlier,
         },
         Counter {
-            name: RECEIVED,
+            sent: false,
             rate: M::ReceiveRate,
             total: M::ReceiveTotal,
             before: M::ReceiveTotalBefore,

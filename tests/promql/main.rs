@@ -18,8 +18,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use traffic_operator::{
     api::traffic_watch::{DEFAULT_DEVICES, Direction},
-    prometheus::{Exporters, exporters::OTHER_JOB},
-    traffic_watch::query::{MEASURE, Measure, Question, SCRAPES},
+    prometheus::{
+        Exporters,
+        exporters::{LinkExporter, Links, OTHER_JOB},
+    },
+    traffic_watch::query::{MEASURE, Measure, Question, Request, SCRAPES},
 };
 
 #[derive(Deserialize)]
@@ -40,9 +43,12 @@ struct Case {
     window: String,
     #[serde(default = "default_devices")]
     devices: String,
-    /// The value of `--node-exporter-selector`; by default every series matches.
+    /// The value of `--node-exporter-selector`, or of `selector` if there is an exporter; by default
+    /// every series matches.
     #[serde(default)]
     believed: String,
+    /// The `exporter` of the endpoint, if it names one.
+    exporter: Option<String>,
     input_series: Vec<Value>,
     eval_time: String,
     expect: BTreeMap<String, Vec<Sample>>,
@@ -102,12 +108,20 @@ impl Case {
                 .expect("window"),
         };
         // The defaults of --node-label.
-        let exporters = Exporters {
-            node_exporter: self.believed.parse().expect("matchers"),
-            ..Exporters::any(&["node", "nodename", "kubernetes_node"])
-        };
+        let mut exporters =
+            Exporters::any(&["node", "nodename", "kubernetes_node", "k8s_node_name", "host_name"]);
+        match &self.exporter {
+            None => exporters.node_exporter = self.believed.parse().expect("matchers"),
+            Some(name) => {
+                let named = LinkExporter::ALL.into_iter().find(|known| known.name() == name);
+                let exporter = named.unwrap_or_else(|| panic!("{}: {name}", self.name));
+                let believed = self.believed.parse().expect("matchers");
+                exporters.links = [("default".into(), Links { exporter, believed })].into();
+            }
+        }
+        let request = Request { endpoint: "default".into(), question };
         json!({"groups": [{"name": "request", "rules": [
-            {"record": "answer", "expr": question.promql(&exporters)},
+            {"record": "answer", "expr": request.promql(&exporters)},
         ]}]})
     }
 

@@ -6,7 +6,7 @@ use traffic_operator::{
     agent::metrics::RTT_BOUNDS,
     network_prober::rules::{Pace, rules},
     prometheus::Exporters,
-    traffic_watch::query::{OWN_AGE, Question},
+    traffic_watch::query::{OWN_AGE, Question, Request},
 };
 
 const PROBER: &str = "shop/web";
@@ -347,7 +347,9 @@ fn agents_that_cannot_send_are_an_alert_and_no_loss() {
 #[test]
 fn prometheus_says_how_old_a_recorded_value_is() {
     let text = r#"netprober:node_loss:ratio1m{prober="shop/web"} # loss"#;
-    let query = Question::Own(text.into()).promql(&Exporters::any(&["node"]));
+    let question = Question::Own(text.into());
+    let request = Request { endpoint: "default".into(), question };
+    let query = request.promql(&Exporters::any(&["node"]));
     let name = "n08-age";
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probing").join(name);
     fs::create_dir_all(&scratch).expect("a directory for promtool");

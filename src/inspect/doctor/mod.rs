@@ -11,7 +11,10 @@ use super::{cluster::Listed, leader::Leadership};
 use crate::{
     api::TrafficWatch,
     nodes::NodeObject,
-    prometheus::{Exporters, QueryError},
+    prometheus::{
+        Exporters, QueryError,
+        exporters::{LinkExporter, Links},
+    },
 };
 
 mod cluster;
@@ -90,10 +93,14 @@ pub struct Endpoint {
     pub url: String,
     /// The result of a first request.
     pub answers: Result<(), QueryError>,
-    /// The node exporters it knows.
+    /// The series about links that are accepted.
+    pub links: Links,
+    /// The exporters with such series.
     pub exporters: Result<Vec<Exporter>, QueryError>,
     /// Jobs with series that are not accepted.
     pub other_jobs: Result<Vec<String>, QueryError>,
+    /// Other kinds of exporters with their jobs, if no series is accepted.
+    pub other_exporters: Vec<(LinkExporter, String)>,
     /// The answers to each kind of query that the objects need.
     pub asked: Vec<Asked>,
 }

@@ -10,14 +10,11 @@ use crate::{
     inspect::{cluster::name_of, measures},
     prometheus::{
         Client, Exporters, QueryError, decode,
-        exporters::{all_other_jobs, job_of, note_job},
-        promql::duration,
+        exporters::{LinkExporter, Links, job_of, note_job},
+        promql::{duration, string},
     },
     traffic_watch::{Settings, query},
 };
-
-/// The counter that every query uses.
-const BYTES: &str = "node_network_transmit_bytes_total";
 
 /// Maximum number of duplicate series to compare: the labels in which they differ are the same for
 /// all nodes.
@@ -26,15 +23,16 @@ const DUPLICATES: usize = 50;
 /// Maximum number of devices to name, those of the most exporters.
 const DEVICES: usize = 10;
 
-/// Matches devices other than the loopback device and the ends of pods' links.
-const VIRTUAL: &str = r#"device!~"lo|(veth|cali|lxc|tap|tunl|flannel|docker|cni|dummy|kube-).*""#;
+/// The loopback device and the ends of pods' links, as a regular expression.
+const VIRTUAL: &str = "lo|(veth|cali|lxc|tap|tunl|flannel|docker|cni|dummy|kube-).*";
 
 /// The default of `spec.window`.
 const DEFAULT_WINDOW: Duration = Duration::from_mins(2);
 
 /// Makes all queries for the objects that use this endpoint.
 pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWatch]) -> Endpoint {
-    let Exporters { node_labels, node_exporter: believed, .. } = exporters;
+    let (node_labels, links) = (&exporters.node_labels, exporters.links(client.name()));
+    let device = links.exporter.device();
     let (name, url) = (client.name(), client.url().to_owned());
     let watches: Vec<_> =
         watches.iter().filter(|watch| measures::endpoint(watch) == name).collect();
@@ -42,24 +40,43 @@ pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWa
     let names: Vec<_> =
         ["job", "instance"].into_iter().chain(node_labels.iter().map(String::as_str)).collect();
     let by = format!("by ({})", names.join(", "));
-    let answers = ask("vector(1)".into()).await.map(drop);
-    if let Err(error) = &answers {
+    let mut endpoint = Endpoint {
+        name: name.into(),
+        url,
+        answers: ask("vector(1)".into()).await.map(drop),
+        links: links.clone(),
+        exporters: Ok(vec![]),
+        other_jobs: Ok(vec![]),
+        other_exporters: vec![],
+        asked: vec![],
+    };
+    if endpoint.answers.is_err() {
         // One failure is enough; the other queries would take as long to fail.
-        let (exporters, other_jobs) = (Err(error.clone()), Err(error.clone()));
-        return Endpoint { name: name.into(), url, answers, exporters, other_jobs, asked: vec![] };
+        return endpoint;
     }
-    let exporters = ask(format!("count {by} ({})", believed.select(BYTES, ""))).await;
-    let other_jobs = jobs(client, &all_other_jobs(BYTES, believed)).await;
-    let mut asked = Vec::new();
+    let found = ask(format!("count {by} ({})", links.select(true, ""))).await;
+    endpoint.exporters = found.map(|rows| {
+        let all: BTreeSet<_> = rows.into_iter().map(|(exporter, _)| exporter).collect();
+        all.into_iter().collect()
+    });
+    endpoint.other_jobs = jobs(client, &links.all_other_jobs()).await;
+    if endpoint.exporters.as_ref().is_ok_and(Vec::is_empty) {
+        for other in LinkExporter::ALL.into_iter().filter(|other| *other != links.exporter) {
+            let jobs = jobs(client, &other.jobs()).await.unwrap_or_default();
+            endpoint.other_exporters.extend(jobs.into_iter().map(|job| (other, job)));
+        }
+    }
     for ((devices, window), watches) in questions(&watches) {
-        let (matcher, range) = (query::devices(&devices), duration(window));
-        let bytes = believed.select(BYTES, &matcher);
-        let speed = believed.select("node_network_speed_bytes", &matcher);
+        let (matcher, range) = (query::devices(device, &devices), duration(window));
+        let bytes = links.select(true, &matcher);
         let samples = ask(format!("min {by} (count_over_time({bytes}[{range}]))")).await;
-        let speeds = ask(format!("count {by} ({speed} > 0)")).await;
-        let duplicates = duplicates(client, node_labels, &bytes).await;
-        let others = other_devices(client, &believed.select(BYTES, VIRTUAL), &bytes).await;
-        asked.push(Asked {
+        let speeds = match links.speed(&matcher) {
+            Some(speed) => ask(format!("count {by} ({speed} > 0)")).await,
+            None => Ok(vec![]),
+        };
+        let duplicates = duplicates(client, node_labels, &bytes, device).await;
+        let others = other_devices(client, &links, &bytes).await;
+        endpoint.asked.push(Asked {
             devices,
             window,
             watches,
@@ -69,11 +86,7 @@ pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWa
             others,
         });
     }
-    let exporters = exporters.map(|rows| {
-        let all: BTreeSet<_> = rows.into_iter().map(|(exporter, _)| exporter).collect();
-        all.into_iter().collect()
-    });
-    Endpoint { name: name.into(), url, answers, exporters, other_jobs, asked }
+    endpoint
 }
 
 /// Finds the series that count the same device of the same exporter.
@@ -81,11 +94,12 @@ async fn duplicates(
     client: &Client,
     node_labels: &[String],
     bytes: &str,
+    device: &str,
 ) -> Result<Duplicates, QueryError> {
     let node: Vec<_> =
         ["instance"].into_iter().chain(node_labels.iter().map(String::as_str)).collect();
     let node = node.join(", ");
-    let more = format!("(count by ({node}, device) ({bytes}) > 1)");
+    let more = format!("(count by ({node}, {device}) ({bytes}) > 1)");
     let exporters = format!("count(count by ({node}) {more})");
     let exporters = ask(client, node_labels, exporters).await?;
     let count = exporters.first().map_or(0.0, |(_, count)| *count);
@@ -99,7 +113,7 @@ async fn duplicates(
         return Ok(Duplicates::default());
     }
     // The values of one device are equal, or nearly: the largest ones occur in groups.
-    let some = format!("topk({DUPLICATES}, {bytes} and on ({node}, device) {more})");
+    let some = format!("topk({DUPLICATES}, {bytes} and on ({node}, {device}) {more})");
     let result = client.query(&some, client.timeout(), |answer| {
         let mut rows = Vec::new();
         decode::vector(answer.status, &answer.content_type, &answer.body, |series| {
@@ -115,15 +129,18 @@ async fn duplicates(
 /// Returns the devices of exporters none of whose devices is selected; some, if there are many.
 async fn other_devices(
     client: &Client,
-    all: &str,
+    links: &Links,
     selected: &str,
 ) -> Result<Vec<String>, QueryError> {
-    let promql =
-        format!("topk({DEVICES}, count by (device) ({all} unless on (job, instance) {selected}))");
+    let device = links.exporter.device();
+    let all = links.select(true, &format!("{device}!~{}", string(VIRTUAL)));
+    let promql = format!(
+        "topk({DEVICES}, count by ({device}) ({all} unless on (job, instance) {selected}))"
+    );
     let result = client.query(&promql, client.timeout(), |answer| {
         let mut devices = Vec::new();
         decode::vector(answer.status, &answer.content_type, &answer.body, |series| {
-            devices.extend(series.labels.get("device").map(str::to_owned));
+            devices.extend(series.labels.get(device).map(str::to_owned));
             Ok(())
         })?;
         devices.sort_unstable();

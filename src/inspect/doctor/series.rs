@@ -86,27 +86,40 @@ pub(super) fn checks(facts: &Facts, endpoint: &Endpoint) -> Vec<Check> {
 
 /// Checks that the right series are accepted.
 fn trust(facts: &Facts, endpoint: &Endpoint, none: bool) -> Vec<Check> {
-    let (name, believed) = ("trust", &facts.exporters.node_exporter);
+    let (name, links) = ("trust", &endpoint.links);
+    let believed = &links.believed;
     let jobs = match &endpoint.other_jobs {
         Ok(jobs) => jobs,
         Err(error) => return vec![failed(name, error)],
     };
     let Some(first) = jobs.first() else { return vec![] };
-    let jobs = jobs.join(", ");
+    let (jobs, metric) = (jobs.join(", "), links.exporter.counter(true).0);
+    let is_set = facts.exporters.links.contains_key(&endpoint.name);
     if none {
-        let message = format!(
-            "no series of the node exporter matches {believed}; jobs that have such series: {jobs}"
-        );
-        let fix = format!(
-            "if one of them is yours: --node-exporter-selector='job={}', the operator's flag too",
-            string(first)
-        );
+        let message =
+            format!("no series {metric} matches {believed}; jobs that have such series: {jobs}");
+        let first = string(first);
+        let fix = if is_set {
+            format!(
+                "if one of them is yours: selector: 'job={first}' of this endpoint in --prometheus-config"
+            )
+        } else {
+            format!(
+                "if one of them is yours: --node-exporter-selector='job={first}', the operator's flag too"
+            )
+        };
         return vec![Check::fail(name, message, fix)];
     }
     let message =
         format!("only series that match {believed} are believed; not those of job {jobs}");
-    let fix = "right for exporters that anybody can have scraped; if one of these jobs is yours, widen \
-               --node-exporter-selector, the operator's flag too";
+    let place = if is_set {
+        "the endpoint's selector in --prometheus-config"
+    } else {
+        "--node-exporter-selector, the operator's flag too"
+    };
+    let fix = format!(
+        "right for exporters that anybody can have scraped; if one of these jobs is yours, widen {place}"
+    );
     vec![Check::warn(name, message, fix)]
 }
 
@@ -160,9 +173,21 @@ impl Exporter {
 fn mapping(known: &Known<'_>, exporters: &[Exporter], endpoint: &Endpoint) -> Vec<Check> {
     let name = "exporters";
     if exporters.is_empty() {
-        let message = format!("{} has no series node_network_transmit_bytes_total", endpoint.name);
-        let fix =
-            "install the node exporter, have it scraped, with its collector netclass/netdev on";
+        let metric = endpoint.links.exporter.counter(true).0;
+        let message = format!("{} has no series {metric}", endpoint.name);
+        let fix = match endpoint.other_exporters.first() {
+            None => {
+                "install the node exporter, have it scraped, with its collector netclass/netdev on"
+                    .into()
+            }
+            Some((exporter, job)) => format!(
+                "the job {job} has series of another exporter: in --prometheus-config, for this \
+                 endpoint, exporter: {} and selector: 'job={}'; they have no link speeds, so set \
+                 spec.capacity",
+                exporter.name(),
+                string(job)
+            ),
+        };
         return vec![Check::fail(name, message, fix)];
     }
     let (mut mapped, mut ambiguous, mut unmapped) = (Vec::new(), Vec::new(), Vec::new());

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    api::TrafficWatch, manifests::Account, prometheus::exporters::NODE_EXPORTER, text::style::plain,
+    api::TrafficWatch,
+    manifests::Account,
+    prometheus::exporters::{Links, NODE_EXPORTER},
+    text::style::plain,
 };
 
 mod measurement;
@@ -100,8 +103,10 @@ fn healthy() -> Facts {
             name: "default".into(),
             url: "http://p:9090".into(),
             answers: Ok(()),
+            links: Links { believed: NODE_EXPORTER.parse().unwrap(), ..Links::default() },
             exporters: Ok(both()),
             other_jobs: Ok(vec![]),
+            other_exporters: vec![],
             asked: vec![Asked {
                 devices: "eth.*".into(),
                 window: Duration::from_mins(2),

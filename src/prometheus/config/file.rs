@@ -31,6 +31,8 @@ pub(super) struct Endpoint {
     #[serde(default)]
     pub parameters: BTreeMap<String, Text>,
     pub allowed_namespaces: Option<Vec<Text>>,
+    pub exporter: Option<Text>,
+    pub selector: Option<Text>,
 }
 
 #[derive(Deserialize)]

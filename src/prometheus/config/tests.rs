@@ -33,6 +33,16 @@ endpoints:
   open:
     url: https://[::1]:9090
     tls: {insecureSkipVerify: true}
+  collector:
+    url: http://mimir/prometheus
+    exporter: otel
+    selector: job="otel"
+  kubelet:
+    url: http://mimir/prometheus
+    exporter: cadvisor
+  chosen:
+    url: http://mimir/prometheus
+    selector: job="node"
 "#;
     let endpoints = parse(text).unwrap();
     let default = &endpoints["default"];
@@ -47,6 +57,15 @@ endpoints:
     assert_eq!(endpoints["other"].timeout, TIMEOUT);
     assert!(matches!(&endpoints["other"].auth, Auth::Basic { username, .. } if username == "u"));
     assert!(endpoints["open"].tls.insecure_skip_verify);
+    let links = |name: &str| {
+        let links = endpoints[name].links.as_ref()?;
+        Some((links.exporter, links.believed.to_string()))
+    };
+    let usual = LinkExporter::Cadvisor.usual_selector().unwrap().to_owned();
+    assert_eq!(links("other"), None);
+    assert_eq!(links("collector"), Some((LinkExporter::Otel, r#"job="otel""#.into())));
+    assert_eq!(links("kubelet"), Some((LinkExporter::Cadvisor, usual)));
+    assert_eq!(links("chosen"), Some((LinkExporter::NodeExporter, r#"job="node""#.into())));
 }
 
 #[test]
@@ -74,6 +93,9 @@ fn mistakes_are_refused_by_endpoint_and_field() {
         (with("allowedNamespaces: team-a"), vec!["allowedNamespaces", "line 4"]),
         (with("allowedNamespaces: [team-*]"), vec!["endpoint default", "\"team-*\" is no name"]),
         (with("allowedNamespaces: [5]"), vec!["allowedNamespaces", "put it in quotes"]),
+        (with("exporter: telegraf"), vec!["endpoint default", "exporter", "node-exporter, otel"]),
+        (with("exporter: otel"), vec!["endpoint default", "selector: is needed", "job="]),
+        (with("selector: job="), vec!["endpoint default", "selector"]),
         (with("token: x"), vec!["endpoints.default", "unknown field `token`", "bearerTokenFile"]),
         (with("timeout: 10"), vec!["endpoints.default.timeout", "put it in quotes", "line 4"]),
         (with("timeout: ten"), vec!["endpoint default", "timeout", "for example 10s"]),

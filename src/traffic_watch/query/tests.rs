@@ -1,6 +1,10 @@
 //! The text of each question.
 use super::*;
 
+fn promql(question: Question, exporters: &Exporters) -> String {
+    Request { endpoint: "default".into(), question }.promql(exporters)
+}
+
 #[test]
 fn measures_and_names_agree() {
     for (i, measure) in Measure::ALL.into_iter().enumerate() {
@@ -12,7 +16,7 @@ fn measures_and_names_agree() {
 
 #[test]
 fn the_age_of_a_selected_sample_is_asked_for_with_it() {
-    let ask = |text: &str| Question::Own(text.into()).promql(&Exporters::default());
+    let ask = |text: &str| promql(Question::Own(text.into()), &Exporters::default());
     for text in
         [r#"loss:1m{prober="a/b"}"#, "loss # of links", "loss offset 1m", r#"{__name__="a"}"#]
     {
@@ -33,7 +37,7 @@ fn a_regex_cannot_leave_its_literal() {
         direction: Direction::Transmit,
         window: Duration::from_mins(2),
     };
-    let text = question.promql(&Exporters::any(&["node"]));
+    let text = promql(question.clone(), &Exporters::any(&["node"]));
     assert!(!text.contains(r#"eth0"}"#), "{text}");
     assert!(text.contains(r#"device=~"eth0\"} or vector(1) #""#), "{text}");
 }
@@ -46,7 +50,7 @@ fn every_selector_of_the_built_in_query_names_what_is_believed() {
         let believed = r#"job="node-exporter",namespace="monitoring""#;
         let exporters =
             Exporters { node_exporter: believed.parse().unwrap(), ..Exporters::any(&["node"]) };
-        let text = question.promql(&exporters);
+        let text = promql(question.clone(), &exporters);
         let (asked, other) = text.split_once("\nor label_replace(topk(").unwrap();
         let selectors = asked.matches("node_network_").count() + asked.matches("(up{").count();
         assert_eq!(asked.matches(believed).count(), selectors, "{asked}");
@@ -54,15 +58,15 @@ fn every_selector_of_the_built_in_query_names_what_is_believed() {
         // Rejected series are counted by job, and only if none is accepted.
         assert_eq!(other.matches("node_network_").count(), 2, "{other}");
         assert!(other.contains("unless on () count(") && other.contains(believed), "{other}");
-        let any = question.promql(&Exporters::any(&["node"]));
+        let any = promql(question.clone(), &Exporters::any(&["node"]));
         assert!(!any.contains("job=") && !any.contains("count by (job)"), "{any}");
     }
 }
 
 #[test]
 fn only_the_default_is_widened_and_narrowed() {
-    assert_eq!(devices("eth.*"), r#"device=~"eth.*""#);
-    let text = devices(DEFAULT_DEVICES);
+    assert_eq!(devices("device", "eth.*"), r#"device=~"eth.*""#);
+    let text = devices("device", DEFAULT_DEVICES);
     assert!(text.starts_with(&format!("device=~\"{DEFAULT_DEVICES}|")), "{text}");
     assert!(text.contains("device!~"), "{text}");
 }
@@ -71,7 +75,7 @@ fn only_the_default_is_widened_and_narrowed() {
 fn each_direction_that_counts_is_asked_for() {
     let text = |direction| {
         let (devices, window) = ("eth0".into(), Duration::from_secs(20));
-        Question::BuiltIn { devices, direction, window }.promql(&Exporters::default())
+        promql(Question::BuiltIn { devices, direction, window }, &Exporters::default())
     };
     let [transmit, receive, busiest] =
         [Direction::Transmit, Direction::Receive, Direction::Busiest].map(text);

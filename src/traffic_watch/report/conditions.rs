@@ -216,7 +216,7 @@ fn low_coverage(j: &Judgment<'_>, place: usize, reading: &Measurement) -> (&'sta
             return (reason, untrusted(&reading.other_jobs, nodes.len()));
         }
         Question::BuiltIn { .. } => {
-            "is the node exporter scraped, and does spec.devices match its devices?"
+            "is the exporter of this endpoint scraped, and does spec.devices match its devices?"
         }
         Question::Own(_) => "does the query give one element per node, with a label that names it?",
     };

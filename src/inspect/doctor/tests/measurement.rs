@@ -1,6 +1,9 @@
 //! Series that Prometheus lacks, has twice, or has from jobs that are not accepted.
 use super::*;
-use crate::{api::CAPACITY_ANNOTATION, prometheus::Class};
+use crate::{
+    api::CAPACITY_ANNOTATION,
+    prometheus::{Class, exporters::LinkExporter},
+};
 
 #[test]
 fn what_prometheus_lacks_is_found_with_its_fix() {
@@ -23,6 +26,15 @@ fn what_prometheus_lacks_is_found_with_its_fix() {
             &["the operator does reach", "port-forward"],
         ),
         ("exporters", Fail, |f| f.endpoints[0].exporters = Ok(vec![]), &["no series", "install"]),
+        (
+            "exporters",
+            Fail,
+            |f| {
+                f.endpoints[0].exporters = Ok(vec![]);
+                f.endpoints[0].other_exporters = vec![(LinkExporter::Otel, "collectors".into())];
+            },
+            &[r#"exporter: otel and selector: 'job="collectors"'"#, "spec.capacity"],
+        ),
         (
             "exporters",
             Warn,
