@@ -1,4 +1,6 @@
 //! Installation of what `make deploy` installs, without the operator's own process.
+use std::sync::LazyLock;
+
 use k8s_openapi::{
     api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -16,6 +18,16 @@ use traffic_operator::{api::KINDS, manifests};
 use super::eventually;
 use crate::shipped::{answer_from_outside, policies, webhook};
 
+/// Generated once: unoptimized, that takes longer than many a test.
+static DEFINITIONS: LazyLock<Vec<CustomResourceDefinition>> =
+    LazyLock::new(|| KINDS.iter().map(|kind| (kind.crd)()).collect());
+
+/// Generated once as well.
+static RBAC: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let files = manifests::files().expect("manifests").into_iter();
+    files.filter(|file| file.path.starts_with("rbac/")).map(|file| file.text).collect()
+});
+
 /// Installs the definitions, RBAC, policies and webhooks of `make deploy`.
 pub async fn install(client: &Client) {
     let apply = PatchParams::apply("test").force();
@@ -28,9 +40,7 @@ pub async fn install(client: &Client) {
         .await
         .expect("namespace");
     define(client).await;
-    let files = manifests::files().expect("manifests").into_iter();
-    let rbac = files.filter(|file| file.path.starts_with("rbac/")).map(|file| file.text);
-    let documents: Vec<_> = rbac.chain(policies()).chain([webhook()]).collect();
+    let documents: Vec<_> = RBAC.iter().cloned().chain(policies()).chain([webhook()]).collect();
     let documents = documents.iter().flat_map(|text| serde_yaml::Deserializer::from_str(text));
     for document in documents {
         let mut object = Value::deserialize(document).expect("YAML");
@@ -61,22 +71,18 @@ pub async fn apply_object(client: &Client, object: Value) {
 /// restored them.
 pub async fn is_whole(client: &Client) -> bool {
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    let there = crds.list(&ListParams::default()).await.expect("definitions").items;
-    KINDS.iter().all(|kind| {
-        let name = (kind.crd)().name_any();
-        there.iter().any(|crd| crd.name_any() == name)
-    })
+    let there = crds.list_metadata(&ListParams::default()).await.expect("definitions").items;
+    DEFINITIONS.iter().all(|ours| there.iter().any(|crd| crd.name_any() == ours.name_any()))
 }
 
 pub async fn define(client: &Client) {
     let apply = PatchParams::apply("test").force();
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    for kind in KINDS {
-        let crd = (kind.crd)();
-        crds.patch(&crd.name_any(), &apply, &Patch::Apply(&crd)).await.expect("CRD");
+    for crd in &*DEFINITIONS {
+        crds.patch(&crd.name_any(), &apply, &Patch::Apply(crd)).await.expect("CRD");
     }
-    for kind in KINDS {
-        let name = (kind.crd)().name_any();
+    for crd in &*DEFINITIONS {
+        let name = crd.name_any();
         let established = async || {
             let crd = crds.get(&name).await.ok()?;
             let conditions = crd.status?.conditions?;
