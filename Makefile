@@ -70,8 +70,9 @@ demo-all: demo-programs ## Run all four kinds on one cluster, each claim measure
 
 .PHONY: demo-programs
 demo-programs: protoc
-	@# Go and Rust beside each other; what an act needs beyond these programs, it builds itself.
-	@lab/tools/build .lab/cache/bin etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy \
+	@# Go and Rust beside each other, Rust first, whose last crates leave a processor to Go. What an act needs beyond
+	@# these programs, it builds itself.
+	@nice -n 10 lab/tools/build .lab/cache/bin etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy \
 		coredns prometheus node_exporter pause & \
 	$(STATIC) cargo build --profile demo --target $(IMAGE_TARGET) \
 		$(foreach program,traffic-operator traffic-operator-agent e2e image,--package $(program) --bin $(program)); \
