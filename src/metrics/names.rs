@@ -64,6 +64,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_trafficwatch_node_state_since_timestamp_seconds",
     "traffic_operator_trafficwatch_node_threshold",
     "traffic_operator_trafficwatch_node_value",
+    "traffic_operator_trafficwatch_reservation_waiting_pods",
     "traffic_operator_trafficwatch_nodes",
     "traffic_operator_trafficwatch_nodes_not_exported",
     "traffic_operator_trafficwatch_reservation_writes_total",

@@ -65,11 +65,12 @@ impl Container {
 }
 
 impl RequestingPod {
-    /// Returns the node on which it takes resources; none if it has no node yet, or has ended.
+    /// Returns the node on which it takes resources; `Some(None)` if it has no node yet, and
+    /// nothing if it has ended.
     #[must_use]
-    pub fn node(&self) -> Option<&str> {
+    pub fn node(&self) -> Option<Option<&str>> {
         let ended = matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        self.spec.node_name.as_deref().filter(|node| !ended && !node.is_empty())
+        (!ended).then(|| self.spec.node_name.as_deref().filter(|node| !node.is_empty()))
     }
 
     /// Returns its requests for extended resources, as the scheduler adds them up.
@@ -198,18 +199,20 @@ mod tests {
         let at = |node: Value, phase: Value| {
             let pod = json!({"spec": {"nodeName": node}, "status": {"phase": phase}});
             let pod: RequestingPod = serde_json::from_value(pod).unwrap();
-            pod.node().map(str::to_owned)
+            pod.node().map(|node| node.map(str::to_owned))
         };
         for (node, phase, expected) in [
-            (json!("n"), json!("Running"), Some("n")),
-            (json!("n"), json!("Pending"), Some("n")),
-            (json!("n"), Value::Null, Some("n")),
+            (json!("n"), json!("Running"), Some(Some("n"))),
+            (json!("n"), json!("Pending"), Some(Some("n"))),
+            (json!("n"), Value::Null, Some(Some("n"))),
             (json!("n"), json!("Succeeded"), None),
             (json!("n"), json!("Failed"), None),
-            (json!(""), json!("Pending"), None),
-            (Value::Null, json!("Pending"), None),
+            (json!(""), json!("Failed"), None),
+            (json!(""), json!("Pending"), Some(None)),
+            (Value::Null, json!("Pending"), Some(None)),
         ] {
-            assert_eq!(at(node.clone(), phase.clone()).as_deref(), expected, "{node} {phase}");
+            let at = at(node.clone(), phase.clone());
+            assert_eq!(at.as_ref().map(Option::as_deref), expected, "{node} {phase}");
         }
     }
 

@@ -16,8 +16,8 @@ use crate::{
     pods::RequestingPod,
 };
 
-/// Pods that take resources: the API server leaves out those that have ended or have no node.
-const RUNNING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
+/// Pods that take resources, or wait for them: the API server leaves out those that have ended.
+const RUNNING: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Pods per page of the first list: 150,000 pods take 300 requests, each with an answer of some 4
 /// MB, which is decoded without what is never read.
@@ -50,7 +50,8 @@ struct State {
 /// another resource interrupts nobody.
 #[derive(Debug)]
 struct PodRequests {
-    node: Arc<str>,
+    /// None if it waits for one.
+    node: Option<Arc<str>>,
     amounts: Box<[(Box<str>, u64)]>,
 }
 
@@ -102,12 +103,23 @@ impl RequestStore {
         }
         let mut requested = Requested::new();
         for (_, pod) in state.pods.iter() {
-            if let Some((_, amount)) = pod.amounts.iter().find(|(name, _)| **name == *resource) {
-                let sum = requested.entry(Arc::clone(&pod.node)).or_default();
-                *sum = sum.saturating_add(*amount);
+            if let Some((node, amount)) = pod.node.as_ref().zip(pod.amount(resource)) {
+                let sum = requested.entry(Arc::clone(node)).or_default();
+                *sum = sum.saturating_add(amount);
             }
         }
         Some(requested)
+    }
+
+    /// Returns what each pod without a node requests of a resource; nothing while that is not known.
+    #[must_use]
+    pub fn waiting(&self, resource: &str) -> Vec<u64> {
+        let state = self.state();
+        if !state.pods.is_synced() {
+            return vec![];
+        }
+        let waiting = state.pods.iter().filter(|(_, pod)| pod.node.is_none());
+        waiting.filter_map(|(_, pod)| pod.amount(resource)).collect()
     }
 
     /// Takes one event of the watch; returns the number of pods that are kept.
@@ -127,6 +139,12 @@ impl RequestStore {
     }
 }
 
+impl PodRequests {
+    fn amount(&self, resource: &str) -> Option<u64> {
+        self.amounts.iter().find(|(name, _)| **name == *resource).map(|(_, amount)| *amount)
+    }
+}
+
 impl State {
     fn reduced(&mut self, pod: &RequestingPod) -> Reduced<(Box<str>, Box<str>), PodRequests> {
         let text = |text: Option<&str>| -> Box<str> { text.unwrap_or_default().into() };
@@ -134,7 +152,8 @@ impl State {
         let key = (text(namespace.as_deref()), text(name.as_deref()));
         let facts = pod.node().and_then(|node| {
             let amounts: Box<[_]> = pod.requests().into_iter().collect();
-            (!amounts.is_empty()).then(|| PodRequests { node: self.node(node), amounts })
+            let node = || node.map(|node| self.node(node));
+            (!amounts.is_empty()).then(node).map(|node| PodRequests { node, amounts })
         });
         Reduced::new(key, &pod.metadata, facts)
     }
@@ -187,6 +206,19 @@ mod tests {
         assert_eq!(sums(&store), Some(vec![("node-1".into(), 50), ("node-2".into(), 7)]));
         // An object that offers it later need not wait until all pods are listed again.
         assert_eq!(store.of("example.com/other").map(|of| of.len()), Some(2));
+    }
+
+    #[test]
+    fn a_pod_without_a_node_waits_until_it_has_one() {
+        let store = RequestStore::default();
+        store.apply(Event::Init);
+        store.apply(Event::InitApply(pod("a", 1, "", 200)));
+        assert!(store.waiting(NAME).is_empty(), "not all pods are listed yet");
+        store.apply(Event::InitDone);
+        assert_eq!((store.waiting(NAME), sums(&store)), (vec![200], Some(vec![])));
+        store.apply(Event::Apply(pod("a", 2, "node-1", 200)));
+        assert!(store.waiting(NAME).is_empty());
+        assert_eq!(sums(&store), Some(vec![("node-1".into(), 200)]));
     }
 
     #[test]

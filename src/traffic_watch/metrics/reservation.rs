@@ -38,6 +38,15 @@ impl Gauges {
                 }
             }
             Ok(())
+        })?;
+        let help = "Pods without a node that request more of the resource than any node has free";
+        let family = "traffic_operator_trafficwatch_reservation_waiting_pods";
+        let mut family = gauges(encoder, family, help)?;
+        self.each(|[namespace, name], object| {
+            let Some(memory) = &object.memory.reservation else { return Ok(()) };
+            let labels = [namespace, name, ("resource", &*memory.resource)];
+            #[expect(clippy::cast_precision_loss, reason = "pods are fewer than 2^52")]
+            family.gauge(&labels, memory.waiting as f64)
         })
     }
 }

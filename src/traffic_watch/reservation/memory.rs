@@ -13,6 +13,8 @@ pub struct Memory {
     pub resource: Arc<str>,
     /// Bits per second of one unit.
     pub unit: f64,
+    /// Pods without a node that request more than any node has free.
+    pub waiting: usize,
     /// By the name of the node.
     nodes: Box<[(Arc<str>, Figures)]>,
 }
@@ -49,9 +51,15 @@ pub(super) enum Urgency {
 
 impl Memory {
     /// Figures of nodes that are sorted by name.
-    pub(super) fn new(terms: &Terms, nodes: Vec<(Arc<str>, Figures)>) -> Self {
+    pub(super) fn new(terms: &Terms, nodes: Vec<(Arc<str>, Figures)>, waiting: &[u64]) -> Self {
         debug_assert!(nodes.is_sorted_by(|(a, _), (b, _)| a < b), "sorted by name");
-        Self { resource: Arc::clone(&terms.resource), unit: terms.unit, nodes: nodes.into() }
+        let most = nodes.iter().map(|(_, figures)| figures.free()).max().unwrap_or_default();
+        Self {
+            resource: Arc::clone(&terms.resource),
+            unit: terms.unit,
+            waiting: waiting.iter().filter(|amount| **amount > most).count(),
+            nodes: nodes.into(),
+        }
     }
 
     /// Returns the figures of one node.
@@ -80,6 +88,11 @@ impl Memory {
 }
 
 impl Figures {
+    /// Returns the units that it offers and that no pod requests.
+    fn free(&self) -> u64 {
+        self.amount.unwrap_or_default().saturating_sub(self.requested)
+    }
+
     /// Reports whether the node has to be written.
     pub(super) fn differs(&self) -> bool {
         self.amount.map(Offer::of) != self.offer

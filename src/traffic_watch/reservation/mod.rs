@@ -37,6 +37,8 @@ pub struct Seen {
     pub offers: Vec<(Arc<str>, Offer)>,
     /// Requests of pods for it; `None` while they are not known.
     pub requested: Option<Requested>,
+    /// What each pod that has no node yet requests of it.
+    pub waiting: Vec<u64>,
     /// The resources that this object offered before.
     pub leaving: Vec<Leaving>,
     /// Nodes whose last write failed.

@@ -32,6 +32,7 @@ impl TrafficWatchReconciler {
         Seen {
             offers: offered.map_or_else(Vec::new, |resource| self.nodes.offering(resource)),
             requested: offered.and_then(|resource| self.requests.of(resource)),
+            waiting: offered.map_or_else(Vec::new, |resource| self.requests.waiting(resource)),
             failed: self.memories.read(&key, |entry| Arc::clone(&entry.failed_offers)),
             holder,
             leaving,

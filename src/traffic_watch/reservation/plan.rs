@@ -63,7 +63,7 @@ pub(in super::super) fn plan(judged: &Judgment<'_>, refresh: bool) -> Outcome {
     verdicts.extend(report::capacity_unknown(judged, &figures));
     verdicts.extend(waiting);
     let names = judged.seen.nodes.iter().map(|facts| Arc::clone(&facts.name));
-    let memory = Memory::new(terms, names.zip(figures).collect());
+    let memory = Memory::new(terms, names.zip(figures).collect(), &seen.waiting);
     let notices = report::notices(judged, &memory, before.as_deref(), old.as_ref());
     let status = if enforces { Some(report::status(&memory, old, seen, refresh)) } else { old };
     Outcome { writes, failed, memory: Some(Arc::new(memory)), status, verdicts, notices }

@@ -17,6 +17,8 @@ type Amounts = BTreeMap<String, u64>;
 pub(super) struct Bandwidth {
     offers: BTreeMap<String, Amounts>,
     requests: BTreeMap<String, Amounts>,
+    /// The requests of pods without a node.
+    waiting: Vec<u64>,
     /// The pods are not listed yet.
     unlisted: bool,
     holder: Option<String>,
@@ -51,6 +53,7 @@ impl Bandwidth {
             holder: self.holder.clone(),
             offers,
             requested,
+            waiting: self.waiting.clone(),
             leaving: leaving.filter(|_| watch.spec.mode == Mode::Enforce).collect(),
             failed: Arc::new(self.failed.clone()),
         }
@@ -109,6 +112,21 @@ fn nodes_offer_what_is_free_once_the_status_reports_it_and_nothing_is_written_tw
     }
     let status = world.watch.status.as_ref().unwrap().reservation.as_ref().unwrap();
     assert_eq!(status.resource.as_deref(), Some(NAME));
+}
+
+#[test]
+fn a_pod_waits_for_bandwidth_if_no_node_has_as_much_free() {
+    let mut world = world(&["a", "b"], &json!({}));
+    world.bandwidth.request("a", 100);
+    world.bandwidth.waiting = vec![150, 230, 300];
+    world.judge(&[Percent(10.0), Percent(25.0)]);
+    world.judge(&[Percent(10.0), Percent(25.0)]);
+    // Of 320 on one node 100 are taken, and the other has 200.
+    let waiting = |world: &World| world.memory.reservation.as_ref().unwrap().waiting;
+    assert_eq!(waiting(&world), 2);
+    world.bandwidth.waiting = vec![150];
+    world.judge(&[Percent(10.0), Percent(25.0)]);
+    assert_eq!(waiting(&world), 0);
 }
 
 #[test]
