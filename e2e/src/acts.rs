@@ -42,6 +42,7 @@ macro_rules! scenes {
 pub const ALL: &[Scene] = scenes![
     "traffic-watch" Links watch::tour::play,
     "judging" Links watch::judging::play,
+    "exporters" Links watch::exporters::play,
     "prober" Links prober::play,
     "reserving-rest" Links watch::reserving::rest,
     "dashboards" Links monitoring::dashboards,

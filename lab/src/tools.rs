@@ -37,6 +37,12 @@ fn all() -> Vec<Tool> {
         of("prometheus", prometheus(versions::PROMETHEUS)),
         of("promtool", prometheus(versions::PROMETHEUS)),
         of("node_exporter", prometheus(versions::NODE_EXPORTER)),
+        of("otelcol", format!("version {}\n", versions::COLLECTOR.trim_start_matches('v'))),
+        (
+            "victoria-metrics",
+            &["-version"],
+            format!("victoria-metrics-{}\n", versions::VICTORIA_METRICS),
+        ),
         (
             "coredns",
             &["-version"],

@@ -1,6 +1,7 @@
 //! Every version the lab pins, in one place.
 //!
-//! The Go module `lab/tools` repeats them (Go needs them there); a test compares the two.
+//! The Go modules `lab/tools` and `lab/tools/others` repeat them (Go needs them there); a test
+//! compares them.
 
 /// kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, kubectl.
 pub const KUBERNETES: &str = "v1.36.3";
@@ -13,6 +14,10 @@ pub const PROMETHEUS_MODULE: &str = "v0.313.5";
 /// prometheus-operator and its config reloader.
 pub const PROMETHEUS_OPERATOR: &str = "v0.93.0";
 pub const NODE_EXPORTER: &str = "v1.12.1";
+/// OpenTelemetry's collector, of the receiver and the exporters in `lab/tools/others/otelcol`.
+pub const COLLECTOR: &str = "v0.165.0";
+/// A single node of `VictoriaMetrics`.
+pub const VICTORIA_METRICS: &str = "v1.151.0";
 /// Version of `CoreDNS`.
 pub const COREDNS: &str = "v1.15.0";
 /// Helm, which renders the chart in the tests.
@@ -33,8 +38,11 @@ mod tests {
     use super::*;
 
     fn go_mod() -> String {
-        let path = crate::workspace::root().join("lab/tools/go.mod");
-        std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        let read = |file: &str| {
+            let path = crate::workspace::root().join("lab/tools").join(file);
+            std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        };
+        read("go.mod") + &read("others/go.mod")
     }
 
     #[test]
@@ -46,6 +54,8 @@ mod tests {
             ("github.com/prometheus/prometheus", PROMETHEUS_MODULE),
             ("github.com/prometheus-operator/prometheus-operator", PROMETHEUS_OPERATOR),
             ("github.com/prometheus/node_exporter", NODE_EXPORTER),
+            ("go.opentelemetry.io/collector/otelcol", COLLECTOR),
+            ("github.com/VictoriaMetrics/VictoriaMetrics", VICTORIA_METRICS),
             ("github.com/coredns/coredns", COREDNS),
             ("helm.sh/helm/v3", HELM),
             ("github.com/operator-framework/api", OPERATOR_FRAMEWORK),

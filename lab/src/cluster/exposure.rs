@@ -51,6 +51,13 @@ impl Cluster {
         Ok(url)
     }
 
+    /// Makes a port of the network between the nodes reachable on loopback and returns its URL.
+    pub async fn expose_beside(&self, port: u16) -> Result<String> {
+        let listen = format!("127.0.0.1:{}", free_port()?);
+        self.relay(&format!("relay-{port}"), &listen, &format!("{GATEWAY}:{port}")).await?;
+        Ok(format!("http://{listen}"))
+    }
+
     /// Starts a relay from an address on loopback to one inside, and waits until it listens.
     pub(super) async fn relay(&self, name: &str, listen: &str, target: &str) -> Result<()> {
         let network = network::outer(&self.id());

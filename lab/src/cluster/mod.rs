@@ -210,6 +210,28 @@ impl Cluster {
         Traffic::start(&self.namespace_of(node)?, bits_per_second, duration)
     }
 
+    /// Starts a program of this machine in the network of a node or, without one, in the network
+    /// between the nodes, where its address is [`addresses::GATEWAY`].
+    pub fn start_beside(
+        &self,
+        name: &str,
+        node: Option<&str>,
+        command: crate::process::CommandLine,
+    ) -> Result<()> {
+        let network = match node {
+            Some(node) => self.namespace_of(node)?,
+            None => network::outer(&self.id()),
+        };
+        self.run(name, command.inside(Some(&network)))
+    }
+
+    /// Ends such a program; it may have ended already.
+    pub fn end_beside(&self, name: &str) -> Result<()> {
+        self.end_process(name)?;
+        self.processes().remove(name);
+        Ok(())
+    }
+
     /// Reads the byte counters of a node's `eth0`.
     pub fn counters(&self, node: &str) -> Result<Counters> {
         traffic::counters(&self.namespace_of(node)?)
