@@ -11,6 +11,7 @@ mod scraping;
 mod server;
 mod sessions;
 mod trusting;
+mod victoria_metrics;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
 

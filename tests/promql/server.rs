@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 
 /// A process that ends with the test.
-struct Ended(Child);
+pub struct Ended(pub Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -87,23 +87,27 @@ impl Prometheus {
     }
 
     fn send(&self, body: &str) -> Option<String> {
-        let mut stream = std::net::TcpStream::connect(self.address).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-        let request = format!(
-            "POST /api/v1/query HTTP/1.0\r\nHost: {}\r\nContent-Length: {}\r\n\
-             Content-Type: application/x-www-form-urlencoded\r\n\r\n{body}",
-            self.address,
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+        post(self.address, "/api/v1/query", "application/x-www-form-urlencoded", body)
     }
 }
 
+/// Sends something of this type; returns the body of the answer, `None` while there is no answer.
+pub fn post(address: SocketAddr, path: &str, kind: &str, body: &str) -> Option<String> {
+    let mut stream = std::net::TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+    let request = format!(
+        "POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}\r\n\
+         Content-Type: {kind}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+}
+
 /// An empty directory for a Prometheus.
-fn empty(name: &str) -> PathBuf {
+pub fn empty(name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prometheus").join(name);
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).expect("directory");
