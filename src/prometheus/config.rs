@@ -110,6 +110,7 @@ impl fmt::Debug for EndpointConfig {
             .field("headers", &headers)
             .field("parameters", &parameters)
             .field("allowed_namespaces", &self.allowed_namespaces)
+            .field("links", &self.links)
             .finish()
     }
 }
@@ -278,7 +279,7 @@ impl file::Endpoint {
                 Some(names)
             }
         };
-        let links = links(self.exporter, self.selector)?;
+        let links = links(self.exporter.as_ref(), self.selector.as_ref())?;
         Ok(EndpointConfig {
             name,
             url,
@@ -338,8 +339,8 @@ impl file::Tls {
 
 /// Reads the exporter of links, and which of its series are accepted.
 fn links(
-    exporter: Option<file::Text>,
-    selector: Option<file::Text>,
+    exporter: Option<&file::Text>,
+    selector: Option<&file::Text>,
 ) -> anyhow::Result<Option<Links>> {
     if exporter.is_none() && selector.is_none() {
         return Ok(None);
@@ -352,7 +353,7 @@ fn links(
             known.with_context(|| format!("exporter: {:?} is none of {names}", name.0))?
         }
     };
-    let selector = match &selector {
+    let selector = match selector {
         Some(text) => text.0.as_str(),
         None => exporter.usual_selector().with_context(|| {
             format!(

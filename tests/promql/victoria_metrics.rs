@@ -1,4 +1,4 @@
-//! A real VictoriaMetrics in Prometheus' place: its `rate` divides by the time between the first
+//! A real `VictoriaMetrics` in Prometheus' place: its `rate` divides by the time between the first
 //! and the last sample, and its `now` is half a minute ago unless the query says otherwise.
 use std::{
     fmt::Write,
@@ -44,7 +44,8 @@ fn nodes() -> Vec<Node> {
         all.push(Node { name, percent, pods: pods.to_vec(), allowed });
     };
     for (percent, is) in [(45.0, &[Fit]), (80.0, &[Unfit])] {
-        add(format!("steady-{percent}"), percent, &[0..600], is);
+        let all = 0..600;
+        add(format!("steady-{percent}"), percent, std::slice::from_ref(&all), is);
         // Two replicas that scrape the same exporter.
         add(format!("twice-{percent}"), percent, &[0..600, 0..600], is);
     }
@@ -72,10 +73,10 @@ fn samples(now: i64) -> String {
     for Node { name, percent, pods, .. } in nodes() {
         for (pod, times) in pods.into_iter().enumerate() {
             let labels = format!(r#"job="node-exporter",instance="{name}",pod="{pod}""#);
-            // Scrapes of different targets are not at the same time.
             for ago in times.clone().step_by(15) {
-                let (time, since) =
-                    ((now - ago) * 1000, f64::from(i32::try_from(600 - ago).unwrap()));
+                let time = (now - ago) * 1000;
+                #[expect(clippy::cast_precision_loss, reason = "seconds of ten minutes")]
+                let since = (600 - ago) as f64;
                 let bytes = (1e6 + since * SPEED * percent / 100.0).round();
                 let link = format!(r#"{labels},device="eth0""#);
                 // Writing to a String cannot fail.

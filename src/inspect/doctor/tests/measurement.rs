@@ -28,15 +28,6 @@ fn what_prometheus_lacks_is_found_with_its_fix() {
         ("exporters", Fail, |f| f.endpoints[0].exporters = Ok(vec![]), &["no series", "install"]),
         (
             "exporters",
-            Fail,
-            |f| {
-                f.endpoints[0].exporters = Ok(vec![]);
-                f.endpoints[0].other_exporters = vec![(LinkExporter::Otel, "collectors".into())];
-            },
-            &[r#"exporter: otel and selector: 'job="collectors"'"#, "spec.capacity"],
-        ),
-        (
-            "exporters",
             Warn,
             |f| f.endpoints[0].exporters = Ok(vec![exporter("node-1"), exporter("10.9.9.9:9100")]),
             &["1 belong to no node", "instance=10.9.9.9:9100", "--node-label"],
@@ -169,6 +160,19 @@ fn duplicates_are_found_with_the_label_they_differ_in() {
             &["the query failed: HTTP status 422"],
         ),
     ]);
+}
+
+#[test]
+fn where_the_nodes_have_another_exporter_its_entry_is_proposed() {
+    found(&[(
+        "exporters",
+        CheckResult::Fail,
+        |f| {
+            f.endpoints[0].exporters = Ok(vec![]);
+            f.endpoints[0].other_exporters = vec![(LinkExporter::Otel, "collectors".into())];
+        },
+        &[r#"exporter: otel and selector: 'job="collectors"'"#, "spec.capacity"],
+    )]);
 }
 
 #[test]
