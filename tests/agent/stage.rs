@@ -15,7 +15,8 @@ use std::{
 };
 
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, listen, socket,
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrIn, bind, listen, setsockopt, socket,
+    sockopt,
 };
 
 /// Longer than anything takes on a busy machine; no assertion depends on it.
@@ -357,6 +358,8 @@ impl BlackHole {
         let family = AddressFamily::Inet;
         let flags = SockFlag::empty();
         let listener = socket(family, SockType::Stream, flags, None).unwrap();
+        // Connections of a former test may still be ending on this port.
+        setsockopt(&listener, sockopt::ReuseAddr, &true).unwrap();
         let fd = std::os::fd::AsRawFd::as_raw_fd(&listener);
         bind(fd, &SockaddrIn::new(0, 0, 0, 0, port)).unwrap();
         listen(&listener, Backlog::new(1).unwrap()).unwrap();
