@@ -16,7 +16,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
+    api::{ListParams, PostParams},
 };
 
 use super::{Facts, Replicas, Right, WebhookProcess, rights::rights_of};
@@ -31,6 +31,7 @@ use crate::{
     nodes::NodeObject,
     prometheus::Exporters,
     runtime::kinds::Kinds,
+    traffic_watch::device_classes,
 };
 
 /// Maximum number of concurrent reviews.
@@ -126,7 +127,8 @@ pub async fn gather(
     }
     facts.watches = cluster::list(&reading).await.map_err(|e| describe("list TrafficWatches", e));
     if reserves(&facts) {
-        facts.device_classes = device_classes(&reading).await;
+        let classes = device_classes::list(&reading).await;
+        facts.device_classes = classes.map_err(|error| describe("list DeviceClasses", error));
     }
     facts
 }
@@ -134,25 +136,6 @@ pub async fn gather(
 /// Reports whether any object has nodes offer a resource.
 fn reserves(facts: &Facts) -> bool {
     facts.watches.iter().flat_map(|watches| &watches.read).any(|w| w.spec.reservation.is_some())
-}
-
-/// Lists the classes of devices that stand for an extended resource: a field of newer Kubernetes
-/// than the types that this program is built with.
-async fn device_classes(client: &Client) -> Result<Vec<(String, String)>, String> {
-    let class = GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceClass");
-    let class = ApiResource::from_gvk_with_plural(&class, "deviceclasses");
-    let api = Api::<DynamicObject>::all_with(client.clone(), &class);
-    let classes = match api.list(&ListParams::default()).await {
-        Ok(classes) => classes.items,
-        // A cluster without this version of the API has no such classes.
-        Err(kube::Error::Api(status)) if status.code == 404 => vec![],
-        Err(error) => return Err(describe("list DeviceClasses", error)),
-    };
-    let resource = |class: &DynamicObject| {
-        let resource = class.data["spec"]["extendedResourceName"].as_str()?;
-        Some((class.name_any(), resource.to_owned()))
-    };
-    Ok(classes.iter().filter_map(resource).collect())
 }
 
 /// Returns the caller's name, as the API server knows it.

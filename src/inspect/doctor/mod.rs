@@ -97,6 +97,8 @@ pub struct Endpoint {
     pub links: Links,
     /// The exporters with such series.
     pub exporters: Result<Vec<Exporter>, QueryError>,
+    /// The targets that Prometheus cannot scrape: `up` is 0.
+    pub down: Result<Vec<Exporter>, QueryError>,
     /// Jobs with series that are not accepted.
     pub other_jobs: Result<Vec<String>, QueryError>,
     /// Other kinds of exporters with their jobs, if no series is accepted.

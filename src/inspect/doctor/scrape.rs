@@ -46,6 +46,7 @@ pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWa
         answers: ask("vector(1)".into()).await.map(drop),
         links: links.clone(),
         exporters: Ok(vec![]),
+        down: Ok(vec![]),
         other_jobs: Ok(vec![]),
         other_exporters: vec![],
         asked: vec![],
@@ -59,6 +60,8 @@ pub async fn gather(client: &Client, exporters: &Exporters, watches: &[TrafficWa
         let all: BTreeSet<_> = rows.into_iter().map(|(exporter, _)| exporter).collect();
         all.into_iter().collect()
     });
+    let down = ask(format!("{} == 0", links.believed.select("up", ""))).await;
+    endpoint.down = down.map(|rows| rows.into_iter().map(|(exporter, _)| exporter).collect());
     endpoint.other_jobs = jobs(client, &links.all_other_jobs()).await;
     if endpoint.exporters.as_ref().is_ok_and(Vec::is_empty) {
         for other in LinkExporter::ALL.into_iter().filter(|other| *other != links.exporter) {

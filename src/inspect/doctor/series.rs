@@ -78,6 +78,7 @@ pub(super) fn checks(facts: &Facts, endpoint: &Endpoint) -> Vec<Check> {
         return checks;
     }
     checks.extend(mapping(&known, exporters, endpoint));
+    checks.extend(down(&known, endpoint));
     for asked in &endpoint.asked {
         checks.extend(question(&known, nodes, facts, asked));
     }
@@ -226,6 +227,27 @@ fn mapping(known: &Known<'_>, exporters: &[Exporter], endpoint: &Endpoint) -> Ve
         checks.push(Check::warn(name, message, fix).with(unmapped));
     }
     checks
+}
+
+/// Checks that the exporters answer: their series stay for minutes after they do not.
+fn down(known: &Known<'_>, endpoint: &Endpoint) -> Option<Check> {
+    let name = "targets";
+    let down = match &endpoint.down {
+        Ok(down) => down,
+        Err(error) => return Some(failed(name, error)),
+    };
+    let shown = |exporter: &Exporter| match known.node(exporter) {
+        Some(node) => format!("{} -> {node}", exporter.shown()),
+        None => exporter.shown(),
+    };
+    let down: Vec<_> = down.iter().map(shown).collect();
+    if down.is_empty() {
+        return None;
+    }
+    let message = format!("{} exporters do not answer (up is 0): {}", down.len(), some(&down));
+    let fix =
+        "Status > Targets of Prometheus has the error of each: a firewall, a NetworkPolicy, TLS";
+    Some(Check::warn(name, message, fix).with(down))
 }
 
 /// Checks the results of one kind of query.
@@ -412,5 +434,11 @@ fn window(poorest: &BTreeMap<&str, f64>, for_whom: &str, asked: &Asked) -> Check
         poor.len(),
         some(&poor)
     );
-    Check::warn(check, message, "set spec.window to at least four scrape intervals").with(poor)
+    // Of exporters that are scraped too rarely, all have few.
+    let fix = if poor.len() * 2 > poorest.len() {
+        "set spec.window to at least four scrape intervals"
+    } else {
+        "exporters that have just started, or that missed scrapes: look again after a window"
+    };
+    Check::warn(check, message, fix).with(poor)
 }

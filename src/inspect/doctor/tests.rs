@@ -105,6 +105,7 @@ fn healthy() -> Facts {
             answers: Ok(()),
             links: Links { believed: NODE_EXPORTER.parse().unwrap(), ..Links::default() },
             exporters: Ok(both()),
+            down: Ok(vec![]),
             other_jobs: Ok(vec![]),
             other_exporters: vec![],
             asked: vec![Asked {

@@ -101,7 +101,7 @@ fn what_prometheus_lacks_is_found_with_its_fix() {
             |f| f.endpoints[0].asked[0].samples.as_mut().unwrap()[1].1 = 2.0,
             &[
                 "1 nodes have fewer than 4 samples within 2m (default/web): node-2 (2)",
-                "spec.window",
+                "have just started",
             ],
         ),
     ]);
@@ -160,6 +160,29 @@ fn duplicates_are_found_with_the_label_they_differ_in() {
             &["the query failed: HTTP status 422"],
         ),
     ]);
+}
+
+#[test]
+fn where_all_have_few_samples_the_window_is_too_short() {
+    found(&[(
+        "window",
+        CheckResult::Warn,
+        |f| {
+            let samples = f.endpoints[0].asked[0].samples.as_mut().unwrap();
+            samples.iter_mut().for_each(|(_, count)| *count = 2.0);
+        },
+        &["2 nodes have fewer than 4 samples", "set spec.window to at least four scrape intervals"],
+    )]);
+}
+
+#[test]
+fn an_exporter_that_is_down_is_named_though_it_still_has_series() {
+    found(&[(
+        "targets",
+        CheckResult::Warn,
+        |f| f.endpoints[0].down = Ok(vec![exporter("10.0.0.1:9100")]),
+        &["1 exporters do not answer (up is 0)", "-> node-1", "Status > Targets"],
+    )]);
 }
 
 #[test]
