@@ -35,6 +35,7 @@ fn remedy(reason: &str) -> Option<&'static str> {
             "leave it if the limit is meant; else raise spec.maxUnfit or lower spec.minFit"
         }
         "StillRequested" => "delete the pods that request it, or leave them: it goes with them",
+        "DeviceClass" => "remove extendedResourceName from that DeviceClass, or use another name",
         "CapacityUnknown" => "set spec.capacity, or use spec.maxBandwidth",
         "OperatorLimitReached" => {
             "leave it if the limit is meant; else raise the operator's --max-unfit"

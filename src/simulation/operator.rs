@@ -20,7 +20,7 @@ use crate::{
     nodes::NodeStore,
     prometheus::{Endpoints, EndpointsConfig, Exporters, Shared},
     traffic_watch::{
-        Ceiling, DeploymentStore, LABEL_CONCURRENCY, Memories, RequestStore,
+        Ceiling, DeploymentStore, DeviceClasses, LABEL_CONCURRENCY, Memories, RequestStore,
         TrafficWatchReconciler, ceiling,
     },
 };
@@ -118,6 +118,7 @@ async fn lead(client: kube::Client, nodes: NodeStore, metrics: Metrics) {
         nodes: nodes.clone(),
         deployments: deployments.clone(),
         requests: RequestStore::default(),
+        device_classes: DeviceClasses::default(),
         prometheus: Endpoints::new(&endpoints, metrics.clone()).unwrap(),
         own_queries: false,
         exporters: Exporters::default(),

@@ -33,6 +33,7 @@ mod children;
 mod cleanup;
 mod conflict;
 mod deployments;
+pub(crate) mod device_classes;
 mod evictions;
 mod evidence;
 mod findings;
@@ -59,6 +60,7 @@ mod settings;
 pub use ceiling::Ceiling;
 pub(crate) use conflict::{Claim, claim};
 pub use deployments::DeploymentStore;
+pub use device_classes::DeviceClasses;
 pub use evidence::Evaluation;
 pub(crate) use live::watches;
 use memory::Entry;
@@ -85,6 +87,8 @@ pub struct TrafficWatchReconciler {
     pub deployments: DeploymentStore,
     /// The requests of pods for what nodes offer.
     pub requests: RequestStore,
+    /// Classes of devices that stand for what nodes offer.
+    pub device_classes: DeviceClasses,
     /// The endpoints.
     pub prometheus: Endpoints,
     /// True if custom PromQL is allowed.

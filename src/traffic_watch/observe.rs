@@ -72,7 +72,12 @@ pub(super) async fn observe(
             _ => Ok(vec![]),
         }
     };
-    let (readings, pods) = futures::future::join(measured, listed).await;
+    let class = async {
+        let reservation = watch.spec.reservation.as_ref().filter(|_| decides)?;
+        let class = reconciler.device_classes.of(&reconciler.client, &reservation.resource);
+        tokio::time::timeout(patience(&settings), class).await.ok().flatten()
+    };
+    let (readings, pods, class) = futures::future::join3(measured, listed, class).await;
     // After the answer: the objects that wait for it together hold no copy of the nodes each.
     let (store, selector, label) = (&reconciler.nodes, &settings.selector, watch.label_key());
     let selection = if !any {
@@ -84,7 +89,10 @@ pub(super) async fn observe(
     };
     let deployment = reconciler.owned_deployment(watch);
     let reservation = match claim {
-        Claim::Ours => reconciler.reservation(watch, &all().collect::<Vec<_>>()),
+        Claim::Ours => Seen {
+            device_class: class,
+            ..reconciler.reservation(watch, &all().collect::<Vec<_>>())
+        },
         // It writes nothing at all.
         Claim::HeldBy(_) => Seen::default(),
     };

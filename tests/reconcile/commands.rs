@@ -5,7 +5,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
-    bench::{ACCOUNT, Bench, apply_object, run},
+    bench::{ACCOUNT, Bench, run},
     traffic_watch::judging::three_nodes,
 };
 
@@ -67,18 +67,14 @@ fn the_doctor_finds_a_healthy_operator_healthy_and_says_what_is_missing_to_other
         // A class of devices with the name of a resource that nodes offer.
         let resource = "traffic.example.com/egress-mbps";
         bench.watch("offers", json!({"reservation": {"resource": resource}})).await;
-        let class = json!({
-            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
-            "metadata": {"name": "links"}, "spec": {"extendedResourceName": resource},
-        });
-        apply_object(&bench.client, class).await;
+        bench.device_class(resource).await;
         let outcome = command(&bench, ADMIN, &["doctor", "--prometheus-url", &url]).await;
         assert_eq!(outcome.code, Some(1), "{}", outcome.out);
         for expected in [
             "default/second claims web.traffic.example.com/unfit, which belongs to the older default/web",
             "old.traffic.example.com/unfit is on 1 nodes (node-1)",
             "admin (you) may do all",
-            "DeviceClass links has the extendedResourceName traffic.example.com/egress-mbps",
+            "has the extendedResourceName traffic.example.com/egress-mbps",
         ] {
             assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
         }

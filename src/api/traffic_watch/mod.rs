@@ -51,6 +51,8 @@ pub const PERMISSIONS: &[Permission] = &[
     },
     // Only with spec.reservation: one extended resource in capacity and allocatable.
     Permission { group: "", resources: &["nodes/status"], verbs: &["patch"] },
+    // With spec.reservation: a class of the same name stops every pod that requests the resource.
+    Permission { group: "resource.k8s.io", resources: &["deviceclasses"], verbs: &["list"] },
     // Only with spec.eviction: the Deployment's pods on nodes that stay unfit.
     Permission { group: "apps", resources: &["replicasets"], verbs: &["list"] },
     // With spec.eviction those pods, and with spec.reservation the requests of all pods.

@@ -6,7 +6,8 @@ use super::{Controller, Leader, Readiness, Schedule, Start, Tasks, follow};
 use crate::{
     prometheus::Shared,
     traffic_watch::{
-        Ceiling, DeploymentStore, Gauges, LABEL_CONCURRENCY, RequestStore, TrafficWatchReconciler,
+        Ceiling, DeploymentStore, DeviceClasses, Gauges, LABEL_CONCURRENCY, RequestStore,
+        TrafficWatchReconciler,
     },
 };
 
@@ -36,6 +37,7 @@ impl Start for TrafficWatchReconciler {
             nodes: leader.nodes.clone(),
             deployments: deployments.clone(),
             requests,
+            device_classes: DeviceClasses::default(),
             prometheus: leader.endpoints.clone(),
             own_queries: leader.own_queries,
             exporters: leader.exporters.clone(),

@@ -33,6 +33,8 @@ pub use terms::Terms;
 pub struct Seen {
     /// The older object that offers the same resource, if there is one.
     pub holder: Option<String>,
+    /// The class of devices that stands for the resource, if there is one.
+    pub device_class: Option<String>,
     /// Offers of the resource, by the name of the node.
     pub offers: Vec<(Arc<str>, Offer)>,
     /// Requests of pods for it; `None` while they are not known.

@@ -35,6 +35,7 @@ impl TrafficWatchReconciler {
             waiting: offered.map_or_else(Vec::new, |resource| self.requests.waiting(resource)),
             failed: self.memories.read(&key, |entry| Arc::clone(&entry.failed_offers)),
             holder,
+            device_class: None,
             leaving,
         }
     }

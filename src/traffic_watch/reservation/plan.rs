@@ -60,6 +60,7 @@ pub(in super::super) fn plan(judged: &Judgment<'_>, refresh: bool) -> Outcome {
         removals
     };
     let (writes, failed, waiting) = due(seen, all, judged.seen.now);
+    verdicts.extend(seen.device_class.as_ref().map(|class| report::taken(&terms.resource, class)));
     verdicts.extend(report::capacity_unknown(judged, &figures));
     verdicts.extend(waiting);
     let names = judged.seen.nodes.iter().map(|facts| Arc::clone(&facts.name));

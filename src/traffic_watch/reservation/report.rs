@@ -26,6 +26,16 @@ pub(super) fn conflict(resource: &str, holder: &str) -> Verdict {
     verdict("Ready", Some(false), "Conflict", message)
 }
 
+/// The condition of an object whose resource a class of devices stands for.
+pub(super) fn taken(resource: &str, class: &str) -> Verdict {
+    let message = format!(
+        "DeviceClass {class} has the extendedResourceName {resource}: a pod that requests it waits for \
+         devices and never starts, whatever nodes offer; remove that field, or use another name in \
+         spec.reservation.resource"
+    );
+    verdict("Ready", Some(false), "DeviceClass", message)
+}
+
 /// The condition while the requests of pods are not known.
 pub(super) fn pods_unknown() -> Verdict {
     let message = "the requests of pods are not listed yet: what nodes offer stays as it is";

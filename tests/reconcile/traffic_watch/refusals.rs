@@ -12,12 +12,14 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+    },
 };
 use serde_json::json;
 
 use crate::{
-    bench::{ACCOUNT, Bench, eventually, run},
+    bench::{ACCOUNT, Bench, apply_object, eventually, run},
     prometheus::Sample,
     traffic_watch::judging::{KEY, deployment, patch_spec, three_nodes},
 };
@@ -37,6 +39,19 @@ impl Bench {
         let _ = Api::<PriorityLevelConfiguration>::all(client()).delete(OBSTACLE, &now).await;
         let quotas = Api::<ResourceQuota>::namespaced(client(), "default");
         let _ = quotas.delete(OBSTACLE, &now).await;
+        // The types are of an older Kubernetes.
+        let class = GroupVersionKind::gvk("resource.k8s.io", "v1", "DeviceClass");
+        let class = ApiResource::from_gvk_with_plural(&class, "deviceclasses");
+        let _ = Api::<DynamicObject>::all_with(client(), &class).delete(OBSTACLE, &now).await;
+    }
+
+    /// Creates a class of devices that stands for an extended resource.
+    pub async fn device_class(&self, resource: &str) {
+        let class = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
+            "metadata": {"name": OBSTACLE}, "spec": {"extendedResourceName": resource},
+        });
+        apply_object(&self.client, class).await;
     }
 
     /// Makes the API server refuse requests of the operator.

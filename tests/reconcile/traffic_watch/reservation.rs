@@ -125,6 +125,18 @@ fn nodes_offer_what_is_free_and_steady_load_writes_nothing() {
 }
 
 #[test]
+fn a_device_class_that_takes_the_name_of_the_resource_is_reported() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.device_class(NAME).await;
+        bench.watch("web", spec(&json!({}))).await;
+        let _operator = bench.operator();
+        let said = bench.condition("web", "Ready", "False", "DeviceClass").await;
+        assert!(said.contains(NAME), "{said}");
+    });
+}
+
+#[test]
 fn the_speed_of_the_link_is_the_capacity_where_none_is_configured() {
     run(async |bench| {
         three_nodes(&bench).await;

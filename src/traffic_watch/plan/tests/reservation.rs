@@ -22,6 +22,7 @@ pub(super) struct Bandwidth {
     /// The pods are not listed yet.
     unlisted: bool,
     holder: Option<String>,
+    device_class: Option<String>,
     failed: FailedWrites,
 }
 
@@ -51,6 +52,7 @@ impl Bandwidth {
         let (offers, requested) = current.map_or((vec![], None), |name| self.of(name));
         Seen {
             holder: self.holder.clone(),
+            device_class: self.device_class.clone(),
             offers,
             requested,
             waiting: self.waiting.clone(),
@@ -127,6 +129,20 @@ fn a_pod_waits_for_bandwidth_if_no_node_has_as_much_free() {
     world.bandwidth.waiting = vec![150];
     world.judge(&[Percent(10.0), Percent(25.0)]);
     assert_eq!(waiting(&world), 0);
+}
+
+#[test]
+fn a_device_class_of_the_same_name_is_named_and_nodes_are_offered_all_the_same() {
+    let mut world = world(&["a"], &json!({}));
+    world.bandwidth.device_class = Some("links".into());
+    world.judge(&[Percent(10.0)]);
+    let step = world.judge(&[Percent(10.0)]);
+    assert_eq!(step.offers, amounts(&[("a", 320)]));
+    let Verdict { status, reason, message, .. } = ready(&step);
+    assert_eq!((*status, *reason), (Some(false), "DeviceClass"));
+    assert!(message.contains("DeviceClass links has the extendedResourceName"), "{message}");
+    world.bandwidth.device_class = None;
+    assert_eq!(ready(&world.judge(&[Percent(10.0)])).status, Some(true));
 }
 
 #[test]
