@@ -2,6 +2,7 @@
 //!
 //! The cases are data (`measures.yml`): bonds, virtual devices, unknown speeds, dead exporters,
 //! resets, duplicates. Prometheus itself computes the answers.
+mod accepted;
 mod exporter;
 mod measuring;
 mod monitor;

@@ -30,7 +30,12 @@ pub struct Prometheus {
 impl Prometheus {
     /// Starts a Prometheus that scrapes each second, with these `scrape_configs` and rule files.
     pub fn start(name: &str, scrapes: &[Value], rules: &[Value]) -> Self {
-        Self::run(&empty(name), scrapes, rules)
+        Self::run(&empty(name), scrapes, rules, &[])
+    }
+
+    /// Starts one that scrapes nothing, with further flags.
+    pub fn with(name: &str, flags: &[&str]) -> Self {
+        Self::run(&empty(name), &[], &[], flags)
     }
 
     /// Starts one that scrapes nothing and has these samples, in the format of OpenMetrics.
@@ -44,10 +49,10 @@ impl Prometheus {
             .output()
             .expect("promtool");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Self::run(&dir, &[], &[])
+        Self::run(&dir, &[], &[], &[])
     }
 
-    fn run(dir: &Path, scrapes: &[Value], rules: &[Value]) -> Self {
+    fn run(dir: &Path, scrapes: &[Value], rules: &[Value], flags: &[&str]) -> Self {
         let files: Vec<_> = (0..rules.len()).map(|i| format!("rules-{i}.json")).collect();
         for (file, rules) in files.iter().zip(rules) {
             fs::write(dir.join(file), rules.to_string()).expect("rules");
@@ -67,6 +72,7 @@ impl Prometheus {
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
             .arg(format!("--web.listen-address={address}"))
+            .args(flags)
             .stdin(Stdio::null())
             .stderr(File::create(dir.join("log")).expect("log"))
             .spawn()
