@@ -52,6 +52,7 @@ pub const ALL: &[Scene] = scenes![
     "rules" Pods monitoring::rules,
     "swarm-verbatim" Streams swarm::verbatim::play,
     "swarm" Nobody swarm::play,
+    "autoscaling" Nobody watch::autoscaling::play,
     "outages" Nobody watch::outages::play,
     "prober-outage" Nobody prober::without_the_operator,
     "kubelets" Nobody watch::kubelets::play,

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::process::output;
 use crate::{versions, workspace};
 
 /// A program: its name, the arguments that make it print its version, and what it prints, up to the
@@ -103,6 +104,12 @@ pub fn ensure_all(names: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| found[*name].clone()).collect())
 }
 
+/// Karpenter with its provider of simulated nodes, which nobody has installed.
+pub fn karpenter() -> Result<PathBuf> {
+    build(&["karpenter"])?;
+    Ok(workspace::bin().join("karpenter"))
+}
+
 /// The same without blocking the caller's runtime: a first build takes minutes, and signals must be
 /// heard meanwhile.
 pub(crate) async fn prepare(names: Vec<&'static str>) -> Result<()> {
@@ -125,6 +132,16 @@ pub(crate) fn build(names: &[&str]) -> Result<()> {
         .context("running setpriv: apt-get install util-linux")?;
     ensure!(status.success(), "{} {} failed ({status})", script.display(), names.join(" "));
     Ok(())
+}
+
+/// Returns where Go keeps the sources of a module that the Go module in `folder` requires, fetching
+/// them if need be.
+pub fn module_dir(folder: &str, module: &str) -> Result<PathBuf> {
+    let folder = workspace::root().join(folder);
+    let folder = folder.to_str().context("a path that is no UTF-8")?;
+    output("go", &["-C", folder, "mod", "download", module])?;
+    let dir = output("go", &["-C", folder, "list", "-m", "-f", "{{.Dir}}", module])?;
+    Ok(PathBuf::from(dir.trim()))
 }
 
 /// Finds a program where a user may have put it.

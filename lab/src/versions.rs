@@ -1,7 +1,6 @@
 //! Every version the lab pins, in one place.
 //!
-//! The Go modules `lab/tools` and `lab/tools/others` repeat them (Go needs them there); a test
-//! compares them.
+//! The Go modules below `lab/tools` repeat them (Go needs them there); a test compares them.
 
 /// kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, kubectl.
 pub const KUBERNETES: &str = "v1.36.3";
@@ -16,6 +15,8 @@ pub const PROMETHEUS_OPERATOR: &str = "v0.93.0";
 pub const NODE_EXPORTER: &str = "v1.12.1";
 /// OpenTelemetry's collector, of the receiver and the exporters in `lab/tools/others/otelcol`.
 pub const COLLECTOR: &str = "v0.165.0";
+/// Karpenter, of which the lab runs the provider of simulated nodes.
+pub const KARPENTER: &str = "v1.14.1";
 /// A single node of `VictoriaMetrics`.
 pub const VICTORIA_METRICS: &str = "v1.151.0";
 /// Version of `CoreDNS`.
@@ -42,7 +43,7 @@ mod tests {
             let path = crate::workspace::root().join("lab/tools").join(file);
             std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
         };
-        read("go.mod") + &read("others/go.mod")
+        ["go.mod", "others/go.mod", "karpenter/go.mod"].map(read).concat()
     }
 
     #[test]
@@ -55,6 +56,7 @@ mod tests {
             ("github.com/prometheus-operator/prometheus-operator", PROMETHEUS_OPERATOR),
             ("github.com/prometheus/node_exporter", NODE_EXPORTER),
             ("go.opentelemetry.io/collector/otelcol", COLLECTOR),
+            ("sigs.k8s.io/karpenter", KARPENTER),
             ("github.com/VictoriaMetrics/VictoriaMetrics", VICTORIA_METRICS),
             ("github.com/coredns/coredns", COREDNS),
             ("helm.sh/helm/v3", HELM),

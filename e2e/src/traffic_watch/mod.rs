@@ -1,5 +1,6 @@
 //! TrafficWatches: nodes are judged, and what follows.
 
+pub mod autoscaling;
 pub mod exporters;
 pub mod judging;
 pub mod kubelets;

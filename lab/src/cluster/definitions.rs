@@ -1,7 +1,7 @@
-//! The custom resource definitions of prometheus-operator and of OLM, taken from their Go modules.
+//! The custom resource definitions of prometheus-operator, OLM and Karpenter, taken from their Go
+//! modules.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,11 +11,13 @@ use kube::Client;
 use kube::api::Api;
 use serde_json::Value;
 
-use crate::process::output;
+use crate::tools::module_dir;
 use crate::wait::{Look, until};
 use crate::{versions, workspace};
 
 const PROMETHEUS_OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator";
+
+const KARPENTER: &str = "sigs.k8s.io/karpenter";
 
 /// The module of OLM's types.
 const OPERATOR_FRAMEWORK: &str = "github.com/operator-framework/api";
@@ -72,7 +74,7 @@ pub fn cached(kind: &str) -> Result<Vec<u8>> {
     if let Ok(text) = fs::read(&path) {
         return Ok(text);
     }
-    let source = module_dir(PROMETHEUS_OPERATOR)?
+    let source = module_dir("lab/tools", PROMETHEUS_OPERATOR)?
         .join(format!("example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"));
     let yaml =
         fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))?;
@@ -86,17 +88,24 @@ pub fn cached(kind: &str) -> Result<Vec<u8>> {
 
 /// Returns the definition of a kind of the Operator Lifecycle Manager, by its plural, as YAML.
 pub fn of_olm(kind: &str) -> Result<String> {
-    let source =
-        module_dir(OPERATOR_FRAMEWORK)?.join(format!("crds/operators.coreos.com_{kind}.yaml"));
+    let source = module_dir("lab/tools", OPERATOR_FRAMEWORK)?
+        .join(format!("crds/operators.coreos.com_{kind}.yaml"));
     fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))
 }
 
-/// Returns where Go keeps the sources of a module that `lab/tools` requires, fetching them if need
-/// be.
-fn module_dir(module: &str) -> Result<PathBuf> {
-    let tools = workspace::root().join("lab/tools");
-    let tools = tools.to_str().context("a path that is no UTF-8")?;
-    output("go", &["-C", tools, "mod", "download", module])?;
-    let dir = output("go", &["-C", tools, "list", "-m", "-f", "{{.Dir}}", module])?;
-    Ok(PathBuf::from(dir.trim()))
+/// Returns the definitions of Karpenter and of its provider of simulated nodes, as YAML.
+pub fn of_karpenter() -> Result<Vec<String>> {
+    let module = module_dir("lab/tools/karpenter", KARPENTER)?;
+    let files = [
+        "pkg/apis/crds/karpenter.sh_nodeclaims.yaml",
+        "pkg/apis/crds/karpenter.sh_nodeoverlays.yaml",
+        "pkg/apis/crds/karpenter.sh_nodepools.yaml",
+        "pkg/apis/crds/autoscaling.x-k8s.io_capacitybuffers.yaml",
+        "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
+    ];
+    let read = |file: &str| {
+        let source = module.join(file);
+        fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))
+    };
+    files.into_iter().map(read).collect()
 }

@@ -33,7 +33,10 @@ use kube::Client;
 use serde::{Deserialize, Serialize};
 
 pub use crate::impair::Counts;
-pub use definitions::{cached as prometheus_operator_definition, of_olm as olm_definition};
+pub use definitions::{
+    cached as prometheus_operator_definition, of_karpenter as definitions_of_karpenter,
+    of_olm as olm_definition,
+};
 pub use exposure::Sample;
 pub use guard::run as run_guard;
 pub use impairment::{Impaired, Impairment, parse_delay, parse_share};
@@ -42,7 +45,9 @@ pub(crate) use teardown::teardown_leftovers;
 pub use traffic::{Counters, Traffic, parse_rate};
 
 use crate::audit::{self, AuditEvent};
-use crate::credentials::Credentials;
+use crate::control_plane;
+use crate::credentials::{ADMINS, Credentials};
+use crate::pki::Authority;
 use crate::process::{Lifetime, Process};
 use state::State;
 
@@ -230,6 +235,14 @@ impl Cluster {
         self.end_process(name)?;
         self.processes().remove(name);
         Ok(())
+    }
+
+    /// Writes a kubeconfig of an administrator for such a program; returns its path.
+    pub fn kubeconfig_inside(&self, name: &str) -> Result<PathBuf> {
+        let layout = start::layout(&self.id());
+        let authority = Authority::load(&layout.dir.join("pki"), control_plane::AUTHORITY)?;
+        let inside = Credentials::new(authority, &layout.server(), &layout.dir.join("kubeconfig"))?;
+        inside.kubeconfig(name, &[ADMINS])
     }
 
     /// Reads the byte counters of a node's `eth0`.

@@ -9,9 +9,7 @@ use kube::Client;
 use super::addresses::{DNS, node_name};
 use super::{Cluster, Monitoring, definitions};
 use crate::control_plane;
-use crate::credentials::{ADMINS, Credentials};
 use crate::images;
-use crate::pki::Authority;
 use crate::process::{self, CommandLine};
 use crate::wait::{Look, until};
 use crate::{tools, versions};
@@ -75,10 +73,7 @@ impl Cluster {
     }
 
     fn start_prometheus_operator(&self) -> Result<()> {
-        let layout = super::start::layout(&self.id());
-        let authority = Authority::load(&layout.dir.join("pki"), control_plane::AUTHORITY)?;
-        let inside = Credentials::new(authority, &layout.server(), &layout.dir.join("kubeconfig"))?;
-        let kubeconfig = inside.kubeconfig("prometheus-operator", &[ADMINS])?;
+        let kubeconfig = self.kubeconfig_inside("prometheus-operator")?;
         let arguments = [
             "--web.listen-address=127.0.0.1:8080".to_owned(),
             format!("--prometheus-config-reloader={}", images::config_reloader_reference()),
@@ -89,9 +84,8 @@ impl Cluster {
             "--config-reloader-memory-limit=0".to_owned(),
         ];
         let command = CommandLine::new(tools::ensure("prometheus-operator")?, arguments)
-            .env("KUBECONFIG", &kubeconfig)
-            .inside(layout.network.as_deref());
-        self.run("prometheus-operator", command)
+            .env("KUBECONFIG", &kubeconfig);
+        self.start_beside("prometheus-operator", None, command)
     }
 
     /// Waits until Prometheus answers and has scraped every node.
