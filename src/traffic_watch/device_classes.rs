@@ -57,7 +57,7 @@ impl DeviceClasses {
             Ok(classes) => known.classes = Arc::new(classes),
             // Offers do not depend on it, and `doctor` names the missing right.
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "DeviceClasses")
+                tracing::debug!(error = &error as &dyn std::error::Error, "listing DeviceClasses");
             }
         }
         Arc::clone(&known.classes)

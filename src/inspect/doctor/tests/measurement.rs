@@ -169,7 +169,9 @@ fn where_all_have_few_samples_the_window_is_too_short() {
         CheckResult::Warn,
         |f| {
             let samples = f.endpoints[0].asked[0].samples.as_mut().unwrap();
-            samples.iter_mut().for_each(|(_, count)| *count = 2.0);
+            for (_, count) in samples {
+                *count = 2.0;
+            }
         },
         &["2 nodes have fewer than 4 samples", "set spec.window to at least four scrape intervals"],
     )]);
