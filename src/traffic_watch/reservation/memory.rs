@@ -34,6 +34,9 @@ pub struct Figures {
     pub(super) offer: Option<Offer>,
     /// True if more is promised and used than it may carry.
     pub over: bool,
+    /// True if its links, each of which is fit, carry more together than the limit, which is that of
+    /// one link.
+    pub(super) summed: bool,
     /// The time at which its requests last rose.
     pub(super) rose: Option<Timestamp>,
 }

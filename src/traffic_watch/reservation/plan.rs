@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    super::{judgment::Judgment, requests::Requested, retries::FailedWrites},
+    super::{evidence::Unit, judgment::Judgment, requests::Requested, retries::FailedWrites},
     Figures, Leaving, Memory, OfferWrite, Outcome, Seen, Terms,
     amount::{Load, Standing},
     leaving, report,
@@ -134,7 +134,8 @@ fn figures(
             // Without evidence it is what it was.
             None => known.is_some_and(|known| known.over),
         };
-        Figures { limit, measured, requested, amount, offer, over, rose }
+        let summed = is_summed(judged, terms, place);
+        Figures { limit, measured, requested, amount, offer, over, summed, rose }
     };
     judged.seen.nodes.iter().enumerate().map(of).collect()
 }
@@ -163,6 +164,21 @@ fn measures(judged: &Judgment<'_>, terms: &Terms, place: usize) -> (Option<f64>,
         Ok(evidence) => (terms.limit(criterion, evidence.capacity.get()), evidence.bits.get()),
         Err(_) => (None, None),
     }
+}
+
+/// Reports whether the links of a node carry more together than one of them may, each less than it
+/// may: without a configured capacity, the limit is that of the fastest link.
+fn is_summed(judged: &Judgment<'_>, terms: &Terms, place: usize) -> bool {
+    let bandwidth = judged.settings.criteria.first().zip(judged.gathered.first());
+    let Some((criterion, measure)) = bandwidth else { return false };
+    let Ok(evidence) = &measure.findings[place] else { return false };
+    let (Some(capacity), Some(bits)) = (evidence.capacity.get(), evidence.bits.get()) else {
+        return false;
+    };
+    // Of one link, the two are the same but for rounding.
+    let several = bits / capacity * 100.0 > evidence.value * 1.01;
+    let above = terms.limit(criterion, Some(capacity)).is_some_and(|limit| bits > limit);
+    criterion.rules.unit == Unit::Percent && several && above && evidence.value <= criterion.max
 }
 
 /// Everything that differs from what was decided.

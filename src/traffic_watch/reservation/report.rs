@@ -119,7 +119,23 @@ pub(super) fn notices(
         ),
         node: Some(node.to_string()),
     });
-    first.into_iter().chain(over.collect::<FewNotices>().into_notices()).collect()
+    let is_newly_summed = |node: &str, figures: &Figures| {
+        let was = before.and_then(|memory| memory.get(node)).is_some_and(|known| known.summed);
+        figures.summed && !was
+    };
+    let summed = memory.iter().filter(|(node, figures)| is_newly_summed(node, figures));
+    let summed = summed.map(|(node, _)| Notice {
+        warning: true,
+        reason: "CapacityOfOneLink",
+        note: format!(
+            "node {node}: its links carry more together than the limit, which is that of its fastest \
+             link, and it offers nothing more: set spec.capacity, or annotate the node with what they \
+             carry together"
+        ),
+        node: Some(node.to_string()),
+    });
+    let (over, summed) = (over.collect::<FewNotices>(), summed.collect::<FewNotices>());
+    first.into_iter().chain(over.into_notices()).chain(summed.into_notices()).collect()
 }
 
 /// The status of an object that offers a resource. Its figures change when its resource does, and

@@ -45,6 +45,8 @@ enum Says {
     NaN,
     Old,
     NoSpeed,
+    /// Two links, each with this percentage in use.
+    Both(f64),
 }
 
 /// A cluster as the plan sees it.
@@ -177,7 +179,7 @@ impl World {
         for (name, says) in self.labels.keys().zip(says) {
             let (percent, age) = match *says {
                 Says::Nothing => continue,
-                Says::Percent(percent) => (percent, 1.0),
+                Says::Percent(percent) | Says::Both(percent) => (percent, 1.0),
                 Says::NaN => (f64::NAN, 1.0),
                 Says::NoSpeed => (1.0, 1.0),
                 Says::Old => (1.0, 1000.0),
@@ -188,6 +190,12 @@ impl World {
                     node = NodeMeasurement::default().sending("", percent, age);
                 }
                 Says::Old => {}
+                Says::Both(_) => {
+                    let two = ["eth0", "eth1"].into_iter();
+                    node = two.fold(NodeMeasurement::default(), |node, link| {
+                        node.sending(link, percent, age).with(link, &[(Measure::Speed, 100.0)])
+                    });
+                }
                 _ => node.put(Measure::Own, Some(percent), None),
             }
             nodes.insert(name.as_str().into(), node);
@@ -271,4 +279,4 @@ fn no() -> QueryError {
 }
 
 use NodeState::{Fit, Suppressed, Unfit, Unknown};
-use Says::{NaN, NoSpeed, Nothing, Old, Percent};
+use Says::{Both, NaN, NoSpeed, Nothing, Old, Percent};

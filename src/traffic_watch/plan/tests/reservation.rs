@@ -146,6 +146,19 @@ fn a_device_class_of_the_same_name_is_named_and_nodes_are_offered_all_the_same()
 }
 
 #[test]
+fn a_node_whose_links_carry_more_together_than_one_may_is_reported_once() {
+    let mut world = world(&["a", "b"], &json!({"capacity": null}));
+    world.judge(&[Both(20.0), Percent(20.0)]);
+    assert_eq!(world.judge(&[Both(20.0), Percent(20.0)]).offers, amounts(&[("a", 80), ("b", 240)]));
+    // Each link is fit, and together they carry more than one of them may.
+    let step = world.judge(&[Both(30.0), Percent(20.0)]);
+    assert_eq!((step.states.as_slice(), step.offers), (&[Fit, Fit][..], amounts(&[("a", 0)])));
+    assert!(step.notices.contains(&"CapacityOfOneLink"), "{:?}", step.notices);
+    let step = world.judge(&[Both(30.0), Percent(70.0)]);
+    assert!(!step.notices.contains(&"CapacityOfOneLink"), "{:?}", step.notices);
+}
+
+#[test]
 fn foreign_load_shrinks_what_is_offered_and_it_recovers() {
     let mut world = world(&["a"], &json!({"minFit": 1}));
     world.judge(&[Percent(5.0)]);
