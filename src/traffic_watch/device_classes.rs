@@ -30,9 +30,9 @@ struct Known {
 }
 
 impl DeviceClasses {
-    /// Returns the class that stands for a resource. While classes cannot be listed, it is the one
-    /// that was seen last.
-    pub async fn of(&self, client: &Client, resource: &str) -> Option<String> {
+    /// Returns the class that stands for a resource. While classes cannot be listed, or not within
+    /// `patience`, it is the one that was seen last.
+    pub async fn of(&self, client: &Client, resource: &str, patience: Duration) -> Option<String> {
         let now = clock::instant();
         let known = {
             let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,21 +44,22 @@ impl DeviceClasses {
         };
         let classes = match known {
             Some(classes) => classes,
-            None => self.look(client).await,
+            None => self.look(client, patience).await,
         };
         let of = classes.iter().find(|(_, name)| name == resource);
         of.map(|(class, _)| class.clone())
     }
 
-    async fn look(&self, client: &Client) -> Arc<Classes> {
-        let listed = list(client).await;
+    async fn look(&self, client: &Client, patience: Duration) -> Arc<Classes> {
+        let listed = tokio::time::timeout(patience, list(client)).await;
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match listed {
-            Ok(classes) => known.classes = Arc::new(classes),
+            Ok(Ok(classes)) => known.classes = Arc::new(classes),
             // Offers do not depend on it, and `doctor` names the missing right.
-            Err(error) => {
+            Ok(Err(error)) => {
                 tracing::debug!(error = &error as &dyn std::error::Error, "listing DeviceClasses");
             }
+            Err(_) => tracing::debug!("DeviceClasses are not listed in time"),
         }
         Arc::clone(&known.classes)
     }

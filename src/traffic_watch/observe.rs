@@ -74,8 +74,8 @@ pub(super) async fn observe(
     };
     let class = async {
         let reservation = watch.spec.reservation.as_ref().filter(|_| decides)?;
-        let class = reconciler.device_classes.of(&reconciler.client, &reservation.resource);
-        tokio::time::timeout(patience(&settings), class).await.ok().flatten()
+        let (client, resource) = (&reconciler.client, &reservation.resource);
+        reconciler.device_classes.of(client, resource, patience(&settings)).await
     };
     let (readings, pods, class) = futures::future::join3(measured, listed, class).await;
     // After the answer: the objects that wait for it together hold no copy of the nodes each.

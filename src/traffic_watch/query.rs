@@ -20,7 +20,7 @@
 //!   counters of the same links, and the highest is the youngest.
 //! - the default of `devices` is widened and narrowed ([`devices`]): a VLAN and a representor carry
 //!   bytes that the physical link carries too.
-//! - another exporter than the node exporter has other names, and no speeds ([`crate::prometheus::exporters::LinkExporter`]).
+//! - another exporter than the node exporter has other names, and no speeds ([`Links`]).
 //! - `> 0`: an unknown link speed is exported as -125000, which would read as "very fit".
 use std::{fmt::Write, sync::Arc, time::Duration};
 

@@ -104,11 +104,11 @@ pub(super) fn notices(
         note: format!("nodes offer their free bandwidth as {resource}"),
         node: None,
     });
-    let is_newly_over = |node: &str, figures: &Figures| {
-        let was = before.and_then(|memory| memory.get(node)).is_some_and(|known| known.over);
-        figures.over && !was
+    let newly = |is: fn(&Figures) -> bool| {
+        let was = move |node: &str| before.and_then(|memory| memory.get(node)).is_some_and(is);
+        memory.iter().filter(move |(node, figures)| is(figures) && !was(node))
     };
-    let over = memory.iter().filter(|(node, figures)| is_newly_over(node, figures));
+    let over = newly(|figures| figures.over);
     let over = over.map(|(node, figures)| Notice {
         warning: true,
         reason: "BandwidthOverPromised",
@@ -119,11 +119,7 @@ pub(super) fn notices(
         ),
         node: Some(node.to_string()),
     });
-    let is_newly_summed = |node: &str, figures: &Figures| {
-        let was = before.and_then(|memory| memory.get(node)).is_some_and(|known| known.summed);
-        figures.summed && !was
-    };
-    let summed = memory.iter().filter(|(node, figures)| is_newly_summed(node, figures));
+    let summed = newly(|figures| figures.summed);
     let summed = summed.map(|(node, _)| Notice {
         warning: true,
         reason: "CapacityOfOneLink",
