@@ -39,6 +39,8 @@
 //!   the facts.
 //! - [`cli`]: the command line; its doc comments are the help text.
 //! - `clock`: the clocks of decisions, which `simulation` (tests) plays faster than they run.
+#![warn(clippy::disallowed_types)]
+
 pub mod api;
 pub mod cli;
 mod clock;

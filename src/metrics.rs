@@ -168,6 +168,11 @@ impl Metrics {
         self.0.watch_restarts.get_or_create(&Resource { resource }).inc();
     }
 
+    /// Counts an object that could not be read.
+    pub fn unreadable(&self, resource: &'static str) {
+        self.0.unreadable_objects.get_or_create(&Resource { resource }).inc();
+    }
+
     /// Counts an event that could not be written, or not in time.
     pub fn event_dropped(&self) {
         self.0.events_dropped.inc();

@@ -3,9 +3,10 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::Condition,
 };
-use kube::{Api, Client, CustomResourceExt, Resource, core::ApiResource};
+use kube::{Client, CustomResourceExt, Resource, core::ApiResource};
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::infra::Api;
 mod duration;
 pub mod go;
 mod mode;
@@ -199,8 +200,8 @@ macro_rules! kind {
         impl $crate::api::Kind for $kind {
             type Status = $status;
 
-            fn api(client: kube::Client, namespace: Option<&str>) -> kube::Api<Self> {
-                let api: fn(kube::Client, Option<&str>) -> kube::Api<Self> = $api;
+            fn api(client: kube::Client, namespace: Option<&str>) -> $crate::infra::Api<Self> {
+                let api: fn(kube::Client, Option<&str>) -> $crate::infra::Api<Self> = $api;
                 api(client, namespace)
             }
 
@@ -224,12 +225,12 @@ macro_rules! kind {
         }
     };
     (cluster $kind:ty, $status:ty $(, cleanup $cleanup:expr)?) => {
-        kind!(@ $kind, $status, |client, _| kube::Api::all(client) $(, $cleanup)?);
+        kind!(@ $kind, $status, |client, _| $crate::infra::Api::all(client) $(, $cleanup)?);
     };
     ($kind:ty, $status:ty $(, cleanup $cleanup:expr)?) => {
         kind!(@ $kind, $status, |client: kube::Client, namespace: Option<&str>| match namespace {
-            Some(namespace) => kube::Api::namespaced(client, namespace),
-            None => kube::Api::all(client),
+            Some(namespace) => $crate::infra::Api::namespaced(client, namespace),
+            None => $crate::infra::Api::all(client),
         } $(, $cleanup)?);
     };
 }

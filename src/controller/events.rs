@@ -11,14 +11,14 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, Client,
+    Client,
     api::PostParams,
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use tokio::{sync::Notify, time::Instant};
 
 use super::{FIELD_MANAGER, Notice, conditions};
-use crate::metrics::Metrics;
+use crate::{infra::Api, metrics::Metrics};
 
 /// Maximum number of waiting events. A judgment has some dozens at most, each below 2 kB.
 const WAITING: usize = 1000;

@@ -3,11 +3,11 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
 use kube::{
-    Api, Client,
+    Client,
     api::PatchParams,
     runtime::{
-        Config, Controller, controller,
-        reflector::{ObjectRef, Store},
+        Config, Controller, WatchStreamExt, controller,
+        reflector::{self, ObjectRef, Store},
     },
 };
 
@@ -15,7 +15,10 @@ use pass::{error_policy, reconcile};
 
 use crate::{
     api::Kind,
-    infra::watch::{self, DeserializeGuard},
+    infra::{
+        Api,
+        watch::{self, DeserializeGuard},
+    },
     metrics::Metrics,
 };
 
@@ -149,15 +152,16 @@ pub async fn run<R: Reconciler>(
     synced: impl FnOnce() + Send,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let api = Api::<DeserializeGuard<R::Kind>>::all(client.clone());
-    let controller = Controller::new(api, watch::config())
-        .trigger_backoff(watch::backoff())
+    let (objects, writer) = reflector::store();
+    let events = watch::follow(Api::<R::Kind>::all(client.clone()), watch::config());
+    let events = reflector::reflector(writer, events).touched_objects();
+    let controller = Controller::for_stream(events, objects.clone())
+        .trigger_backoff(watch::AtOnce)
         // Unbounded: a pass waits for Prometheus most of the time, and when Prometheus hangs, every
         // object must report it within its own interval, instead of waiting in a queue.
         .with_config(Config::default())
         .reconcile_on(triggers)
         .graceful_shutdown_on(shutdown);
-    let objects = controller.store();
     let (events, publishing) = events::channel(client.clone(), metrics.clone());
     let ctx = Arc::new(Context {
         events,

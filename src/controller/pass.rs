@@ -2,7 +2,7 @@
 use std::{sync::Arc, time::Instant};
 
 use kube::{
-    Api, Resource, ResourceExt,
+    Resource, ResourceExt,
     api::ListParams,
     core::{ApiResource, DynamicObject},
     runtime::{controller::Action, finalizer},
@@ -12,7 +12,12 @@ use super::{
     Context, Error, Reconciler, conditions, key,
     report::{announce, complain, publish, report, report_unreadable},
 };
-use crate::{api, api::Kind, clock, infra::watch::DeserializeGuard};
+use crate::{
+    api,
+    api::Kind,
+    clock,
+    infra::{Api, watch::DeserializeGuard},
+};
 
 /// One pass over one object, timed and counted.
 pub(super) async fn reconcile<R: Reconciler>(
@@ -88,18 +93,19 @@ async fn reconcile_valid<R: Reconciler>(
     {
         return pass_or_complain(object, ctx).await;
     }
-    let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
-    let outcome = finalizer(&api, R::FINALIZER, Arc::new(object.clone()), |event| async {
+    let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref()).each();
+    let guarded = Arc::new(DeserializeGuard(Ok(object.clone())));
+    let outcome = finalizer(&api, R::FINALIZER, guarded, |event| async move {
         match event {
-            finalizer::Event::Apply(object) => pass_or_complain(&*object, ctx).await,
-            finalizer::Event::Cleanup(object) => {
-                match ctx.reconciler.cleanup(&object, &ctx.objects).await {
+            finalizer::Event::Apply(_) => pass_or_complain(object, ctx).await,
+            finalizer::Event::Cleanup(_) => {
+                match ctx.reconciler.cleanup(object, &ctx.objects).await {
                     Ok(notices) => {
-                        ctx.forget(&key(&*object));
-                        publish(&*object, ctx, &notices);
+                        ctx.forget(&key(object));
+                        publish(object, ctx, &notices);
                         Ok(Action::await_change())
                     }
-                    Err(error) => Err(complain(&*object, ctx, error).await),
+                    Err(error) => Err(complain(object, ctx, error).await),
                 }
             }
         }

@@ -32,10 +32,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::Timestamp,
 };
-use kube::{Api, Client, api::PostParams, core::ObjectMeta};
+use kube::{Client, api::PostParams, core::ObjectMeta};
 use tokio::time::Instant;
 
-use crate::clock;
+use crate::{clock, infra::Api};
 
 mod config;
 mod fence;

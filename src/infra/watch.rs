@@ -3,17 +3,20 @@
 //! objects that cannot keep others from being read: [`DeserializeGuard`], [`Metadata`].
 use std::time::Duration;
 
-use futures::{Stream, StreamExt, future, stream::BoxStream};
+use futures::{
+    Stream, StreamExt, future,
+    stream::{self, BoxStream},
+};
 use kube::{
-    Api, Resource,
+    Resource,
     runtime::{
-        WatchStreamExt,
         utils::Backoff,
         watcher::{self, DefaultBackoff, Event, watcher},
     },
 };
 use serde::de::DeserializeOwned;
 
+use super::api::{Api, left_out};
 use crate::metrics::Metrics;
 
 mod guard;
@@ -72,21 +75,55 @@ fn steady(pause: Duration) -> Duration {
     steady
 }
 
-impl Backoff for CappedBackoff {
-    fn reset(&mut self) {
-        self.0.reset();
+/// No pause: for what reads a stream of [`follow`], which pauses by itself.
+pub struct AtOnce;
+
+impl Iterator for AtOnce {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::ZERO)
     }
 }
 
-/// Watches `api` for ever; errors are items, never the end.
+impl Backoff for AtOnce {
+    fn reset(&mut self) {}
+}
+
+/// Watches `api` for ever; errors are items, never the end. Managed fields are dropped.
+///
+/// Only a complete list, or an event after it, is a success for the back-off: the client library
+/// takes the beginning of a list for one, so that a list that fails would be tried every second.
 pub fn follow<K>(
     api: Api<K>,
     config: watcher::Config,
-) -> impl Stream<Item = Result<Event<K>, watcher::Error>> + Send
+) -> impl Stream<Item = Result<Event<DeserializeGuard<K>>, watcher::Error>> + Send + use<K>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
-    watcher(api, config).backoff(backoff()).boxed()
+    let events = watcher(api.each(), config).boxed();
+    stream::unfold((events, backoff(), Duration::ZERO), |state| async move {
+        let (mut events, mut backoff, pause) = state;
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+        let event = events.next().await?;
+        let pause = match &event {
+            Ok(Event::Init | Event::InitApply(_)) => Duration::ZERO,
+            Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)) => {
+                backoff.0.reset();
+                Duration::ZERO
+            }
+            Err(_) => backoff.next().unwrap_or(MAX_BACKOFF),
+        };
+        let event = event.map(|event| {
+            map(event, |mut object| {
+                object.meta_mut().managed_fields = None;
+                object
+            })
+        });
+        Some((event, (events, backoff, pause)))
+    })
 }
 
 /// Returns only the events: failures of the watch are logged, and counted for `resource`.
@@ -106,6 +143,37 @@ pub fn reported<K: Send + 'static>(
     events.boxed()
 }
 
+/// Returns the events about objects that can be read. The others are logged and counted, and what
+/// was known about them stays.
+pub fn readable<K: Resource + DeserializeOwned + Send + 'static>(
+    events: impl Stream<Item = Result<Event<DeserializeGuard<K>>, watcher::Error>> + Send + 'static,
+    resource: &'static str,
+    metrics: &Metrics,
+) -> BoxStream<'static, Event<K>> {
+    let events = reported(events, resource, metrics);
+    let metrics = metrics.clone();
+    let readable = move |event: Event<DeserializeGuard<K>>| {
+        let is_gone = matches!(event, Event::Delete(_));
+        let read = match event {
+            Event::Init => return Some(Event::Init),
+            Event::InitDone => return Some(Event::InitDone),
+            Event::InitApply(object) => object.0.map(Event::InitApply),
+            Event::Apply(object) => object.0.map(Event::Apply),
+            Event::Delete(object) => object.0.map(Event::Delete),
+        };
+        let invalid = match read {
+            Ok(event) => return Some(event),
+            Err(invalid) => invalid,
+        };
+        left_out(&invalid);
+        metrics.unreadable(resource);
+        // An object that is gone is known by its name.
+        let named = || serde_json::from_value(serde_json::json!({"metadata": invalid.metadata}));
+        is_gone.then(named)?.ok().map(Event::Delete)
+    };
+    events.filter_map(move |event| future::ready(readable(event))).boxed()
+}
+
 /// Returns the same event with its object replaced.
 pub fn map<K, T>(event: Event<K>, each: impl FnOnce(K) -> T) -> Event<T> {
     match event {
@@ -119,7 +187,61 @@ pub fn map<K, T>(event: Event<K>, each: impl FnOnce(K) -> T) -> Event<T> {
 
 #[cfg(test)]
 mod tests {
+    use http::{Request, Response, StatusCode};
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+    use kube::{Client, client::Body};
+    use serde_json::json;
+
     use super::*;
+
+    /// A client whose requests get what `answer` returns.
+    fn client(
+        answer: impl FnMut(Request<Body>) -> (StatusCode, String) + Clone + Send + 'static,
+    ) -> Client {
+        let service = tower::service_fn(move |request| {
+            let (status, body) = answer.clone()(request);
+            let mut response = Response::new(axum::body::Body::from(body));
+            *response.status_mut() = status;
+            async { Ok::<_, std::convert::Infallible>(response) }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_fails_is_tried_ever_less_often() {
+        let failing = client(|_| (StatusCode::INTERNAL_SERVER_ERROR, "away".into()));
+        let mut events = Box::pin(follow(Api::<Namespace>::all(failing), config()));
+        let mut failed = 0;
+        let minutes = async {
+            while let Some(event) = events.next().await {
+                failed += usize::from(event.is_err());
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_mins(10), minutes).await;
+        assert!((60..=80).contains(&failed), "{failed} lists in ten minutes");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_left_out_until_it_goes() {
+        let list = |request: Request<Body>| {
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": [
+                {"metadata": {"name": "bad"}, "data": 7}, {"metadata": {"name": "good"}},
+            ]});
+            let gone = r#"{"type":"DELETED","object":{"metadata":{"name":"bad","resourceVersion":"2"},"data":7}}"#;
+            let watch = request.uri().query().is_some_and(|query| query.contains("watch"));
+            (StatusCode::OK, if watch { format!("{gone}\n") } else { list.to_string() })
+        };
+        let metrics = Metrics::default();
+        let events = follow(Api::<ConfigMap>::all(client(list)), config());
+        let mut events = readable(events, "configmaps", &metrics);
+        let mut next = async || events.next().await.unwrap();
+        assert!(matches!(next().await, Event::Init));
+        let Event::InitApply(good) = next().await else { panic!("no object") };
+        assert_eq!(good.metadata.name.as_deref(), Some("good"));
+        assert!(matches!(next().await, Event::InitDone));
+        let Event::Delete(bad) = next().await else { panic!("not gone") };
+        assert_eq!(bad.metadata.name.as_deref(), Some("bad"));
+    }
 
     #[test]
     fn pauses_stay_below_the_cap_for_ever() {

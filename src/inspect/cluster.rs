@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::ListParams,
     config::{Config, KubeConfigOptions, Kubeconfig},
 };
@@ -11,7 +11,7 @@ use kube::{
 use crate::{
     api::Kind,
     controller::Error,
-    infra::{client, lease::Fence, watch::DeserializeGuard},
+    infra::{Api, client, lease::Fence, watch::Metadata},
     metrics::Metrics,
 };
 
@@ -145,9 +145,9 @@ pub struct Listed<K> {
 /// # Errors
 /// The error of the API server.
 pub async fn list<K: Kind>(client: &Client) -> kube::Result<Listed<K>> {
-    let api = Api::<DeserializeGuard<K>>::all(client.clone());
+    let api = Api::<K>::all(client.clone());
     let mut listed = Listed { read: vec![], unreadable: vec![] };
-    for object in api.list(&ListParams::default()).await? {
+    for object in api.each().list(&ListParams::default()).await? {
         let name = name_of(&object);
         match object.0 {
             Ok(object) => listed.read.push(object),
@@ -163,7 +163,7 @@ async fn no_such<K: Kind>(client: &Client, namespace: Option<&str>, name: &str) 
     let kind = K::kind(&());
     let place = namespace.map_or_else(String::new, |ns| format!(" in namespace {ns:?}"));
     // Without the permission to list, there is nothing to suggest.
-    let all = K::api(client.clone(), None).list_metadata(&ListParams::default()).await;
+    let all = Api::<Metadata<K>>::all(client.clone()).list(&ListParams::default()).await;
     let all: Vec<_> = all.iter().flatten().map(name_of).collect();
     let mut elsewhere = all.iter().filter_map(|other| other.split_once('/'));
     let hint = match elsewhere.find(|(_, other)| *other == name) {

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
-use kube::{Api, Client};
+use kube::Client;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
     forward::{self, ForwardError},
 };
 use crate::{
+    infra::Api,
     runtime::status_page::STATE_PATH,
     text::figures::ago,
     traffic_watch::overview::{Filter, Overview},

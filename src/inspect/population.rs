@@ -1,10 +1,11 @@
 //! The nodes: those of the cluster, or those named by series.
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::{Api, Client, api::ListParams, runtime::watcher::Event};
+use kube::{Client, api::ListParams, runtime::watcher::Event};
 
 use super::cluster::describe;
 use crate::{
+    infra::Api,
     nodes::{Identity, NodeFacts, NodeObject, NodeStore, host},
     prometheus::decode::Labels,
     selector::Selector,

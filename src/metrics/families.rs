@@ -89,6 +89,8 @@ families! {
         "api_requests", "Requests to the Kubernetes API; code 0 means no response";
     events_dropped: Counter = Counter::default(),
         "events_dropped", "Events that were dropped because they could not be written in time";
+    unreadable_objects: Family<Resource, Counter> = Family::default(),
+        "unreadable_objects", "Objects that were left out because they cannot be read";
     watch_restarts: Family<Resource, Counter> = Family::default(),
         "watch_restarts", "Watches that failed and were restarted";
     store_objects: Family<Resource, Gauge> = Family::default(),

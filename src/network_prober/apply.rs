@@ -98,7 +98,7 @@ impl NetworkProberReconciler {
             removed.map_err(Error::kube("remove webhook"))?;
         } else {
             match self.api(key).delete(&key.name, &DeleteParams::background()).await {
-                Ok(_) => {}
+                Ok(()) => {}
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
                 Err(error) => return Err(Error::kube("delete child")(error)),
             }

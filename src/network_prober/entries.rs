@@ -14,9 +14,8 @@ use std::{
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{
-    Api, Client,
+    Client,
     api::{ListParams, Patch, PatchParams},
-    core::PartialObjectMeta,
     runtime::watcher::Event,
 };
 use tokio::sync::watch as signal;
@@ -29,7 +28,10 @@ use super::{
 use crate::{
     api::NetworkProber,
     controller::{FIELD_MANAGER, merge_params},
-    infra::watch::{self, Changes, Mirror, Reduced},
+    infra::{
+        Api,
+        watch::{self, Changes, Metadata, Mirror, Reduced},
+    },
     metrics::Metrics,
     webhook::configuration::{self, OBJECT},
 };
@@ -90,7 +92,7 @@ impl Entries {
         // RBAC treats a field selector by name like a request for that name.
         let this = watch::config().fields(&format!("metadata.name={OBJECT}"));
         let events = watch::follow(api(&client), this);
-        let mut events = watch::reported(events, "mutatingwebhookconfigurations", &metrics);
+        let mut events = watch::readable(events, "mutatingwebhookconfigurations", &metrics);
         while let Some(event) = events.next().await {
             self.take(event);
         }
@@ -194,11 +196,10 @@ impl Entries {
     /// be older than the entry, and lacks unreadable and terminating ones.
     async fn sweep_out(&self, client: &Client, owner: &Key) -> kube::Result<()> {
         let (namespace, name) = owner;
-        let probers =
-            Api::<PartialObjectMeta<NetworkProber>>::namespaced(client.clone(), namespace);
+        let probers = Api::<Metadata<NetworkProber>>::namespaced(client.clone(), namespace);
         // A list, because there is no right to get.
         let this = ListParams::default().fields(&format!("metadata.name={name}"));
-        if !probers.list_metadata(&this).await?.items.is_empty() {
+        if !probers.list(&this).await?.items.is_empty() {
             return Ok(());
         }
         tracing::info!(namespace, name, "the NetworkProber of an entry is gone: removed it");

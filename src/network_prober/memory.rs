@@ -12,7 +12,7 @@ use futures::{
     stream::{BoxStream, select_all},
 };
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::ConfigMap};
-use kube::{Api, Client, Resource, core::ObjectMeta, runtime::watcher::Event};
+use kube::{Client, Resource, core::ObjectMeta, runtime::watcher::Event};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -22,7 +22,10 @@ use super::{
 use crate::{
     clock,
     controller::{self, MANAGED_BY},
-    infra::watch::{self, Changes, Metadata, Mirror, Reduced, Synced},
+    infra::{
+        Api,
+        watch::{self, Changes, Metadata, Mirror, Reduced, Synced},
+    },
     metrics::Metrics,
 };
 
@@ -135,7 +138,7 @@ where
     let api = Api::<Metadata<K>>::all(client.clone());
     let ours = format!("app.kubernetes.io/managed-by={MANAGED_BY},{OWNER_UID}");
     let events = watch::follow(api, watch::config().labels(&ours));
-    let events = watch::reported(events, resource, metrics);
+    let events = watch::readable(events, resource, metrics);
     events.map(move |event| (kind, watch::map(event, |object| object.metadata))).boxed()
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use kube::{Api, ResourceExt, api::DynamicObject};
+use kube::{ResourceExt, api::DynamicObject};
 
 use super::{
     NetworkProberReconciler,
@@ -19,7 +19,7 @@ use crate::{
     api::NetworkProber,
     clock,
     controller::{Error, Key, MANAGED_BY, key},
-    infra::watch::Metadata,
+    infra::{Api, watch::Metadata},
 };
 
 /// The time for which the discovered kinds of the API server are cached.

@@ -12,7 +12,7 @@ use futures::{
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Client, Resource, ResourceExt,
     runtime::{
         reflector::{self, Store},
         watcher::Event,
@@ -35,7 +35,10 @@ use super::{
 use crate::{
     api::NetworkProber,
     clock,
-    infra::watch::{self, DeserializeGuard, Metadata},
+    infra::{
+        Api,
+        watch::{self, DeserializeGuard, Metadata},
+    },
     metrics::Metrics,
     nodes::NodeStore,
     pods::PodObject,
@@ -162,7 +165,7 @@ struct Follower {
     client: Client,
     metrics: Metrics,
     probers: Store<DeserializeGuard<NetworkProber>>,
-    namespaces: Store<Metadata<Namespace>>,
+    namespaces: Store<DeserializeGuard<Metadata<Namespace>>>,
     objects: SelectAll<BoxStream<'static, Seen>>,
     pods: PodWatches,
     /// Limits the number of concurrent lists of pods.
@@ -201,7 +204,7 @@ impl Follower {
         objects.push(events.map(|e| Seen::Probers(matches!(e, Event::InitDone))).boxed());
         let events = watch::follow(Api::all(client.clone()), watch::config());
         let events = reflector::reflector(namespace_writer, events);
-        let events = watch::reported(events, "namespaces", &metrics);
+        let events = watch::readable(events, "namespaces", &metrics);
         objects.push(events.map(|e| Seen::Namespaces(matches!(e, Event::InitDone))).boxed());
         Self {
             cluster,
@@ -270,9 +273,9 @@ impl Follower {
         let (read, ending) = queue::read(&probers);
         let namespaces = self.namespaces.state();
         // Nothing can be created in a terminating namespace.
-        let stay = namespaces.iter().filter(|n| n.metadata.deletion_timestamp.is_none());
+        let stay = namespaces.iter().filter(|n| n.meta().deletion_timestamp.is_none());
         let namespaces: Vec<_> =
-            stay.map(|namespace| NamespaceFacts::of(&namespace.metadata)).collect();
+            stay.map(|namespace| NamespaceFacts::of(namespace.meta())).collect();
         let reaches = queue::reaches(&read, &setup, &namespaces);
         let demands = read.iter().zip(&reaches).filter_map(|(prober, reach)| {
             reach.demand(prober.namespace().as_deref().unwrap_or_default(), &setup.tenancy)
@@ -342,7 +345,7 @@ impl Follower {
         let Self { pods, objects, client, metrics, lists, .. } = self;
         pods.settle(demands, clock::instant(), |query| {
             let events = watches::follow(client, query, lists);
-            let (events, stop) = abortable(watch::reported(events, "pods", metrics));
+            let (events, stop) = abortable(watch::readable(events, "pods", metrics));
             let query = Arc::clone(query);
             let each = move |event| Seen::Pods(Arc::clone(&query), Box::new(event));
             objects.push(events.map(each).boxed());

@@ -3,14 +3,20 @@ use std::time::Duration;
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
-    Api, Client, Resource,
+    Client, Resource,
     api::Patch,
     core::{Request, Status},
 };
 use serde_json::{Value, json};
 
 use super::{Incarnation, NodeObject, NodeStore};
-use crate::{controller::merge_params, infra::watch::version};
+use crate::{
+    controller::merge_params,
+    infra::{
+        Api,
+        watch::{DeserializeGuard, Metadata, version},
+    },
+};
 
 /// Maximum number of attempts while others write to the same node.
 const TRIES: usize = 5;
@@ -92,9 +98,9 @@ impl NodeStore {
         let request = Request::new(Node::url_path(&(), None));
         let request = request.patch_metadata(name, &merge_params(), &patch);
         // Into the reduced type, which skips the managed fields.
-        let written: NodeObject =
+        let written: DeserializeGuard<NodeObject> =
             client.request(request.map_err(kube::Error::BuildRequest)?).await?;
-        self.wrote(&written.metadata);
+        self.wrote(written.meta());
         Ok(())
     }
 
@@ -135,7 +141,7 @@ impl Over {
 }
 
 async fn read(client: &Client, name: &str) -> kube::Result<ObjectMeta> {
-    Ok(Api::<Node>::all(client.clone()).get_metadata(name).await?.metadata)
+    Ok(Api::<Metadata<Node>>::all(client.clone()).get(name).await?.metadata)
 }
 
 /// The error of a write that was decided about a node which another one has replaced.

@@ -2,7 +2,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use futures::StreamExt;
-use kube::{Api, Client, core::ObjectMeta, runtime::watcher::Event};
+use kube::{Client, core::ObjectMeta, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
 use super::{
@@ -12,7 +12,10 @@ use super::{
     state::{State, Stored},
 };
 use crate::{
-    infra::watch::{self, Synced},
+    infra::{
+        Api,
+        watch::{self, Synced},
+    },
     metrics::Metrics,
     selector::Selector,
 };
@@ -43,7 +46,7 @@ impl NodeStore {
     /// Follows the cluster's nodes for ever.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let events = watch::follow(Api::<NodeObject>::all(client), watch::config());
-        let mut events = watch::reported(events, "nodes", &metrics);
+        let mut events = watch::readable(events, "nodes", &metrics);
         while let Some(event) = events.next().await {
             self.apply(event);
             metrics.stored("nodes", self.len());

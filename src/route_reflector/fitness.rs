@@ -1,11 +1,12 @@
 //! The fitness of nodes, as the `TrafficWatch` in `candidates.fitnessRef` marks it.
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 
 use super::plan::Fitness;
 use crate::{
     api::{Mode, RouteReflectorSet, TrafficWatch},
     controller::Error,
+    infra::Api,
     nodes::NodeStore,
 };
 

@@ -7,7 +7,6 @@ use std::{
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api,
     api::ListParams,
     core::{NamespaceResourceScope, ObjectMeta},
 };
@@ -17,6 +16,7 @@ use super::memory::Workloads;
 use crate::{
     clock,
     controller::Error,
+    infra::Api,
     partial_resource::{self, partial_resource},
 };
 

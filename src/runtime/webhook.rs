@@ -4,13 +4,13 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::{Api, Client};
+use kube::Client;
 use reqwest::Url;
 use tokio::sync::watch as latest;
 
 use super::{Tasks, admin::Readiness, component::Component, first_ended, kinds::Definition};
 use crate::{
-    infra::shutdown::Shutdown,
+    infra::{Api, shutdown::Shutdown},
     metrics::Metrics,
     network_prober::{
         Agents, ClusterInjector, PINGLIST_LIMITS, PINGLIST_PATH, REVIEWS, REVIEWS_OF_ONE_SOURCE,

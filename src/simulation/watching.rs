@@ -79,7 +79,7 @@ impl Watch {
                     return self.last();
                 }
                 self.version = version;
-                let line = format!("{}\n", json!({"type": event, "object": object}));
+                let line = event_line(event, &object);
                 return Some(self.faulty(line));
             }
             if tokio::time::timeout_at(self.end, changes.changed()).await.is_err() {
@@ -128,9 +128,13 @@ impl Watch {
             "kind": "Bookmark", "apiVersion": "v1",
             "metadata": {"resourceVersion": self.version.to_string()}, "spec": {},
         });
-        let line = json!({"type": "BOOKMARK", "object": object});
-        (self.version > 0).then(|| Ok(format!("{line}\n")))
+        (self.version > 0).then(|| Ok(event_line("BOOKMARK", &object)))
     }
+}
+
+/// The type first, as API servers write it.
+fn event_line(event: &str, object: &Value) -> String {
+    format!("{{\"type\":\"{event}\",\"object\":{object}}}\n")
 }
 
 fn cut() -> BoxError {
@@ -142,5 +146,5 @@ fn gone() -> String {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "too old resource version", "reason": "Expired", "code": 410,
     });
-    format!("{}\n", json!({"type": "ERROR", "object": status}))
+    event_line("ERROR", &status)
 }

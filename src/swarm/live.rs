@@ -6,12 +6,12 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod},
 };
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Client, Resource, ResourceExt,
     api::{
         ApiResource, DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams,
         PostParams, Preconditions,
     },
-    core::{ObjectMeta, PartialObjectMeta},
+    core::ObjectMeta,
 };
 use serde_json::{Value, json};
 
@@ -32,6 +32,7 @@ use crate::{
         error::is_refusal,
         merge_params,
     },
+    infra::{Api, watch::Metadata},
 };
 
 /// The label of everything that a `Swarm` owns: its name's hash, because a name may be longer than
@@ -147,16 +148,16 @@ impl Cluster for Live<'_> {
 
     async fn pinned(&self) -> Result<Vec<String>, Error> {
         let uid = self.swarm.uid().unwrap_or_default();
-        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace());
+        let api = Api::<Metadata<ConfigMap>>::namespaced(self.client.clone(), &self.namespace());
         let params = ListParams::default().labels(&format!("{OWNER}={uid}"));
-        let maps = api.list_metadata(&params).await.map_err(Error::kube("list ConfigMaps"))?;
+        let maps = api.list(&params).await.map_err(Error::kube("list ConfigMaps"))?;
         Ok(maps.iter().map(ResourceExt::name_any).collect())
     }
 
     async fn unpin(&self, name: &str) -> Result<(), Error> {
         let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace());
         match api.delete(name, &DeleteParams::background()).await {
-            Ok(_) => Ok(()),
+            Ok(()) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             Err(error) => Err(Error::kube("delete ConfigMap")(error)),
         }
@@ -188,7 +189,8 @@ impl Cluster for Live<'_> {
         // The UID restricts it to exactly this pod.
         let patch = json!({"metadata": {"uid": uid, "annotations": {NUDGE: epoch.to_string()}}});
         let patch = Patch::Merge(&patch);
-        match self.pods_api().patch_metadata(worker, &merge_params(), &patch).await {
+        let api = Api::<Metadata<Pod>>::namespaced(self.client.clone(), &self.namespace());
+        match api.patch(worker, &merge_params(), &patch).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(s)) if s.is_not_found() || s.is_conflict() => Ok(false),
             // Its kubelet delivers the file within a minute without that.
@@ -242,10 +244,8 @@ impl Live<'_> {
         there: bool,
     ) -> Result<Option<ObjectMeta>, Error> {
         let written = if there {
-            let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(
-                self.client.clone(),
-                &self.namespace(),
-            );
+            let api =
+                Api::<Metadata<ConfigMap>>::namespaced(self.client.clone(), &self.namespace());
             let params = PatchParams::apply(FIELD_MANAGER).force();
             api.patch(map, &params, &Patch::Apply(&object)).await.map(|map| map.metadata)
         } else {

@@ -4,9 +4,8 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
-    Api, ResourceExt,
+    ResourceExt,
     api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions},
-    core::PartialObjectMeta,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -31,6 +30,7 @@ use crate::{
         error::is_refusal,
         key, merge_params,
     },
+    infra::{Api, watch::Metadata},
     nodes::NodeObject,
 };
 
@@ -206,7 +206,7 @@ impl TrafficWatchReconciler {
         child: Child,
     ) -> Result<(), Error> {
         let (namespace, name) = key;
-        let api = Api::<PartialObjectMeta<Deployment>>::namespaced(self.client.clone(), namespace);
+        let api = Api::<Metadata<Deployment>>::namespaced(self.client.clone(), namespace);
         let there = api.get_opt(name).await.map_err(Error::kube("get Deployment"))?;
         if let Some(there) = &there
             && !there.owner_references().iter().any(|o| Some(&o.uid) == watch.metadata.uid.as_ref())
@@ -255,8 +255,8 @@ impl TrafficWatchReconciler {
     /// server-side apply would set a field without an owner to its default, one.
     async fn hand_over_replicas(
         &self,
-        api: &Api<PartialObjectMeta<Deployment>>,
-        there: &PartialObjectMeta<Deployment>,
+        api: &Api<Metadata<Deployment>>,
+        there: &Metadata<Deployment>,
         child: &Child,
     ) -> Result<(), Error> {
         if child.object.pointer("/spec/replicas").is_some() || !children::owns_replicas(there) {

@@ -5,14 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
-    Api, Client, ResourceExt,
-    core::{NamespaceResourceScope, ObjectMeta, PartialObjectMeta},
+    Client, ResourceExt,
+    core::{NamespaceResourceScope, ObjectMeta},
 };
 use serde::Deserialize;
 
 use crate::{
     controller::MANAGED_BY,
-    infra::watch::{self, Mirror, Reduced, Synced},
+    infra::{
+        Api,
+        watch::{self, Metadata, Mirror, Reduced, Synced},
+    },
     metrics::Metrics,
     partial_resource::{self, partial_resource},
 };
@@ -79,7 +82,7 @@ impl DeploymentStore {
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let config = watch::config().labels(&format!("app.kubernetes.io/managed-by={MANAGED_BY}"));
         let events = watch::follow(Api::<DeploymentObject>::all(client), config);
-        let mut events = watch::reported(events, "deployments", &metrics);
+        let mut events = watch::readable(events, "deployments", &metrics);
         while let Some(event) = events.next().await {
             let mut known = self.known();
             known.apply(watch::map(event, |object| {
@@ -106,7 +109,7 @@ impl DeploymentStore {
 
     /// Takes the answer to our own apply, so that the next pass sees it before the watch delivers
     /// it.
-    pub fn wrote(&self, object: &PartialObjectMeta<Deployment>) {
+    pub fn wrote(&self, object: &Metadata<Deployment>) {
         let (metadata, mut known) = (&object.metadata, self.known());
         let key = key(metadata);
         let facts = DeploymentFacts {

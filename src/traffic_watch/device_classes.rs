@@ -6,12 +6,12 @@ use std::{
 };
 
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{DynamicObject, ListParams},
     core::{ApiResource, GroupVersionKind},
 };
 
-use crate::clock;
+use crate::{clock, infra::Api};
 
 /// The time for which an answer counts: classes change with the cluster's equipment.
 const PERIOD: Duration = Duration::from_mins(1);

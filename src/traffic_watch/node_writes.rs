@@ -1,11 +1,12 @@
 //! The parts of a patch of a node, and the write of its taint.
-use kube::{Api, Client, api::Patch};
+use kube::{Client, api::Patch};
 use serde_json::{Value, json};
 
 use super::plan::{Edit, NodeWrite};
 use crate::{
     api::traffic_watch::TaintEffect,
     controller::merge_params,
+    infra::Api,
     nodes::{Incarnation, NodeObject, NodeStore},
 };
 

@@ -5,7 +5,7 @@ use std::{
 };
 
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
-use kube::{Api, Resource, ResourceExt, api::ListParams, core::PartialObjectMeta};
+use kube::{Resource, ResourceExt, api::ListParams, core::PartialObjectMeta};
 
 use super::{
     ENDPOINT, Measured, Others, TrafficWatchReconciler, children,
@@ -24,6 +24,7 @@ use crate::{
     api::{TrafficWatch, traffic_watch::Mode},
     clock,
     controller::{Error, key},
+    infra::Api,
     nodes::{Identity, NodeStore, Selection},
     prometheus::{Class, Client, Permit, QueryError, decode::Series},
 };

@@ -6,12 +6,15 @@ use std::{
 };
 
 use futures::StreamExt;
-use kube::{Api, Client, runtime::watcher::Event};
+use kube::{Client, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
 use crate::{
     controller::Key,
-    infra::watch::{self, Mirror, Reduced},
+    infra::{
+        Api,
+        watch::{self, Mirror, Reduced},
+    },
     metrics::Metrics,
     pods::RequestingPod,
 };
@@ -70,7 +73,7 @@ impl RequestStore {
             }
             let config = watch::config().fields(RUNNING).page_size(PAGE_SIZE);
             let events = watch::follow(Api::<RequestingPod>::all(client.clone()), config);
-            let mut events = watch::reported(events, "requesting_pods", &metrics);
+            let mut events = watch::readable(events, "requesting_pods", &metrics);
             loop {
                 let event = tokio::select! {
                     _ = changes.changed() => break,

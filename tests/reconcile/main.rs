@@ -26,3 +26,4 @@ mod scraping;
 mod shipped;
 mod swarm;
 mod traffic_watch;
+mod unholdable;

@@ -15,13 +15,14 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{ListParams, PostParams},
 };
 
 use super::{Facts, Replicas, Right, WebhookProcess, rights::rights_of};
 use crate::{
     api::KINDS,
+    infra::Api,
     inspect::{
         cluster::{self, Access, Listed, describe},
         leader::{self, Place},

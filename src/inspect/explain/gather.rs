@@ -1,10 +1,11 @@
 //! Reads the subject of the explanation.
 use k8s_openapi::{api::core::v1, jiff::Timestamp};
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Client, ResourceExt, api::ListParams};
 
 use super::{Facts, Node, watch::WatchFacts};
 use crate::{
     api::TrafficWatch,
+    infra::{Api, watch::Metadata},
     inspect::{
         cluster::{self, Listed, describe},
         leader::{self, Place},
@@ -69,7 +70,7 @@ async fn read_node(client: &Client, name: &str) -> anyhow::Result<Node> {
     let nodes = Api::<v1::Node>::all(client.clone());
     let Some(node) = nodes.get_opt(name).await.map_err(|error| refused("get Node", error))? else {
         // Without the permission to list, there is nothing to suggest.
-        let all = nodes.list_metadata(&ListParams::default()).await;
+        let all = Api::<Metadata<v1::Node>>::all(client.clone()).list(&ListParams::default()).await;
         let names: Vec<_> = all.iter().flatten().map(ResourceExt::name_any).collect();
         anyhow::bail!(no_such_node(name, &names));
     };

@@ -1,10 +1,11 @@
 //! Reads the subject of the explanation.
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 
 use super::{Facts, Live, PodFacts};
 use crate::{
     api::NetworkProber,
+    infra::Api,
     inspect::{
         cluster::{self, Listed, describe},
         leader::{self, Place},

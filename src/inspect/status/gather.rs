@@ -1,9 +1,9 @@
 //! Reads the objects, the Lease, and the image of the leader's pod.
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::{
-    Api, Client,
+    Client,
     api::{DynamicObject, ListParams},
-    discovery::{ApiResource, Scope},
+    discovery::ApiResource,
 };
 
 use super::{
@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     api::{NetworkProber, RouteReflectorSet, Swarm, TrafficWatch},
+    infra::Api,
     inspect::{cluster::describe, leader},
 };
 
@@ -53,12 +54,9 @@ async fn image(client: &Client, namespace: &str, pod: &str) -> Option<String> {
 }
 
 async fn list<K: Reported>(client: &Client, namespace: Option<&str>) -> KindFacts {
-    let scope = if K::NAMESPACED { Scope::Namespaced } else { Scope::Cluster };
     let resource = ApiResource::erase::<K>(&());
-    let mut api = Api::<DynamicObject>::dynamic(client.clone(), &resource, &scope);
-    if let Some(namespace) = namespace {
-        api = api.constrain(namespace);
-    }
+    let namespace = namespace.filter(|_| K::NAMESPACED);
+    let api = Api::<DynamicObject>::dynamic(client.clone(), &resource, namespace);
     let listed = api.list(&ListParams::default()).await;
     let objects = listed.map(|list| {
         let mut objects: Vec<_> = list.items.into_iter().map(read::<K>).collect();

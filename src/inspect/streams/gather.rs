@@ -1,10 +1,10 @@
 //! Finds the `Swarm` that a stream or a worker belongs to.
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Client, ResourceExt, api::ListParams};
 
 use super::{Facts, dry_run_with};
 use crate::{
     api::Swarm,
-    infra::watch::DeserializeGuard,
+    infra::Api,
     inspect::{
         cluster::{self, describe, name_of},
         leader::Place,
@@ -104,12 +104,12 @@ async fn facts(client: &Client, place: &Place, mut swarm: Swarm) -> anyhow::Resu
 
 async fn swarms(client: &Client, scope: Scope<'_>) -> anyhow::Result<Vec<Swarm>> {
     let api = match scope.namespace {
-        Some(namespace) => Api::<DeserializeGuard<Swarm>>::namespaced(client.clone(), namespace),
-        None => Api::<DeserializeGuard<Swarm>>::all(client.clone()),
+        Some(namespace) => Api::<Swarm>::namespaced(client.clone(), namespace),
+        None => Api::<Swarm>::all(client.clone()),
     };
     let all = api.list(&ListParams::default()).await;
     let all = all.map_err(|error| anyhow::anyhow!(describe("list Swarms", error)))?;
-    let read = all.items.into_iter().filter_map(|swarm| swarm.0.ok());
+    let read = all.items.into_iter();
     let mut all: Vec<_> =
         read.filter(|swarm| scope.swarm.is_none_or(|name| swarm.name_any() == name)).collect();
     all.sort_by_key(name_of);

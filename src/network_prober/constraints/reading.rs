@@ -8,12 +8,12 @@ use std::{
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{LimitRange, ResourceQuota};
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Client, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch as signal;
 
 use super::{ByNamespace, Constraints};
-use crate::{infra::watch::DeserializeGuard, network_prober::snapshot::Snapshot};
+use crate::{infra::Api, network_prober::snapshot::Snapshot};
 
 /// Time between two readings. A controller tries a refused pod again after seconds, then minutes:
 /// by then it is created without an agent.
@@ -145,14 +145,11 @@ async fn of_namespace(client: &Client, namespace: &str) -> kube::Result<Constrai
 
 async fn everywhere(client: &Client) -> kube::Result<ByNamespace> {
     let mut all = ByNamespace::new();
-    // What cannot be read constrains nothing: it must not hide what constrains other namespaces.
-    each(Api::<DeserializeGuard<LimitRange>>::all(client.clone()), |range| {
-        let Ok(range) = range.0 else { return };
+    each(Api::<LimitRange>::all(client.clone()), |range| {
         all.entry(range.namespace().unwrap_or_default()).or_default().add_range(&range);
     })
     .await?;
-    each(Api::<DeserializeGuard<ResourceQuota>>::all(client.clone()), |quota| {
-        let Ok(quota) = quota.0 else { return };
+    each(Api::<ResourceQuota>::all(client.clone()), |quota| {
         all.entry(quota.namespace().unwrap_or_default()).or_default().add_quota(&quota);
     })
     .await?;

@@ -7,12 +7,12 @@ use std::{
 };
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
-use kube::{Api, Client, api::PostParams};
+use kube::{Client, api::PostParams};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use tokio::time::timeout;
 
 use super::{AUDIENCE, Refusal};
-use crate::serving::budget::Budget;
+use crate::{infra::Api, serving::budget::Budget};
 
 /// The time for which a token is accepted after a review: agents return every 50 s, and a deleted
 /// pod has no list whatever its token.

@@ -11,13 +11,20 @@ use std::{
 
 use futures::{Stream, StreamExt, future::AbortHandle, stream};
 use kube::{
-    Api, Client,
+    Client,
     runtime::watcher::{self, Event},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{scope::Scope, settings::Settings, tenancy::Tenancy};
-use crate::{infra::watch, pods::PodObject, webhook::configuration::NEVER};
+use crate::{
+    infra::{
+        Api,
+        watch::{self, DeserializeGuard},
+    },
+    pods::PodObject,
+    webhook::configuration::NEVER,
+};
 
 pub(crate) mod budget;
 mod pool;
@@ -249,7 +256,7 @@ pub fn follow(
     client: &Client,
     query: &PodQuery,
     turns: &Arc<Semaphore>,
-) -> impl Stream<Item = Result<Event<PodObject>, watcher::Error>> + Send + use<> {
+) -> impl Stream<Item = Result<Event<DeserializeGuard<PodObject>>, watcher::Error>> + Send + use<> {
     let config = watch::config().labels(&query.labels).page_size(PAGE_SIZE);
     let (api, config) = if let Some(namespace) = &query.namespace {
         (Api::namespaced(client.clone(), namespace), config)
@@ -264,9 +271,9 @@ pub fn follow(
 fn in_turn<S>(
     events: S,
     turns: Arc<Semaphore>,
-) -> impl Stream<Item = Result<Event<PodObject>, watcher::Error>> + Send
+) -> impl Stream<Item = Result<Event<DeserializeGuard<PodObject>>, watcher::Error>> + Send
 where
-    S: Stream<Item = Result<Event<PodObject>, watcher::Error>> + Send + Unpin,
+    S: Stream<Item = Result<Event<DeserializeGuard<PodObject>>, watcher::Error>> + Send + Unpin,
 {
     let state = (events, None::<OwnedSemaphorePermit>);
     stream::unfold(state, move |(mut events, mut turn)| {

@@ -317,7 +317,7 @@ async fn lists_are_read_some_at_a_time() {
     sent(&tell_other, Ok(Event::Init));
     assert!(matches!(one.next().await, Some(Ok(Event::Init))));
     assert!(futures::poll!(other.next()).is_pending(), "the other reads its list");
-    sent(&tell, Ok(Event::InitApply(pod(0, 1))));
+    sent(&tell, Ok(Event::InitApply(DeserializeGuard(Ok(pod(0, 1))))));
     assert!(one.next().await.is_some() && futures::poll!(other.next()).is_pending());
     // A list that fails leaves its turn to others, and comes back for another one.
     sent(&tell, Err(watcher::Error::NoResourceVersion));

@@ -10,7 +10,7 @@ use std::{
 };
 
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PostParams, Preconditions},
     discovery::ApiResource,
 };
@@ -27,7 +27,10 @@ use super::{
     CalicoPeer, DEFAULT, Error, ListenPorts, ReadCache, Snapshot, Stale, WantedPeer, Written,
     peer::{self, ConfigurationSpec, PeerSpec},
 };
-use crate::controller::{FIELD_MANAGER, error::is_refusal, merge_params};
+use crate::{
+    controller::{FIELD_MANAGER, error::is_refusal, merge_params},
+    infra::Api,
+};
 
 /// Objects per page: peers are small (1.5 kB), and there may be 15,000.
 const PAGE_SIZE: u32 = 500;
@@ -318,7 +321,7 @@ impl Kubernetes {
             Preconditions { resource_version: found.resource_version(), uid: found.uid() };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         match api.delete(&found.name_any(), &params).await {
-            Ok(_) => Ok(Written::Changed),
+            Ok(()) => Ok(Written::Changed),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Written::Unchanged),
             Err(source) => Err(self.failed("delete one of Calico's objects", source)),
         }

@@ -14,7 +14,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Error, Kubernetes, MANAGED_BY_LABEL, SET_LABEL, Written};
-use crate::{controller::MANAGED_BY, placement::hash, route_reflector::bgp_model::Kind};
+use crate::{
+    controller::MANAGED_BY, infra::Api, placement::hash, route_reflector::bgp_model::Kind,
+};
 
 /// Maximum number of reports at a time.
 pub const MAX_NODES: usize = 10;
@@ -177,7 +179,7 @@ impl Kubernetes {
         Ok(written)
     }
 
-    async fn reports(&self, api: &kube::Api<DynamicObject>) -> Result<Vec<DynamicObject>, Error> {
+    async fn reports(&self, api: &Api<DynamicObject>) -> Result<Vec<DynamicObject>, Error> {
         let list = api.list(&ours()).await;
         Ok(list.map_err(|source| self.failed("list CalicoNodeStatuses", source))?.items)
     }

@@ -6,15 +6,16 @@ use futures::{
     stream::{self, BoxStream},
 };
 use kube::{
-    Api,
     api::DynamicObject,
-    core::PartialObjectMeta,
     discovery::ApiResource,
     runtime::watcher::{self, Event},
 };
 
 use super::kubernetes::{Group, Kubernetes};
-use crate::infra::watch;
+use crate::infra::{
+    Api,
+    watch::{self, DeserializeGuard, Metadata},
+};
 
 /// Time between two checks for another group, or for Calico where it is missing.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -28,8 +29,8 @@ const COLLECT: Duration = Duration::from_millis(200);
 /// Metadata per page, which is all that is watched.
 const PAGE_SIZE: u32 = 500;
 
-type Meta = PartialObjectMeta<DynamicObject>;
-type Events = BoxStream<'static, Result<Event<Meta>, watcher::Error>>;
+type Meta = Metadata<DynamicObject>;
+type Events = BoxStream<'static, Result<Event<DeserializeGuard<Meta>>, watcher::Error>>;
 
 /// No `watch::Mirror`: the objects are not kept, but listed again when a pass needs them.
 #[derive(Default)]

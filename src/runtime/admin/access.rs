@@ -9,13 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::infra::Api;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec},
     authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Client, api::PostParams};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use tokio::{sync::Semaphore, time::timeout};
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
+use kube::{Client, Resource, ResourceExt, api::ListParams};
 
 use super::{
     apply, cluster, conflict,
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     api::{Mode, Swarm, SwarmStatus},
     controller::{Error, Plan},
-    infra::watch::DeserializeGuard,
+    infra::Api,
     nodes::NodeStore,
 };
 
@@ -85,8 +85,9 @@ pub struct Surroundings {
 /// The API server's error, with the request that it refused.
 pub async fn observe(client: &Client, swarm: &mut Swarm) -> Result<Surroundings, Error> {
     let (namespace, name) = swarm.key();
-    let api = Api::<DeserializeGuard<Swarm>>::namespaced(client.clone(), &namespace);
-    let all = api.list(&ListParams::default()).await.map_err(Error::kube("list Swarms"))?.items;
+    let api = Api::<Swarm>::namespaced(client.clone(), &namespace);
+    let all =
+        api.each().list(&ListParams::default()).await.map_err(Error::kube("list Swarms"))?.items;
     let there = all.iter().find(|other| other.name_any() == name);
     let exists = there.is_some();
     if let Some(there) = there {

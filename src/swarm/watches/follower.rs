@@ -7,7 +7,7 @@ use futures::{
 };
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::{
-    Api, Client, Resource,
+    Client, Resource,
     core::NamespaceResourceScope,
     runtime::{
         reflector::{self, Store},
@@ -24,7 +24,10 @@ use super::{
 };
 use crate::{
     api::{Swarm, swarm::WorkloadKind},
-    infra::watch::{self, DeserializeGuard, Reduced},
+    infra::{
+        Api,
+        watch::{self, DeserializeGuard, Reduced},
+    },
     metrics::Metrics,
 };
 
@@ -55,7 +58,7 @@ impl WorkloadCache {
     /// Follows everything that the `Swarm`s depend on; never ends.
     pub async fn follow(self, client: Client, metrics: Metrics) {
         let (swarms, writer) = reflector::store();
-        let api = Api::<DeserializeGuard<Swarm>>::all(client.clone());
+        let api = Api::<Swarm>::all(client.clone());
         let events = reflector::reflector(writer, watch::follow(api, watch::config()));
         let events = watch::reported(events, "swarms", &metrics);
         let mut streams = SelectAll::new();
@@ -196,7 +199,7 @@ impl Follower {
             + 'static,
     {
         let api = Api::<K>::namespaced(self.client.clone(), namespace);
-        let events = watch::reported(watch::follow(api, config), resource, &self.metrics);
+        let events = watch::readable(watch::follow(api, config), resource, &self.metrics);
         let each = move |object: K| {
             let name = object.meta().name.clone().unwrap_or_default();
             Reduced::new(name, object.meta(), Some(facts(&object)))

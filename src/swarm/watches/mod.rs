@@ -13,7 +13,10 @@ use tokio::sync::watch as signal;
 
 use crate::{
     api::{Swarm, swarm::WorkloadKind},
-    infra::watch::{self, Changes, Mirror},
+    infra::{
+        Api,
+        watch::{self, Changes, Mirror},
+    },
     selector::Selector,
 };
 
@@ -217,7 +220,7 @@ pub(super) async fn pod(
     namespace: &str,
     name: &str,
 ) -> kube::Result<Option<PodFacts>> {
-    let api = kube::Api::<objects::WorkerPod>::namespaced(client.clone(), namespace);
+    let api = Api::<objects::WorkerPod>::namespaced(client.clone(), namespace);
     Ok(api.get_opt(name).await?.map(|pod| PodFacts::from(&pod)))
 }
 
@@ -228,7 +231,7 @@ pub(super) async fn pods(
     workload: &WorkloadFacts,
 ) -> kube::Result<Vec<PodFacts>> {
     let Some(selector) = query(workload) else { return Ok(vec![]) };
-    let api = kube::Api::<objects::WorkerPod>::namespaced(client.clone(), namespace);
+    let api = Api::<objects::WorkerPod>::namespaced(client.clone(), namespace);
     let pods = api.list(&kube::api::ListParams::default().labels(&selector)).await?;
     Ok(pods.iter().map(PodFacts::from).collect())
 }

@@ -1,6 +1,6 @@
 //! The same facts without a watch: one list for each object that a `Swarm` names.
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use kube::{Api, Client, Resource, api::ListParams, core::NamespaceResourceScope};
+use kube::{Client, Resource, api::ListParams, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     objects::{Fitness, MapObject, WorkloadObject},
     pods,
 };
-use crate::{api::Swarm, api::swarm::WorkloadKind, controller::Error};
+use crate::{api::Swarm, api::swarm::WorkloadKind, controller::Error, infra::Api};
 
 /// Reads everything that a `Swarm` depends on, as
 /// [`WorkloadCache::view`](super::WorkloadCache::view) has it from the watches. Lists by name, as

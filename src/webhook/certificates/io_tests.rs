@@ -97,8 +97,8 @@ fn tokio_stream(
     futures::stream::unfold(changes, |mut changes| async move {
         changes.changed().await.ok()?;
         let object = changes.borrow_and_update().clone();
-        let event = object.map(|object| json!({"type": "MODIFIED", "object": object}));
-        Some((Ok(event.map_or(String::new(), |event| format!("{event}\n"))), changes))
+        let event = object.map(|object| format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n"));
+        Some((Ok(event.unwrap_or_default()), changes))
     })
     .boxed()
 }

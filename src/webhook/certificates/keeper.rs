@@ -6,7 +6,7 @@ use std::{
 
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use kube::{
-    Api, Client,
+    Client,
     api::{ObjectMeta, PostParams},
 };
 use tokio::sync::watch;
@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use super::{
     Certificates, Defect, IssueError, Lifetimes, NAME, PINGLISTS, State, UnixSeconds, next,
 };
+use crate::infra::Api;
 
 /// The longest sleep; a check costs one request.
 const LONGEST: Duration = Duration::from_hours(1);

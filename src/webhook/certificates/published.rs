@@ -6,7 +6,7 @@ use std::{
 
 use futures::StreamExt;
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
-use kube::{Api, runtime::watcher::Event};
+use kube::runtime::watcher::Event;
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -16,7 +16,10 @@ use rustls::{
 use tokio::sync::watch;
 
 use super::{BACKDATED, Defect, NAME, State, UnixSeconds};
-use crate::{infra, metrics::Metrics};
+use crate::{
+    infra::{self, Api},
+    metrics::Metrics,
+};
 
 /// HTTP/2, as TLS names it.
 pub const HTTP2: &[u8] = b"h2";
@@ -190,7 +193,7 @@ impl Certificates {
         let api: Api<Secret> = Api::namespaced(client, namespace);
         let only = infra::watch::config().fields(&format!("metadata.name={NAME}"));
         let events = infra::watch::follow(api, only);
-        let mut events = infra::watch::reported(events, "secrets", &metrics);
+        let mut events = infra::watch::readable(events, "secrets", &metrics);
         loop {
             match events.next().await {
                 Some(Event::InitApply(secret) | Event::Apply(secret)) => self.read(&secret),

@@ -9,14 +9,14 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{DynamicObject, ListParams},
 };
 
 use super::{Probing, Shown, Trouble, Webhook, handshake};
 use crate::{
     api::NetworkProber,
-    infra::watch::DeserializeGuard,
+    infra::{Api, watch::Metadata},
     inspect::cluster::{describe, name_of},
     network_prober::{
         children::ChildKind,
@@ -32,10 +32,10 @@ const REPLICAS: usize = 5;
 
 /// Reads everything except Prometheus.
 pub async fn gather(client: &Client, operator: &str) -> Probing {
-    let probers = Api::<DeserializeGuard<NetworkProber>>::all(client.clone());
+    let probers = Api::<NetworkProber>::all(client.clone());
     let probers = probers.list(&ListParams::default()).await;
     let probers = probers.map_err(|error| describe("list NetworkProbers", error));
-    let probers = probers.map(|list| list.into_iter().filter_map(|p| p.0.ok()).collect::<Vec<_>>());
+    let probers = probers.map(|list| list.items);
     let mut found = Probing {
         probers,
         configuration: true,
@@ -60,8 +60,12 @@ pub async fn gather(client: &Client, operator: &str) -> Probing {
         let namespace = prober.namespace().unwrap_or_default();
         for kind in ChildKind::MONITORING {
             let resource = kind.resource();
-            let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource);
-            let there = match api.get_metadata_opt(&prober.name_any()).await {
+            let api = Api::<Metadata<DynamicObject>>::namespaced_with(
+                client.clone(),
+                &namespace,
+                &resource,
+            );
+            let there = match api.get_opt(&prober.name_any()).await {
                 Ok(there) => Ok(there.is_some()),
                 // The API server does not serve this group.
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client};
+use kube::Client;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
 use super::Trouble;
-use crate::inspect::cluster::describe;
+use crate::{infra::Api, inspect::cluster::describe};
 
 /// The deadline, including the port-forward: a handshake takes milliseconds.
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -7,10 +7,9 @@ use std::{
 
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::Api;
 use tokio::{sync::Mutex, time::timeout};
 
-use crate::route_reflector::datastore::Error;
+use crate::{infra::Api, route_reflector::datastore::Error};
 
 /// The deadline of every call, as of those to the API server.
 const CALL_DEADLINE: Duration = Duration::from_secs(10);

@@ -10,7 +10,6 @@ use std::{
 
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use k8s_openapi::jiff::Timestamp;
-use kube::Api;
 use serde_json::{Value, json};
 
 mod connection;
@@ -25,7 +24,11 @@ use object::{
 pub(super) use watching::changes;
 
 use super::{DEFAULT, Error, IdChange, ReadCache, Snapshot, WantedPeer, Written, peer};
-use crate::{api::route_reflector_set, infra::lease::Fence, nodes::Texts};
+use crate::{
+    api::route_reflector_set,
+    infra::{Api, lease::Fence},
+    nodes::Texts,
+};
 
 /// Objects per answer.
 const PAGE_SIZE: i64 = 1000;
