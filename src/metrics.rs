@@ -36,6 +36,16 @@ pub const PREFIX: &str = "traffic_operator";
 #[derive(Clone)]
 pub struct Metrics(Arc<Inner>);
 
+/// A watch that has not seen all of its objects.
+#[derive(Debug)]
+pub struct Unlisted(Gauge);
+
+impl Drop for Unlisted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 /// A part of the page.
 struct Part {
     registry: Registry,
@@ -166,6 +176,15 @@ impl Metrics {
     /// Counts a watch that had to begin again.
     pub fn watch_restarted(&self, resource: &'static str) {
         self.0.watch_restarts.get_or_create(&Resource { resource }).inc();
+    }
+
+    /// Counts a watch, or a kind, as one that has not seen all of its objects, until the returned
+    /// value is dropped.
+    #[must_use]
+    pub fn unlisted(&self, resource: &'static str) -> Unlisted {
+        let gauge = self.0.unlisted_watches.get_or_create(&Resource { resource }).clone();
+        gauge.inc();
+        Unlisted(gauge)
     }
 
     /// Counts an object that could not be read.

@@ -15,6 +15,9 @@ use super::{
 };
 use crate::{api::Kind, clock, infra::watch::DeserializeGuard};
 
+/// What the API server says of a field that its definition does not have.
+const NOT_DECLARED: &str = "field not declared in schema";
+
 /// Queues events to be written; a pass does not wait for them.
 pub(super) fn publish<R: Reconciler>(object: &R::Kind, ctx: &Context<R>, notices: &[Notice]) {
     for notice in notices {
@@ -82,7 +85,25 @@ pub(super) async fn report<R: Reconciler>(
         "status": status,
     });
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    match api.patch_status(&object.name_any(), &params, &Patch::Apply(patch)).await {
+    let mut written = api.patch_status(&object.name_any(), &params, &Patch::Apply(patch)).await;
+    if let Err(kube::Error::Api(answer)) = &written
+        && answer.message.contains(NOT_DECLARED)
+    {
+        let note = format!(
+            "the definition is older than the operator, so that only the conditions are reported: \
+             apply the definitions of this version (deploy/crds): {}",
+            answer.message
+        );
+        let notice = Notice { warning: true, reason: "DefinitionOutdated", note, node: None };
+        publish(object, ctx, &[notice]);
+        let conditions = &*R::Kind::conditions_mut(&mut status);
+        if conditions == R::Kind::conditions_mut(&mut old) {
+            return Ok(());
+        }
+        let patch = Patch::Merge(serde_json::json!({"status": {"conditions": conditions}}));
+        written = api.patch_status(&object.name_any(), &merge_params(), &patch).await;
+    }
+    match written {
         // Deleted meanwhile: there is no object to report to.
         Err(kube::Error::Api(s)) if s.is_not_found() => Ok(()),
         Err(source) => Err(Error::Kube { action: "apply status", source }),

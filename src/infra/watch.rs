@@ -126,14 +126,19 @@ where
     })
 }
 
-/// Returns only the events: failures of the watch are logged, and counted for `resource`.
+/// Returns only the events: failures of the watch are logged, and counted for `resource`, as is the
+/// watch itself until its first list is complete.
 pub fn reported<K: Send + 'static>(
     events: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
     resource: &'static str,
     metrics: &Metrics,
 ) -> BoxStream<'static, Event<K>> {
+    let mut unlisted = Some(metrics.unlisted(resource));
     let metrics = metrics.clone();
     let events = events.filter_map(move |event| {
+        if matches!(event, Ok(Event::InitDone)) {
+            unlisted.take();
+        }
         let event = event.inspect_err(|error| {
             tracing::warn!(%error, "watch of {resource} failed, trying again");
             metrics.watch_restarted(resource);

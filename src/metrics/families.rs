@@ -91,6 +91,8 @@ families! {
         "events_dropped", "Events that were dropped because they could not be written in time";
     unreadable_objects: Family<Resource, Counter> = Family::default(),
         "unreadable_objects", "Objects that were left out because they cannot be read";
+    unlisted_watches: Family<Resource, Gauge> = Family::default(),
+        "unlisted_watches", "Watches, or kinds, that have not seen all of their objects once";
     watch_restarts: Family<Resource, Counter> = Family::default(),
         "watch_restarts", "Watches that failed and were restarted";
     store_objects: Family<Resource, Gauge> = Family::default(),

@@ -1,9 +1,10 @@
 //! The parts of the process from which the leader builds the configured kinds.
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     admin::Readiness,
     kinds::Definitions,
+    start::Views,
     status_page::Live,
     webhook::{Prober, WebhookConfig},
 };
@@ -40,4 +41,7 @@ pub(super) struct Leader {
     pub(super) own_queries: bool,
     pub(super) max_unfit: Share,
     pub(super) disruptions: Disruptions,
+    pub(super) views: Views,
+    /// The time after which it leads no longer if no kind has seen all of its objects.
+    pub(super) patience: Duration,
 }

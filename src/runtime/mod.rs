@@ -40,6 +40,9 @@ use leader::Leader;
 use status_page::Live;
 use webhook::{Prober, Serving, WebhookConfig};
 
+/// The lease durations for which a leader may see nothing: five minutes by default.
+const VIEW: u32 = 20;
+
 /// The time that running passes may take to end: half of the pod's grace period, which must also
 /// include the release of the lease.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -252,6 +255,8 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
         own_queries: config.own_queries,
         max_unfit: config.max_unfit,
         disruptions,
+        views: start::Views::default(),
+        patience: VIEW * config.lease.duration,
     };
     let result = {
         let mut leading = std::pin::pin!(leader.run(&mut candidate, readiness));

@@ -6,6 +6,7 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     ResourceExt,
     api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions},
+    core::PartialObjectMeta,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -30,7 +31,7 @@ use crate::{
         error::is_refusal,
         key, merge_params,
     },
-    infra::{Api, watch::Metadata},
+    infra::Api,
     nodes::NodeObject,
 };
 
@@ -206,7 +207,7 @@ impl TrafficWatchReconciler {
         child: Child,
     ) -> Result<(), Error> {
         let (namespace, name) = key;
-        let api = Api::<Metadata<Deployment>>::namespaced(self.client.clone(), namespace);
+        let api = Api::<PartialObjectMeta<Deployment>>::namespaced(self.client.clone(), namespace);
         let there = api.get_opt(name).await.map_err(Error::kube("get Deployment"))?;
         if let Some(there) = &there
             && !there.owner_references().iter().any(|o| Some(&o.uid) == watch.metadata.uid.as_ref())
@@ -255,8 +256,8 @@ impl TrafficWatchReconciler {
     /// server-side apply would set a field without an owner to its default, one.
     async fn hand_over_replicas(
         &self,
-        api: &Api<Metadata<Deployment>>,
-        there: &Metadata<Deployment>,
+        api: &Api<PartialObjectMeta<Deployment>>,
+        there: &PartialObjectMeta<Deployment>,
         child: &Child,
     ) -> Result<(), Error> {
         if child.object.pointer("/spec/replicas").is_some() || !children::owns_replicas(there) {

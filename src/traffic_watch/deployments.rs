@@ -6,7 +6,7 @@ use futures::StreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
     Client, ResourceExt,
-    core::{NamespaceResourceScope, ObjectMeta},
+    core::{NamespaceResourceScope, ObjectMeta, PartialObjectMeta},
 };
 use serde::Deserialize;
 
@@ -14,7 +14,7 @@ use crate::{
     controller::MANAGED_BY,
     infra::{
         Api,
-        watch::{self, Metadata, Mirror, Reduced, Synced},
+        watch::{self, Mirror, Reduced, Synced},
     },
     metrics::Metrics,
     partial_resource::{self, partial_resource},
@@ -109,7 +109,7 @@ impl DeploymentStore {
 
     /// Takes the answer to our own apply, so that the next pass sees it before the watch delivers
     /// it.
-    pub fn wrote(&self, object: &Metadata<Deployment>) {
+    pub fn wrote(&self, object: &PartialObjectMeta<Deployment>) {
         let (metadata, mut known) = (&object.metadata, self.known());
         let key = key(metadata);
         let facts = DeploymentFacts {
@@ -148,28 +148,3 @@ fn facts(object: &DeploymentObject) -> DeploymentFacts {
 }
 
 partial_resource!(DeploymentObject as Deployment, NamespaceResourceScope);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Anyone may give a Deployment our label.
-    #[test]
-    fn a_deployment_whose_managed_fields_cannot_be_held_is_read() {
-        let mut metadata = partial_resource::unreadable_metadata();
-        metadata["ownerReferences"][0]["controller"] = true.into();
-        let object = serde_json::json!({
-            "metadata": metadata, "spec": {"replicas": 2}, "status": {"availableReplicas": 1},
-        });
-        let object: DeploymentObject = serde_json::from_value(object).unwrap();
-        assert_eq!(key(&object.metadata), ("n".into(), "o".into()));
-        let expected = DeploymentFacts {
-            uid: "u".into(),
-            generation: 3,
-            wanted: 2,
-            available: 1,
-            owner: Some("v".into()),
-        };
-        assert_eq!(facts(&object), expected);
-    }
-}

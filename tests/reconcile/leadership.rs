@@ -1,7 +1,13 @@
 //! There are never two writers, and a restart neither resets nor skips a decision.
 
-use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
-use kube::Api;
+use k8s_openapi::{
+    api::{coordination::v1::Lease, rbac::v1::RoleBinding},
+    jiff::Timestamp,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
 use serde_json::json;
 use traffic_operator::manifests;
 
@@ -98,5 +104,53 @@ fn a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing_and_ends()
         let writes = bench.writes_since(since).await;
         assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
         assert_eq!(holder(&bench).await.as_deref(), Some("second"));
+    });
+}
+
+/// After an upgrade of which only a part was applied: the process may lead and list nothing.
+#[test]
+fn a_leader_that_sees_nothing_says_so_and_gives_the_lease_up() {
+    const BLIND: &str = "system:serviceaccount:blind:operator";
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.watch("web", json!({})).await;
+        let binding = json!({
+            "metadata": {"name": "blind", "namespace": manifests::NAMESPACE},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": manifests::NAME,
+            },
+            "subjects": [{
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": BLIND,
+            }],
+        });
+        let bindings = Api::<RoleBinding>::namespaced(bench.client.clone(), manifests::NAMESPACE);
+        let binding = serde_json::from_value(binding).expect("RoleBinding");
+        // It is there if this test has failed before.
+        let _ = bindings.create(&PostParams::default(), &binding).await;
+        // It gives up after twenty durations.
+        let args = ["--lease-duration", "5s", "--identity", "blind"];
+        let prometheus = ["--prometheus-url", &bench.prometheus.url];
+        let mut blind = Bench::operator_from(bench.kubeconfig_of(BLIND), &prometheus, &args);
+        until_holder(&bench, "blind").await;
+        for resource in ["resource=\"nodes\"", "resource=\"trafficwatch\""] {
+            let unlisted = async || {
+                let count = blind.metric("traffic_operator_unlisted_watches", &[resource]).await;
+                (count > 0.0).then_some(())
+            };
+            eventually(resource, unlisted).await;
+        }
+        let code = eventually("its end", async || blind.child.try_wait().unwrap()).await;
+        assert_eq!(code.code(), Some(1));
+        assert!(blind.log().contains("has not seen all objects of any kind"), "{}", blind.log());
+        // Another replica, which sees everything, need not wait for the Lease to run out.
+        let seeing = bench.operator_with("seeing", "5s");
+        bench.until("web", &[("/ready", json!(true))]).await;
+        let seen = async || {
+            let unlisted = seeing.metric("traffic_operator_unlisted_watches", &[]).await;
+            (unlisted <= 0.0).then_some(())
+        };
+        eventually("all watches to be listed", seen).await;
+        assert!(bench.status("web").await["lastEvaluationTime"].is_string());
+        bindings.delete("blind", &DeleteParams::default()).await.expect("delete");
     });
 }

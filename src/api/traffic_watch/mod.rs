@@ -95,6 +95,7 @@ pub const PERMISSIONS: &[Permission] = &[
     printcolumn(name = "Marked", type_ = "integer", json_path = ".status.summary.marked"),
     printcolumn(name = "Max", type_ = "string", json_path = ".status.max"),
     printcolumn(name = "Label", type_ = "string", json_path = ".status.label", priority = "1"),
+    printcolumn(name = "Evaluated", type_ = "date", json_path = ".status.lastEvaluationTime", priority = "1"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]

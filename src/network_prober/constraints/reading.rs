@@ -173,41 +173,11 @@ where
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
-    use crate::partial_resource::unreadable_metadata;
 
     fn wanted(everywhere: bool, namespaces: &[&str]) -> Wanted {
         let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
         Wanted { everywhere, namespaces }
-    }
-
-    #[tokio::test]
-    async fn one_quota_that_cannot_be_read_hides_no_other() {
-        let hard = json!({"hard": {"requests.cpu": "3"}});
-        let quota = |namespace: &str, managed: Value, spec: &Value| {
-            let mut metadata = unreadable_metadata();
-            metadata["namespace"] = namespace.into();
-            metadata["managedFields"] = managed;
-            json!({"metadata": metadata, "spec": spec, "status": hard})
-        };
-        let strange = unreadable_metadata()["managedFields"].clone();
-        let quotas = json!([
-            quota("strange", strange, &hard),
-            quota("broken", Value::Null, &json!(7)),
-            quota("plain", Value::Null, &hard),
-        ]);
-        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            let are_quotas = request.uri().path().ends_with("/resourcequotas");
-            let items = if are_quotas { quotas.clone() } else { json!([]) };
-            let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items});
-            let answer =
-                http::Response::new(kube::client::Body::from(list.to_string().into_bytes()));
-            async move { Ok::<_, std::convert::Infallible>(answer) }
-        });
-        let found = everywhere(&Client::new(service, "ops")).await.unwrap();
-        assert_eq!(found.keys().collect::<Vec<_>>(), ["plain", "strange"]);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Runs the leader: waits for the lease, and starts each kind. One file per kind builds its
 //! reconciler from the parts of the process.
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt, Stream, future::BoxFuture, stream};
 use kube::runtime::reflector::ObjectRef;
+use tokio::sync::watch;
 
 use super::{Tasks, admin::Readiness, first_ended, kinds::Definition, leader::Leader};
 use crate::{
     controller::{self, Reconciler, schedule::Schedule},
     infra::{lease::Candidate, shutdown::Shutdown, watch::DeserializeGuard},
+    metrics::Unlisted,
     network_prober::NetworkProberReconciler,
     nodes::NodeStore,
     route_reflector::RouteReflectorReconciler,
@@ -38,10 +40,14 @@ impl Leader {
         self.live.lead();
         let (metrics, shutdown) = (self.metrics.clone(), self.shutdown.clone());
         let mut tasks = Tasks::new();
+        let blind = self.views.blind(self.patience);
         self.start(&mut tasks);
         readiness.reached("lease");
         let why = tokio::select! {
             lost = candidate.renew() => anyhow::Error::new(lost),
+            () = blind => anyhow::anyhow!(
+                "leads, and has not seen all objects of any kind: another replica may see more"
+            ),
             why = ended(&mut tasks, &shutdown) => why,
         };
         metrics.set_leader(false);
@@ -61,9 +67,10 @@ impl Leader {
     /// Starts a configured kind as one task: now, or as soon as its dependencies exist.
     fn spawn<R: Start>(self: &Arc<Self>, tasks: &mut Tasks) {
         let Some(definition) = self.definitions.of::<R::Kind>() else { return };
+        let unlisted = self.metrics.unlisted(R::NAME);
         if let Some(needs) = R::Needs::now(self, &definition) {
             R::expect(&self.readiness);
-            tasks.spawn(self.control::<R>(needs));
+            tasks.spawn(self.control::<R>(needs, unlisted));
             return;
         }
         let leader = Arc::clone(self);
@@ -72,7 +79,7 @@ impl Leader {
                 needs = R::Needs::later(&leader, &definition) => needs?,
                 () = leader.shutdown.begun() => return Ok(R::TASK),
             };
-            leader.control::<R>(needs).await
+            leader.control::<R>(needs, unlisted).await
         });
     }
 
@@ -81,26 +88,79 @@ impl Leader {
     fn control<R: Start>(
         &self,
         needs: R::Needs,
+        unlisted: Unlisted,
     ) -> impl Future<Output = anyhow::Result<&'static str>> + Send + 'static + use<R> {
+        self.views.waits();
         let mut watches = Tasks::new();
         let controller = R::build(self, needs, &mut watches);
         let Controller { reconciler, schedule, listed, synced } = controller;
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        let (unlisted, stop) = (self.shutdown.begun(), self.shutdown.begun());
+        let views = self.views.clone();
+        let listed_all = move || {
+            synced();
+            views.complete();
+            drop(unlisted);
+        };
+        let (ends, stop) = (self.shutdown.begun(), self.shutdown.begun());
         async move {
             let passes = async move {
                 tokio::select! {
                     () = listed => {}
-                    () = unlisted => return,
+                    () = ends => return,
                 }
                 let triggers = reconciler.changes();
-                controller::run(client, reconciler, schedule, metrics, triggers, synced, stop)
+                controller::run(client, reconciler, schedule, metrics, triggers, listed_all, stop)
                     .await;
             };
             let watched = !watches.is_empty();
             tokio::select! {
                 () = passes => Ok(R::TASK),
                 why = first_ended(&mut watches), if watched => Err(why),
+            }
+        }
+    }
+}
+
+/// What the kinds of a leader have seen.
+#[derive(Clone, Default)]
+pub(super) struct Views(watch::Sender<View>);
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum View {
+    /// No kind is served.
+    #[default]
+    Nothing,
+    /// Kinds list their objects.
+    Waits,
+    /// One kind has seen all of its objects.
+    Complete,
+}
+
+impl Views {
+    fn waits(&self) {
+        self.0.send_if_modified(|view| {
+            let first = *view == View::Nothing;
+            if first {
+                *view = View::Waits;
+            }
+            first
+        });
+    }
+
+    fn complete(&self) {
+        self.0.send_replace(View::Complete);
+    }
+
+    /// Returns if kinds have listed for this long and none has seen all of its objects. A kind
+    /// that waits beside one that works is no reason: that one's decisions would end with it.
+    fn blind(&self, patience: Duration) -> impl Future<Output = ()> + Send + 'static + use<> {
+        let mut view = self.0.subscribe();
+        async move {
+            // The sender lives in the leader, whose end is the end of this as well.
+            let _ = view.wait_for(|view| *view != View::Nothing).await;
+            let complete = view.wait_for(|view| *view == View::Complete);
+            if tokio::time::timeout(patience, complete).await.is_ok() {
+                std::future::pending::<()>().await;
             }
         }
     }
@@ -215,6 +275,21 @@ mod tests {
         assert_eq!(ended(&mut tasks, &shutdown).await.to_string(), "idle ended");
         // No task was left to be cut off.
         assert_eq!((began.elapsed().as_secs(), tasks.len()), (3, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_is_blind_while_no_kind_has_seen_all_of_its_objects() {
+        let minutes = Duration::from_mins;
+        let (views, patience) = (Views::default(), minutes(5));
+        let blind = || tokio::time::timeout(minutes(60), views.blind(patience));
+        assert!(blind().await.is_err(), "no definition is there: nothing to see");
+        views.waits();
+        let began = Instant::now();
+        assert!(blind().await.is_ok() && began.elapsed() == patience);
+        views.complete();
+        assert!(blind().await.is_err());
+        views.waits();
+        assert!(blind().await.is_err(), "another kind waits, this one works");
     }
 
     #[tokio::test(start_paused = true)]

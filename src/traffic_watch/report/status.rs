@@ -21,10 +21,11 @@ pub(in super::super) fn status(j: &Judgment<'_>, ready: bool, refresh: bool) -> 
     let old = j.watch.status.clone().unwrap_or_default();
     // Texts for a hundred nodes are only made where they are written.
     let stay = !refresh && same_states(&old.nodes, j);
-    let nodes = if stay {
-        old.nodes
+    let (nodes, last_evaluation_time) = if stay {
+        (old.nodes, old.last_evaluation_time)
     } else {
-        listed(j).map(|i| (j.seen.nodes[i].name.to_string(), node_status(j, i))).collect()
+        let nodes = listed(j).map(|i| (j.seen.nodes[i].name.to_string(), node_status(j, i)));
+        (nodes.collect(), whole_seconds(j.seen.now))
     };
     TrafficWatchStatus {
         ready,
@@ -39,6 +40,7 @@ pub(in super::super) fn status(j: &Judgment<'_>, ready: bool, refresh: bool) -> 
             _ => old.label,
         },
         reservation: old.reservation,
+        last_evaluation_time,
         observed_generation: old.observed_generation,
         conditions: old.conditions,
     }
@@ -84,9 +86,14 @@ fn is_in_state(old: &NodeStatus, j: &Judgment<'_>, i: usize) -> bool {
         && if lists_criteria(j) { verdicts.eq(verdicts_now) } else { old.criteria.is_empty() }
 }
 
-/// The time since which a node is in its state. The API server keeps whole seconds.
+/// The time since which a node is in its state.
 fn since(node: &NodeMemory) -> Option<Time> {
-    Timestamp::from_second(node.since.as_second()).ok().map(Time)
+    whole_seconds(node.since)
+}
+
+/// A time as the API server keeps it.
+fn whole_seconds(time: Timestamp) -> Option<Time> {
+    Timestamp::from_second(time.as_second()).ok().map(Time)
 }
 
 /// The reason of a state; of an unfit node with several measures, those that decide it.

@@ -12,6 +12,33 @@ use crate::{
     traffic_watch::judging::three_nodes,
 };
 
+/// The operator is upgraded and its definitions are not.
+#[test]
+fn under_an_older_definition_the_conditions_are_reported() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        let crds = Api::<CustomResourceDefinition>::all(bench.client.clone());
+        let name = TrafficWatch::crd().name_any();
+        let definition = crds.get(&name).await.expect("definition");
+        let mut older = definition.clone();
+        older.metadata.managed_fields = None;
+        let schema = older.spec.versions[0].schema.as_mut().unwrap();
+        let mut text = serde_json::to_value(&schema.open_api_v3_schema).unwrap();
+        let status = text.pointer_mut("/properties/status/properties").unwrap();
+        status.as_object_mut().unwrap().remove("lastEvaluationTime").unwrap();
+        schema.open_api_v3_schema = serde_json::from_value(text).unwrap();
+        crds.replace(&name, &PostParams::default(), &older).await.expect("replace");
+        let _operator = bench.operator();
+        bench.watch("web", json!({})).await;
+        bench.condition("web", "Ready", "True", "Judged").await;
+        bench.until_event("web", "DefinitionOutdated", "deploy/crds").await;
+        let mut newer = crds.get(&name).await.expect("definition");
+        newer.spec = definition.spec;
+        crds.replace(&name, &PostParams::default(), &newer).await.expect("replace");
+        bench.until("web", &[("/ready", json!(true)), ("/summary/nodes", json!(3))]).await;
+    });
+}
+
 /// After a change of its schema, or a downgrade of the operator, an object must still be deletable.
 #[test]
 fn an_object_that_cannot_be_read_can_be_deleted() {
