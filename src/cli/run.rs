@@ -17,7 +17,7 @@ use crate::{
     manifests,
     prometheus::{Exporters, exporters::BIRD_EXPORTER, promql::Matchers},
     runtime::{self, component::Component},
-    traffic_watch::{ceiling, limits::Share},
+    traffic_watch::{Quota, ceiling, limits::Share},
     webhook::certificates::Lifetimes,
 };
 
@@ -59,6 +59,18 @@ pub struct RunArgs {
     #[arg(long, env = "TRAFFIC_OPERATOR_MAX_UNFIT", value_name = "NUMBER|PERCENT")]
     #[arg(default_value_t = ceiling::DEFAULT)]
     pub max_unfit: Share,
+
+    /// Maximum number of TrafficWatches of one namespace that write labels to nodes: each writes one
+    /// to every node. The oldest ones do; 0 is no limit. Those of the operator's own namespace do not
+    /// count.
+    #[arg(long, env = "TRAFFIC_OPERATOR_TRAFFICWATCHES_PER_NAMESPACE", value_name = "NUMBER")]
+    #[arg(default_value_t = 16)]
+    pub trafficwatches_per_namespace: usize,
+
+    /// The same of all namespaces together.
+    #[arg(long, env = "TRAFFIC_OPERATOR_TRAFFICWATCHES", value_name = "NUMBER")]
+    #[arg(default_value_t = 200)]
+    pub trafficwatches: usize,
 
     /// Address of /metrics.
     #[arg(long, env = "TRAFFIC_OPERATOR_ADMIN_ADDRESS", value_name = "ADDRESS:PORT")]
@@ -177,6 +189,11 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
             page_address: args.page_address,
         },
         max_unfit: args.max_unfit,
+        quota: Quota {
+            per_namespace: args.trafficwatches_per_namespace,
+            in_all: args.trafficwatches,
+            own: args.lease_namespace.clone(),
+        },
         lease: LeaseConfig {
             namespace: args.lease_namespace.clone(),
             name: args.lease_name.clone(),

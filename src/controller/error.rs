@@ -13,6 +13,9 @@ pub enum Error {
     /// Another object holds a resource that this one claims.
     #[error("{0}")]
     Conflict(String),
+    /// There are as many older objects as may do what this one claims.
+    #[error("{0}")]
+    TooMany(String),
     /// The API server refuses a child that the object describes; the rest of the object is served.
     #[error("{0}")]
     Refused(String),
@@ -81,6 +84,7 @@ impl Error {
         match self {
             Self::Invalid(_) | Self::Refused(_) | Self::Unwritten(_) => "InvalidSpec",
             Self::Conflict(_) | Self::Taken(_) => "Conflict",
+            Self::TooMany(_) => "TooMany",
             Self::Pending(reason, _) => reason,
             Self::Stages { .. } => self.gravest().map_or("ApiError", Self::reason),
             Self::Outpaced => "Outpaced",
@@ -111,6 +115,13 @@ impl Error {
         let is_known = !matches!(self, Self::Kube { .. } | Self::Pending(..) | Self::Outpaced);
         let status = is_known.then_some(false);
         Verdict { type_: "Ready", status, reason: self.reason(), message: self.to_text() }
+    }
+
+    /// Reports whether another object keeps this one from being served: it is looked at again, and is
+    /// the same refusal each time.
+    #[must_use]
+    pub fn is_by_another(&self) -> bool {
+        matches!(self, Self::Conflict(_) | Self::TooMany(_))
     }
 
     /// Returns the error among several that only a person can fix, else the first.
@@ -147,7 +158,7 @@ impl Error {
         let backoff = Duration::from_secs(1 << failures.min(5));
         match self {
             Self::Invalid(_) => None,
-            Self::Conflict(_) => Some(Duration::from_secs(10)),
+            Self::Conflict(_) | Self::TooMany(_) => Some(Duration::from_secs(10)),
             Self::Refused(_) | Self::Taken(_) | Self::Pending(..) | Self::Outpaced => {
                 Some(Duration::from_secs(1))
             }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{Stream, StreamExt};
 use kube::{
     Client,
-    api::PatchParams,
+    api::{DynamicObject, PatchParams},
     runtime::{
         Config, Controller, WatchStreamExt, controller,
         reflector::{self, ObjectRef, Store},
@@ -192,7 +192,9 @@ pub async fn run<R: Reconciler>(
                     ctx.unreadable.forget(&key);
                     ctx.forget(&key);
                 }
-                Err(controller::Error::ReconcilerFailed(error, object)) if error.is_pending() => {
+                Err(controller::Error::ReconcilerFailed(error, object))
+                    if error.is_pending() || error.is_by_another() && ctx.has_failed(&object) =>
+                {
                     tracing::debug!(controller = R::NAME, %object, text = error.to_text(), "not yet");
                 }
                 Err(controller::Error::ReconcilerFailed(error, object)) => {
@@ -219,6 +221,12 @@ pub async fn run<R: Reconciler>(
 }
 
 impl<R: Reconciler> Context<R> {
+    /// Reports whether more than one pass in a row has failed.
+    fn has_failed(&self, object: &ObjectRef<DynamicObject>) -> bool {
+        let key = (object.namespace.clone().unwrap_or_default(), object.name.clone());
+        self.failures.read(&key, |count| *count > 1)
+    }
+
     /// Drops everything that a kind keeps for an object.
     fn forget(&self, key: &Key) {
         self.reconciler.memories().forget(key);

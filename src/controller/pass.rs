@@ -37,7 +37,10 @@ pub(super) async fn reconcile<R: Reconciler>(
             Err(error) => Err(error),
         },
     };
-    let failure = result.as_ref().err().filter(|error| !error.is_pending());
+    // One that is refused because of another object is looked at every ten seconds.
+    let known = ctx.failures.read(&key(&*object), |count| *count > 0);
+    let counts = |error: &&Error| !(error.is_pending() || known && error.is_by_another());
+    let failure = result.as_ref().err().filter(counts);
     ctx.metrics.reconciled(R::NAME, started.elapsed(), failure.map(Error::reason));
     if result.is_ok() {
         ctx.failures.forget(&key(&*object));
@@ -153,7 +156,7 @@ async fn pass_or_complain<R: Reconciler>(
         Ok(action) => return Ok(action),
         Err(error) => error,
     };
-    if matches!(error, Error::Invalid(_) | Error::Conflict(_)) {
+    if error.is_by_another() || matches!(error, Error::Invalid(_)) {
         // It is not judged any more, and its series must not suggest that it is.
         ctx.forget(&key(object));
     }

@@ -15,7 +15,7 @@ use crate::{
     nodes::NodeStore,
     prometheus::{Endpoints, Exporters},
     swarm::{self, acknowledge::WorkerClient},
-    traffic_watch::{self, limits::Share},
+    traffic_watch::{self, Quota, limits::Share},
     webhook::certificates::Certificates,
 };
 
@@ -40,6 +40,7 @@ pub(super) struct Leader {
     pub(super) exporters: Exporters,
     pub(super) own_queries: bool,
     pub(super) max_unfit: Share,
+    pub(super) quota: Quota,
     pub(super) disruptions: Disruptions,
     pub(super) views: Views,
     /// The time after which it leads no longer if no kind has seen all of its objects.

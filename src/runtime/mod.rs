@@ -21,7 +21,7 @@ use crate::{
     nodes::NodeStore,
     prometheus::{self, Endpoints, EndpointsConfig, Exporters},
     swarm::{self, acknowledge::WorkerClient},
-    traffic_watch::{self, limits::Share},
+    traffic_watch::{self, Quota, limits::Share},
     webhook::certificates::Certificates,
 };
 
@@ -70,6 +70,8 @@ pub struct Config {
     pub own_queries: bool,
     /// Maximum number of nodes that all `TrafficWatch`es together may mark.
     pub max_unfit: Share,
+    /// How many `TrafficWatch`es may write labels.
+    pub quota: Quota,
     /// The addresses of probes, metrics and the status page.
     pub admin: AdminConfig,
     /// The lease; its namespace is the operator's own.
@@ -254,6 +256,7 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
         exporters: config.exporters,
         own_queries: config.own_queries,
         max_unfit: config.max_unfit,
+        quota: config.quota,
         disruptions,
         views: start::Views::default(),
         patience: VIEW * config.lease.duration,

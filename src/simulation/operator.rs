@@ -20,7 +20,7 @@ use crate::{
     nodes::NodeStore,
     prometheus::{Endpoints, EndpointsConfig, Exporters, Shared},
     traffic_watch::{
-        Ceiling, DeploymentStore, DeviceClasses, LABEL_CONCURRENCY, Memories, RequestStore,
+        Ceiling, DeploymentStore, DeviceClasses, LABEL_CONCURRENCY, Memories, Quota, RequestStore,
         TrafficWatchReconciler, ceiling,
     },
 };
@@ -127,6 +127,7 @@ async fn lead(client: kube::Client, nodes: NodeStore, metrics: Metrics) {
         metrics: metrics.clone(),
         disruptions: Disruptions::new(nodes.clone()),
         label_writes: Semaphore::new(LABEL_CONCURRENCY),
+        quota: Quota { per_namespace: 0, in_all: 0, own: String::new() },
         ceiling: Ceiling::new(nodes.clone(), ceiling::DEFAULT),
         readings: Shared::default(),
     };

@@ -1,5 +1,5 @@
 //! Ownership of node labels: a label key belongs to the oldest `TrafficWatch` that claims it.
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 
@@ -16,6 +16,59 @@ pub enum Claim {
     Ours,
     /// It belongs to another object, given by namespace/name.
     HeldBy(String),
+    /// There are as many older objects as may write labels: the text says where.
+    TooMany(String),
+}
+
+/// How many objects may write labels: each puts one on every node.
+#[derive(Clone, Debug)]
+pub struct Quota {
+    /// In one namespace; 0 is no limit.
+    pub per_namespace: usize,
+    /// In all namespaces together; 0 is no limit.
+    pub in_all: usize,
+    /// The operator's own namespace, whose objects neither count nor are limited.
+    pub own: String,
+}
+
+impl Quota {
+    /// Returns the claim of an object that would have its key: the oldest objects have the places.
+    #[must_use]
+    pub fn claim<'a>(
+        &self,
+        watch: &TrafficWatch,
+        others: impl IntoIterator<Item = &'a TrafficWatch>,
+    ) -> Claim {
+        if !claims(watch) || watch.metadata.namespace.as_ref() == Some(&self.own) {
+            return Claim::Ours;
+        }
+        let mut older = BTreeMap::<_, usize>::new();
+        for other in others {
+            let namespace = other.metadata.namespace.as_deref();
+            let counts = namespace != Some(&*self.own) && claims(other);
+            if counts && rank(other) < rank(watch) {
+                *older.entry(namespace).or_default() += 1;
+            }
+        }
+        let here = older.get(&watch.metadata.namespace.as_deref()).copied().unwrap_or_default();
+        // Those above the limit of their namespace take no place from another one.
+        let most = if self.per_namespace == 0 { usize::MAX } else { self.per_namespace };
+        let all: usize = older.values().map(|count| count.min(&most)).sum();
+        let is_full = |taken: usize, limit: usize| limit > 0 && taken >= limit;
+        if is_full(here, self.per_namespace) {
+            Claim::TooMany(format!(
+                "{here} older TrafficWatches of this namespace write labels to nodes, as many as the \
+                 operator's flag --trafficwatches-per-namespace allows"
+            ))
+        } else if is_full(all, self.in_all) {
+            Claim::TooMany(format!(
+                "{all} older TrafficWatches write labels to nodes, as many as the operator's flag \
+                 --trafficwatches allows"
+            ))
+        } else {
+            Claim::Ours
+        }
+    }
 }
 
 /// Returns the holder, among all others, of the key that `watch` claims.
@@ -65,7 +118,7 @@ pub(super) fn resource_holder<'a>(
         .clone()
         .filter(|other| self::resource(other) == Some(resource) && rank(other) < rank(watch))
         .collect();
-    older.sort_by_cached_key(|other| rank(other));
+    older.sort_by(|a, b| rank(a).cmp(&rank(b)));
     // Mostly the first one: a claim is compared with all objects.
     older.into_iter().find(|other| claim(other, others.clone()) == Claim::Ours).map(name)
 }
@@ -128,14 +181,43 @@ fn name(watch: &TrafficWatch) -> String {
 }
 
 /// Older first, ties by namespace and name.
-fn rank(watch: &TrafficWatch) -> (Option<i64>, String, String) {
-    let created = watch.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
-    (created, watch.namespace().unwrap_or_default(), watch.name_any())
+fn rank(watch: &TrafficWatch) -> (Option<i64>, Option<&str>, Option<&str>) {
+    let meta = &watch.metadata;
+    let created = meta.creation_timestamp.as_ref().map(|time| time.0.as_second());
+    (created, meta.namespace.as_deref(), meta.name.as_deref())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn the_oldest_objects_have_the_places_and_those_of_the_platform_need_none() {
+        let quota = Quota { per_namespace: 2, in_all: 3, own: "ops".into() };
+        let at = |minute: u8| format!("2026-01-01T00:{minute:02}:00Z");
+        let enforces = |namespace, name, minute| watch(namespace, name, &at(minute), json!({}));
+        let all = [
+            enforces("ops", "first", 0),
+            enforces("a", "one", 1),
+            watch("a", "looks", &at(2), json!({"mode": "Observe"})),
+            enforces("a", "two", 3),
+            enforces("a", "three", 4),
+            enforces("a", "four", 5),
+            enforces("b", "one", 6),
+            enforces("b", "two", 7),
+            enforces("ops", "last", 9),
+        ];
+        let refused: Vec<_> = all
+            .iter()
+            .filter(|watch| matches!(quota.claim(watch, &all), Claim::TooMany(_)))
+            .map(name)
+            .collect();
+        assert_eq!(refused, ["a/three", "a/four", "b/two"]);
+        let unlimited = Quota { per_namespace: 0, in_all: 0, ..quota };
+        assert!(all.iter().all(|watch| unlimited.claim(watch, &all) == Claim::Ours));
+    }
 
     fn watch(namespace: &str, name: &str, created: &str, spec: serde_json::Value) -> TrafficWatch {
         let mut spec = spec;

@@ -58,6 +58,7 @@ mod room;
 mod settings;
 
 pub use ceiling::Ceiling;
+pub use conflict::Quota;
 pub(crate) use conflict::{Claim, claim};
 pub use deployments::DeploymentStore;
 pub use device_classes::DeviceClasses;
@@ -107,6 +108,8 @@ pub struct TrafficWatchReconciler {
     pub label_writes: Semaphore,
     /// Maximum number of nodes that all objects together may mark.
     pub ceiling: Ceiling,
+    /// How many objects may write labels.
+    pub quota: Quota,
     /// Shares one request among callers with the same query.
     pub readings: Shared<Request, Measured>,
 }
@@ -151,7 +154,7 @@ impl Reconciler for TrafficWatchReconciler {
 
     fn status_after(&self, error: &Error, watch: &TrafficWatch) -> TrafficWatchStatus {
         let mut status = watch.status.clone().unwrap_or_default();
-        if let Error::Conflict(_) = error {
+        if let Error::Conflict(_) | Error::TooMany(_) = error {
             status.label = plan::keys::in_conflict(watch);
         }
         status

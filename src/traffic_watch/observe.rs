@@ -44,7 +44,10 @@ pub(super) async fn observe(
     let all = others.state();
     // An unreadable spec of another object claims nothing.
     let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
-    let claim = conflict::claim(watch, all());
+    let claim = match conflict::claim(watch, all()) {
+        Claim::Ours => reconciler.quota.claim(watch, all()),
+        claim => claim,
+    };
     let decides = claim == Claim::Ours && !watch.spec.paused;
     // Before the measurement: an answer that takes longer than its tick is of that tick.
     let began = clock::instant();
@@ -95,7 +98,7 @@ pub(super) async fn observe(
             ..reconciler.reservation(watch, &all().collect::<Vec<_>>())
         },
         // It writes nothing at all.
-        Claim::HeldBy(_) => Seen::default(),
+        Claim::HeldBy(_) | Claim::TooMany(_) => Seen::default(),
     };
     Ok(Observed {
         now: clock::timestamp(),

@@ -106,11 +106,15 @@ pub(super) fn plan(watch: &TrafficWatch, seen: &Observed) -> Result<TrafficWatch
     if watch.spec.paused {
         return Ok(paused(watch, seen, settings.interval));
     }
-    if let Claim::HeldBy(holder) = &seen.claim {
-        let key = watch.label_key();
-        return Err(Error::Conflict(format!(
-            "node label {key} belongs to the older TrafficWatch {holder}; set spec.label to another prefix"
-        )));
+    match &seen.claim {
+        Claim::Ours => {}
+        Claim::HeldBy(holder) => {
+            let key = watch.label_key();
+            return Err(Error::Conflict(format!(
+                "node label {key} belongs to the older TrafficWatch {holder}; set spec.label to another prefix"
+            )));
+        }
+        Claim::TooMany(text) => return Err(Error::TooMany(text.clone())),
     }
     Ok(finish(Judgment::of(watch, seen, &settings), child))
 }
@@ -183,7 +187,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     });
     let refused = if unlisted.is_some() { Some(seen.now) } else { seen.memory.refused };
     notices.extend(unlisted);
-    let mut status = report::status(&judged, ready, refresh);
+    let mut status = report::status(&judged, ready, refresh, blind);
     status.reservation = reserved.status;
     let mut keys = keys::former(seen, &judged.watch.label_key());
     let published = keys::published(judged.watch, &keys);

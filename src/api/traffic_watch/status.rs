@@ -140,8 +140,8 @@ pub struct TrafficWatchStatus {
     /// The extended resource of spec.reservation. Absent if nodes offer none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<ReservationStatus>,
-    /// Time at which the nodes were last evaluated, at most a minute old while they are. Absent until
-    /// they have been.
+    /// Time of the last evaluation with evidence, at most a minute old while there is any. Absent
+    /// until there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_evaluation_time: Option<Time>,
     /// Generation of the spec that this status was computed from.

@@ -87,7 +87,8 @@ fn readiness(watch: &TrafficWatch) -> Option<Check> {
 /// Checks for objects that claim the label of another.
 fn conflicts(watches: &[TrafficWatch]) -> Vec<Check> {
     let lost = watches.iter().filter_map(|watch| match claim(watch, watches) {
-        Claim::Ours => None,
+        // Its condition Ready has the operator's limit, which is not known here.
+        Claim::Ours | Claim::TooMany(_) => None,
         Claim::HeldBy(holder) => {
             let (name, key) = (name_of(watch), watch.label_key());
             let message = format!("{name} claims {key}, which belongs to the older {holder}");

@@ -47,6 +47,7 @@ impl Start for TrafficWatchReconciler {
             disruptions: leader.disruptions.clone(),
             label_writes: Semaphore::new(LABEL_CONCURRENCY),
             ceiling,
+            quota: leader.quota.clone(),
             readings: Shared::default(),
         };
         let (nodes, readiness) = (leader.nodes.clone(), leader.readiness.clone());

@@ -17,7 +17,12 @@ const MAX_LISTED: usize = 100;
 /// status is for looking.
 const REFRESH_SECONDS: u64 = 60;
 
-pub(in super::super) fn status(j: &Judgment<'_>, ready: bool, refresh: bool) -> TrafficWatchStatus {
+pub(in super::super) fn status(
+    j: &Judgment<'_>,
+    ready: bool,
+    refresh: bool,
+    blind: bool,
+) -> TrafficWatchStatus {
     let old = j.watch.status.clone().unwrap_or_default();
     // Texts for a hundred nodes are only made where they are written.
     let stay = !refresh && same_states(&old.nodes, j);
@@ -25,7 +30,8 @@ pub(in super::super) fn status(j: &Judgment<'_>, ready: bool, refresh: bool) -> 
         (old.nodes, old.last_evaluation_time)
     } else {
         let nodes = listed(j).map(|i| (j.seen.nodes[i].name.to_string(), node_status(j, i)));
-        (nodes.collect(), whole_seconds(j.seen.now))
+        let now = if blind { None } else { whole_seconds(j.seen.now) };
+        (nodes.collect(), now.or(old.last_evaluation_time))
     };
     TrafficWatchStatus {
         ready,

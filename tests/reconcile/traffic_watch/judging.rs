@@ -112,7 +112,8 @@ fn twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_no
         for i in 0..20 {
             bench.watch(&format!("web-{i}"), json!({"interval": "2s"})).await;
         }
-        let operator = bench.operator();
+        let args = ["--lease-duration", "5s", "--trafficwatches-per-namespace", "0"];
+        let operator = bench.operator_args(&["--prometheus-url", &bench.prometheus.url], &args);
         for i in 0..20 {
             bench.until(&format!("web-{i}"), &[("/ready", json!(true))]).await;
         }

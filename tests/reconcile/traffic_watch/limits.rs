@@ -4,6 +4,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
+use traffic_operator::manifests;
 
 use crate::{
     bench::{eventually, run},
@@ -133,5 +134,64 @@ fn all_objects_together_mark_no_more_than_the_operator_allows() {
             (!still && marked().await == 3).then_some(())
         };
         eventually("another node to take the place", moved).await;
+    });
+}
+
+/// Each would put a label on every node.
+#[test]
+fn objects_of_one_author_in_excess_write_nothing_and_the_platform_is_judged() {
+    const NODES: usize = 20;
+    const OBJECTS: usize = 300;
+    run(async |bench| {
+        for node in 0..NODES {
+            let name = format!("node-{node:02}");
+            bench.node(&name).await;
+            bench.prometheus.set(&name, Sample::percent("10"));
+        }
+        bench.namespace("greedy", json!({})).await;
+        // As long as it may be.
+        let name = |i: usize| format!("{i:03}{}", "x".repeat(60));
+        for i in 0..OBJECTS {
+            let label = json!({"label": format!("{}.greedy", name(i))});
+            bench.watch_in("greedy", &name(i), label).await.expect("create TrafficWatch");
+        }
+        let _operator = bench.operator();
+        let own = manifests::NAMESPACE;
+        bench.watch_in(own, "platform", json!({})).await.expect("create TrafficWatch");
+        let key = "platform.traffic.example.com/unfit";
+        bench.until_label("node-00", key, Some("false")).await;
+        // Of objects that are created in the same second, the first by name are the older ones.
+        let ready = async |i: usize| {
+            let watch = bench.watches("greedy").get(&name(i)).await.ok()?;
+            let status = serde_json::to_value(watch.status?).ok()?;
+            let all = status["conditions"].as_array()?;
+            Some(all.iter().find(|c| c["type"] == "Ready")?["reason"].as_str()?.to_owned())
+        };
+        eventually("the first to be judged", async || (ready(0).await? == "Judged").then_some(()))
+            .await;
+        eventually("the last to be refused", async || {
+            (ready(OBJECTS - 1).await? == "TooMany").then_some(())
+        })
+        .await;
+        let labels = async || {
+            let node = bench.nodes().get("node-07").await.ok()?;
+            let ours = node.labels().keys().filter(|key| key.contains(".greedy.traffic")).count();
+            (ours == 16).then_some(serde_json::to_vec(&node).ok()?.len())
+        };
+        let bytes = eventually("16 labels", labels).await;
+        println!("a node has {bytes} bytes");
+        assert!(bytes < 8_000, "{bytes} bytes");
+        // A place that is free is taken.
+        let api = bench.watches("greedy");
+        api.delete(&name(3), &DeleteParams::default()).await.expect("delete");
+        eventually("the next to be judged", async || (ready(16).await? == "Judged").then_some(()))
+            .await;
+        api.delete_collection(&DeleteParams::default(), &ListParams::default())
+            .await
+            .expect("gone");
+        let left =
+            async || api.list(&ListParams::default()).await.ok()?.items.is_empty().then_some(());
+        eventually("all to be gone", left).await;
+        assert_eq!(bench.label("node-07", key).await.as_deref(), Some("false"));
     });
 }
