@@ -78,6 +78,8 @@ pub(super) async fn report<R: Reconciler>(
     if object.status() == Some(&status) {
         return Ok(());
     }
+    // Never closed, so there is always a permit to wait for.
+    let _permit = ctx.reports.acquire().await;
     let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
     let patch = serde_json::json!({
         "apiVersion": R::Kind::api_version(&()),
@@ -129,6 +131,7 @@ pub(super) async fn report_unreadable<R: Reconciler>(
     }
     let mut conditions = vec![];
     conditions::set(&mut conditions, &error.verdict(), meta.generation, clock::timestamp());
+    let _permit = ctx.reports.acquire().await;
     let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
     let patch = Patch::Merge(serde_json::json!({ "status": { "conditions": conditions } }));
     let written = match api.patch_status(&object.name_any(), &merge_params(), &patch).await {

@@ -1,8 +1,5 @@
 //! The leader keeps the Secret in the wanted state.
-use std::{
-    convert::Infallible,
-    time::{Duration, Instant},
-};
+use std::{convert::Infallible, time::Duration};
 
 use k8s_openapi::{api::core::v1::Secret, jiff::Timestamp};
 use kube::{
@@ -16,15 +13,9 @@ use super::{
 };
 use crate::infra::Api;
 
-/// The longest sleep; a check costs one request.
-const LONGEST: Duration = Duration::from_hours(1);
-
-/// Time between two looks at the system clock, which may be set while the sleep timer continues: a
-/// certificate that was issued before is then not valid yet, or due.
-const LOOK: Duration = Duration::from_mins(1);
-
-/// The difference between the system clock and the timer that is no slewing.
-const SET: Duration = Duration::from_mins(1);
+/// The longest pause; a check costs one request. What the watch of the Secret does not show is seen
+/// after it, and what the system clock makes due when it is set.
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// The shortest sleep: with lifetimes of a minute, as in tests, steps take some seconds.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -108,7 +99,7 @@ impl CertificateKeeper {
                 }
             };
             tokio::select! {
-                () = sleep(pause) => {}
+                () = tokio::time::sleep(pause) => {}
                 // Not at once: repeated writes are not answered each time.
                 () = changed => tokio::time::sleep(SHORTEST).await,
             }
@@ -154,54 +145,11 @@ impl CertificateKeeper {
     }
 }
 
-/// Sleeps for this long, or until the system clock is set.
-async fn sleep(pause: Duration) {
-    let end = tokio::time::Instant::now() + pause;
-    let (began, clock) = (Instant::now(), Timestamp::now());
-    while tokio::time::Instant::now() < end {
-        tokio::time::sleep_until(end.min(tokio::time::Instant::now() + LOOK)).await;
-        let shown = Timestamp::now().as_second().saturating_sub(clock.as_second());
-        if was_set(began.elapsed(), shown) {
-            tracing::info!("the system clock was set, checking the certificates");
-            return;
-        }
-    }
-}
-
-/// Reports whether the system clock, on which these seconds have passed, was set in the meantime.
-fn was_set(elapsed: Duration, shown: i64) -> bool {
-    let elapsed = i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX);
-    elapsed.abs_diff(shown) > SET.as_secs()
-}
-
 /// Returns an empty Secret of the type that tools expect for certificates.
 fn blank() -> Secret {
     Secret {
         metadata: ObjectMeta { name: Some(NAME.into()), ..ObjectMeta::default() },
         type_: Some("kubernetes.io/tls".into()),
         ..Secret::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_that_is_set_forward_or_back_causes_a_check_and_slewing_does_not() {
-        for (elapsed, shown, expected) in [
-            (0, 0, false),
-            (60, 60, false),
-            (3600, 3601, false),
-            (60, 0, false),
-            (60, 120, false),
-            (60, -7_200, true),
-            (60, 5_000_000, true),
-            (60, 122, true),
-            (60, -2, true),
-        ] {
-            let found = was_set(Duration::from_secs(elapsed), shown);
-            assert_eq!(found, expected, "{elapsed} s, and {shown} s by the clock");
-        }
     }
 }

@@ -72,6 +72,28 @@ async fn of_deployments(bench: &Bench) {
     all.remove("guarded").await;
 }
 
+/// With a stolen token: a Deployment with any service account of the system, or the users of a
+/// cloud's cluster.
+#[test]
+fn nothing_is_written_in_namespaces_of_the_system() {
+    run(async |bench| {
+        let owned = |by: Value| json!({"metadata": {"ownerReferences": [by]}});
+        let watch = owned(owner(&bench, "TrafficWatch", "guarded").await);
+        let spec = with(json!({"spec": judging::deployment()}), &watch);
+        let data = with(json!({"data": {"a": "b"}}), &of_a_prober());
+        for (kind, body) in [
+            ("apps/v1/Deployment/deployments", with(spec, &labeled(&json!({})))),
+            ("/v1/ConfigMap/configmaps", data),
+        ] {
+            for namespace in ["kube-system", "kube-public"] {
+                let all = Pair::of(&bench, kind, Some(namespace)).await;
+                let created = all.create("guarded", &body).await;
+                refused(created, &body, "in a namespace of the system");
+            }
+        }
+    });
+}
+
 #[test]
 fn configmaps_of_others_are_not_written() {
     run(async |bench| {

@@ -74,7 +74,9 @@ fn twenty_swarms_at_rest_write_nothing() {
         assert_at_rest(&stage, &operator, 20).await;
         // Two rounds: a pass of each every few seconds, and not one after the other.
         assert!(began.elapsed() > Duration::from_secs(4), "40 passes in {:?}", began.elapsed());
-        assert_eq!(stage.puppet.running().len(), 80);
+        // A kubelet of the test may be behind the processes that it plays.
+        let all = async || (stage.puppet.running().len() == 80).then_some(());
+        eventually("80 streams to run", all).await;
         stage.puppet.assert_no_overlap();
     });
 }

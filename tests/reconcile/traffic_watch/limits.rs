@@ -155,7 +155,7 @@ fn objects_of_one_author_in_excess_write_nothing_and_the_platform_is_judged() {
             let label = json!({"label": format!("{}.greedy", name(i))});
             bench.watch_in("greedy", &name(i), label).await.expect("create TrafficWatch");
         }
-        let _operator = bench.operator();
+        let _operator = bench.operator_with("operator-1", "15s");
         let own = manifests::NAMESPACE;
         bench.watch_in(own, "platform", json!({})).await.expect("create TrafficWatch");
         let key = "platform.traffic.example.com/unfit";
