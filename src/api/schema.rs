@@ -42,6 +42,46 @@ pub(super) fn local_reference(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// The schema of standard conditions, with the bounds of `metav1.Condition`: the client library's type
+/// has none, so that any word would be a status.
+pub(super) fn conditions(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+            "properties": {
+                "lastTransitionTime": {
+                    "type": "string", "format": "date-time",
+                    "description": "Time of the last change of the status.",
+                },
+                "message": {
+                    "type": "string", "maxLength": 32768,
+                    "description": "Details, for a person.",
+                },
+                "observedGeneration": {
+                    "type": "integer", "format": "int64", "minimum": 0,
+                    "description": "Generation of the object that the condition is about.",
+                },
+                "reason": {
+                    "type": "string", "minLength": 1, "maxLength": 1024,
+                    "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+                    "description": "Reason for the status, in one word.",
+                },
+                "status": {
+                    "type": "string", "enum": ["True", "False", "Unknown"],
+                    "description": "True, False or Unknown.",
+                },
+                "type": {
+                    "type": "string", "maxLength": 316,
+                    "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+                    "description": "The claim that is true, false or unknown.",
+                },
+            },
+        },
+    })
+}
+
 /// Opens a schema and everything below it. The generator keeps the real schema in its definitions:
 /// inline transforms run after this, so both the reference and its target must be opened in place.
 fn open(schema: &mut Schema) {

@@ -13,10 +13,11 @@ use super::File;
 pub const FILES: &str = "chart/files";
 
 /// Folders that are copied, relative to `deploy/`, and the names of their copies.
-const FOLDERS: [(&str, &str); 5] = [
+const FOLDERS: [(&str, &str); 6] = [
     ("base", "base"),
     ("overlays/kube-prometheus", "kube-prometheus"),
     ("overlays/standalone", "standalone"),
+    ("components/priority", "priority"),
     ("../monitoring", "monitoring"),
     ("../grafana", "dashboards"),
 ];

@@ -121,6 +121,11 @@ fn the_other_components_are_values_as_well() {
     let kustomize = kustomization("aggregate", &["crds", "overlays/kube-prometheus"], component);
     let values = json!({"rbac": {"aggregateToEdit": true}});
     assert_equal(&chart("aggregate", NAMESPACE, &values), &kustomize, "aggregateToEdit");
+    let component = &["components/priority"];
+    let kustomize = kustomization("priority", &["crds", "overlays/kube-prometheus"], component);
+    let class = json!({"priorityClassName": "system-cluster-critical"});
+    let values = json!({"flowSchemas": {"enabled": true}, "controller": class, "webhook": class});
+    assert_equal(&chart("priority", NAMESPACE, &values), &kustomize, "priority");
 }
 
 /// Both prefix the pages with the same address, and pass it to the operator, which writes the rules

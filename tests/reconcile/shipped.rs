@@ -6,7 +6,7 @@ use kube::{Api, api::PostParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::bench::{apply_object, eventually, run};
+use crate::bench::{Bench, apply_object, eventually, run};
 
 /// Returns the admission policies and their roles: the files that `deploy/base` installs.
 pub fn policies() -> Vec<String> {
@@ -39,15 +39,46 @@ pub fn answer_from_outside(policy: &mut Value) {
     }
 }
 
+/// Applies every object of a file.
+async fn apply_file(bench: &Bench, file: &str) {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+    for document in serde_yaml::Deserializer::from_str(&text.expect("the file")) {
+        apply_object(&bench.client, Value::deserialize(document).expect("YAML")).await;
+    }
+}
+
+#[test]
+fn the_api_server_ranks_the_lease_as_those_of_kubernetes() {
+    run(async |bench| {
+        apply_file(&bench, "deploy/components/priority/flowschemas.yaml").await;
+        let operator = bench.as_operator().await;
+        for (path, schema) in [
+            (
+                "/apis/coordination.k8s.io/v1/namespaces/traffic-operator-system/leases/traffic-operator",
+                "traffic-operator-lease",
+            ),
+            ("/api/v1/nodes", "traffic-operator"),
+        ] {
+            let kind = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+            let request = http::Request::get(format!("{kind}/{schema}")).body(vec![]);
+            let schema: Value =
+                bench.client.request(request.expect("request")).await.expect(schema);
+            let uid = schema["metadata"]["uid"].as_str().expect("a UID");
+            eventually(path, async || {
+                let request = http::Request::get(path).body(kube::client::Body::empty());
+                let answer = operator.send(request.expect("request")).await.ok()?;
+                let by = answer.headers().get("x-kubernetes-pf-flowschema-uid")?;
+                (by == uid).then_some(())
+            })
+            .await;
+        }
+    });
+}
+
 #[test]
 fn the_component_shapes_a_pod_to_what_it_reserves() {
     run(async |bench| {
-        let file = "deploy/components/shape-reserved/policy.yaml";
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-        let policy = std::fs::read_to_string(file).expect("the policy");
-        for document in serde_yaml::Deserializer::from_str(&policy) {
-            apply_object(&bench.client, Value::deserialize(document).expect("YAML")).await;
-        }
+        apply_file(&bench, "deploy/components/shape-reserved/policy.yaml").await;
         let pods = Api::<Pod>::namespaced(bench.client.clone(), "default");
         let dry = PostParams { dry_run: true, ..PostParams::default() };
         let key = "kubernetes.io/egress-bandwidth";

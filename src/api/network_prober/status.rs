@@ -52,6 +52,7 @@ pub struct NetworkProberStatus {
     /// (Prometheus is configured to scrape the agents).
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(schema_with = "crate::api::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 

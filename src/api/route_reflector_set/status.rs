@@ -45,6 +45,7 @@ pub struct RouteReflectorSetStatus {
     /// why a step waits) and RoutesSafe (the loss of any single reflector costs no route).
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(schema_with = "crate::api::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 

@@ -32,6 +32,7 @@ pub struct SwarmStatus {
     /// (every worker runs exactly its streams) and, with weights or fitnessRef, MetricsAvailable.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(schema_with = "crate::api::schema::conditions")]
     pub conditions: Vec<Condition>,
 }
 

@@ -67,6 +67,7 @@ pub struct Criterion {
     /// Threshold: a node is unfit while its value is greater. A quantity that is not negative, for
     /// example 5, "0.01", "200m" or "1.5G".
     #[x_kube(validation = Rule::new("type(self) == int ? self >= 0 : (isQuantity(self) && quantity(self).compareTo(quantity('0')) >= 0)").message("max must be a quantity that is not negative, e.g. \"0.01\""))]
+    #[schemars(extend("maxLength" = 64))]
     pub max: Quantity,
 
     /// Percentage of max at or below which a node becomes fit again. Defaults to

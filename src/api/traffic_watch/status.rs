@@ -150,5 +150,6 @@ pub struct TrafficWatchStatus {
     /// Standard conditions: Ready, MetricsAvailable and PlacementLimited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(schema_with = "crate::api::schema::conditions")]
     pub conditions: Vec<Condition>,
 }

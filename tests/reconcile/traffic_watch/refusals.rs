@@ -16,7 +16,7 @@ use kube::{
         ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
     },
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     bench::{ACCOUNT, Bench, apply_object, eventually, run},
@@ -267,5 +267,31 @@ fn storage_of_events_that_hangs_delays_no_judgment() {
         };
         eventually("what is lost to be counted", dropped).await;
         server.abort();
+    });
+}
+
+/// As `metav1.Condition`: other tools wait for these words.
+#[test]
+fn a_condition_has_one_of_three_statuses_and_a_reason() {
+    run(async |bench| {
+        bench.watch("web", json!({})).await;
+        let good = json!({
+            "type": "Other", "status": "Unknown", "reason": "Why", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        });
+        let api = bench.watches("default");
+        let patched = async |condition: &Value| {
+            let patch = Patch::Merge(json!({"status": {"conditions": [condition]}}));
+            api.patch_status("web", &PatchParams::default(), &patch).await
+        };
+        patched(&good).await.expect("a condition");
+        for (field, value) in
+            [("status", "Maybe"), ("type", "Bad type !"), ("reason", ""), ("reason", "two words")]
+        {
+            let mut bad = good.clone();
+            bad[field] = value.into();
+            let error = patched(&bad).await.expect_err(value).to_string();
+            assert!(error.contains(&format!("conditions[0].{field}")), "{error}");
+        }
     });
 }
