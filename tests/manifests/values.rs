@@ -66,6 +66,7 @@ pub fn all_values() -> Value {
         "kinds": ["NetworkProber", "TrafficWatch"],
         "crds": {"install": true, "keep": false},
         "rbac": {"aggregateToEdit": true},
+        "flowSchemas": {"enabled": true},
         "prometheus": {
             "setup": "kube-prometheus-stack",
             "url": "http://thanos.metrics.svc:10902",
