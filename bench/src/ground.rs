@@ -135,6 +135,7 @@ impl Operator {
             .env("TRAFFIC_OPERATOR_METRICS_AUTH", "false")
             // All objects are of one namespace.
             .env("TRAFFIC_OPERATOR_TRAFFICWATCHES_PER_NAMESPACE", "0")
+            .env("TRAFFIC_OPERATOR_TRAFFICWATCHES", "0")
             .env("TRAFFIC_OPERATOR_PROBE_ADDRESS", "127.0.0.1:0")
             .env("TRAFFIC_OPERATOR_PAGE_ADDRESS", "127.0.0.1:0")
             .env("TRAFFIC_OPERATOR_WEBHOOK_ADDRESS", "127.0.0.1:0")
