@@ -45,10 +45,7 @@ pub(crate) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Reads the metadata of an object, without its managed fields.
-///
-/// An author may add an entry there with the time "9999-12-31T23:59:59Z". The API server keeps it,
-/// the client library cannot hold it, and a list with that object could never be read again.
+/// Reads the metadata of an object without its managed fields, which are the larger part of it.
 pub(crate) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

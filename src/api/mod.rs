@@ -7,6 +7,7 @@ use kube::{Client, CustomResourceExt, Resource, core::ApiResource};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::infra::Api;
+
 mod duration;
 pub mod go;
 mod mode;

@@ -1,7 +1,6 @@
 //! Reads from the loopback of a pod, by a port-forward through the API server.
 use std::time::Duration;
 
-use crate::infra::Api;
 use futures::FutureExt;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty, Limited};
@@ -9,6 +8,8 @@ use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
+
+use crate::infra::Api;
 
 /// The deadline, including the port-forward: the pod answers from memory.
 const DEADLINE: Duration = Duration::from_secs(10);

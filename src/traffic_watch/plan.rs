@@ -187,7 +187,9 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     });
     let refused = if unlisted.is_some() { Some(seen.now) } else { seen.memory.refused };
     notices.extend(unlisted);
-    let mut status = report::status(&judged, ready, refresh, blind);
+    // Without a node there is nothing to evaluate.
+    let evaluated = !blind && !seen.nodes.is_empty();
+    let mut status = report::status(&judged, ready, refresh, evaluated);
     status.reservation = reserved.status;
     let mut keys = keys::former(seen, &judged.watch.label_key());
     let published = keys::published(judged.watch, &keys);

@@ -9,7 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::infra::Api;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use k8s_openapi::api::{
@@ -19,6 +18,8 @@ use k8s_openapi::api::{
 use kube::{Client, api::PostParams};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use tokio::{sync::Semaphore, time::timeout};
+
+use crate::infra::Api;
 
 /// The time for which a token is admitted without a new review: a revoked right ends within this
 /// time.

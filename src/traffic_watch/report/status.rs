@@ -21,7 +21,7 @@ pub(in super::super) fn status(
     j: &Judgment<'_>,
     ready: bool,
     refresh: bool,
-    blind: bool,
+    evaluated: bool,
 ) -> TrafficWatchStatus {
     let old = j.watch.status.clone().unwrap_or_default();
     // Texts for a hundred nodes are only made where they are written.
@@ -30,7 +30,7 @@ pub(in super::super) fn status(
         (old.nodes, old.last_evaluation_time)
     } else {
         let nodes = listed(j).map(|i| (j.seen.nodes[i].name.to_string(), node_status(j, i)));
-        let now = if blind { None } else { whole_seconds(j.seen.now) };
+        let now = if evaluated { whole_seconds(j.seen.now) } else { None };
         (nodes.collect(), now.or(old.last_evaluation_time))
     };
     TrafficWatchStatus {

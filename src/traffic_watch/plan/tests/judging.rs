@@ -215,6 +215,29 @@ fn an_empty_selection_does_not_forget_the_key_that_is_on_the_nodes() {
 }
 
 #[test]
+fn the_time_of_the_last_evaluation_stands_while_there_is_no_evidence_and_no_node() {
+    let mut w = World::new(&["a", "b"], json!({}));
+    let time = |w: &World| w.watch.status.as_ref().unwrap().last_evaluation_time.clone();
+    for _ in 0..60 {
+        w.judge(&[Old; 2]);
+    }
+    assert_eq!(time(&w), None);
+    w.judge(&[Percent(1.0); 2]);
+    let first = time(&w);
+    assert!(first.is_some());
+    for _ in 0..7 {
+        w.judge(&[Percent(1.0); 2]);
+    }
+    let last = time(&w);
+    assert!(last > first, "{last:?}");
+    for _ in 0..60 {
+        w.judge(&[Old; 2]);
+        w.judge(&[]);
+    }
+    assert_eq!(time(&w), last);
+}
+
+#[test]
 fn a_restart_remembers_who_was_suppressed() {
     let mut w = World::new(&["a", "b"], json!({}));
     w.judge(&[Percent(99.0), Percent(98.0)]);
