@@ -184,6 +184,7 @@ pub struct Server {
     listener: TcpListener,
     config: RustlsConfig,
     places: Places,
+    handshake: Duration,
     pace: Pace,
     refused: Counter,
 }
@@ -203,7 +204,7 @@ impl Server {
         let config = RustlsConfig::from_config(Arc::new(config));
         let listener = TcpListener::bind(address).await?;
         let places = Places::newest_wins(CONNECTIONS, OF_ONE_SOURCE);
-        Ok(Self { listener, config, places, pace: PACE, refused })
+        Ok(Self { listener, config, places, handshake: HANDSHAKE, pace: PACE, refused })
     }
 
     /// Returns the address on which it listens.
@@ -226,7 +227,7 @@ impl Server {
     ) -> io::Result<()> {
         let handle = Handle::new();
         let acceptor = RustlsAcceptor::new(self.config)
-            .handshake_timeout(HANDSHAKE)
+            .handshake_timeout(self.handshake)
             .acceptor(Limited::new(self.places, Lifetime::WhileUsed(self.pace), self.refused));
         let mut server = HttpServer::<SocketAddr>::from_listener(self.listener)
             .acceptor(acceptor)
