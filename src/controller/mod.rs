@@ -35,9 +35,10 @@ pub use conditions::{Verdict, count, verdict};
 pub use error::Error;
 pub use memories::{Key, Memories, key};
 
-/// Statuses of one kind that are written at the same time. When hundreds of objects are new, or are
-/// read by a new leader, an API server that is slow must still answer for the Lease in time.
-const REPORTS: usize = 16;
+/// Statuses and finalizers of one kind that are written at the same time. When hundreds of objects
+/// are new, or are read by a new leader, an API server that is slow must still answer for the Lease
+/// in time.
+const WRITES: usize = 16;
 
 /// The field manager of every write this operator makes.
 pub const FIELD_MANAGER: &str = "traffic-operator";
@@ -144,8 +145,8 @@ pub struct Context<R: Reconciler> {
     failures: Memories<u32>,
     /// The reports about objects that cannot be read.
     unreadable: report::Reports,
-    /// Permits to write a status.
-    reports: Semaphore,
+    /// Permits to write a status or a finalizer.
+    writes: Semaphore,
 }
 
 /// Runs one kind's loop until `shutdown`; `triggers` name objects to reconcile although they did
@@ -179,7 +180,7 @@ pub async fn run<R: Reconciler>(
         objects: objects.clone(),
         failures: Memories::default(),
         unreadable: report::Reports::default(),
-        reports: Semaphore::new(REPORTS),
+        writes: Semaphore::new(WRITES),
     });
     let ready = async {
         if objects.wait_until_ready().await.is_ok() {

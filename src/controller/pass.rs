@@ -113,7 +113,14 @@ async fn reconcile_valid<R: Reconciler>(
             }
         }
     });
-    match outcome.await {
+    let outcome = if object.meta().deletion_timestamp.is_none() {
+        // One write: the pass follows when the watch shows it.
+        let _permit = ctx.writes.acquire().await;
+        outcome.await
+    } else {
+        outcome.await
+    };
+    match outcome {
         Ok(action) => Ok(action),
         Err(finalizer::Error::ApplyFailed(error) | finalizer::Error::CleanupFailed(error)) => {
             Err(error)

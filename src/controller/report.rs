@@ -79,7 +79,7 @@ pub(super) async fn report<R: Reconciler>(
         return Ok(());
     }
     // Never closed, so there is always a permit to wait for.
-    let _permit = ctx.reports.acquire().await;
+    let _permit = ctx.writes.acquire().await;
     let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
     let patch = serde_json::json!({
         "apiVersion": R::Kind::api_version(&()),
@@ -131,7 +131,7 @@ pub(super) async fn report_unreadable<R: Reconciler>(
     }
     let mut conditions = vec![];
     conditions::set(&mut conditions, &error.verdict(), meta.generation, clock::timestamp());
-    let _permit = ctx.reports.acquire().await;
+    let _permit = ctx.writes.acquire().await;
     let api = R::Kind::api(ctx.client.clone(), object.namespace().as_deref());
     let patch = Patch::Merge(serde_json::json!({ "status": { "conditions": conditions } }));
     let written = match api.patch_status(&object.name_any(), &merge_params(), &patch).await {

@@ -98,7 +98,7 @@ impl Stage {
             metrics: Metrics::new(),
             objects,
             failures: Memories::default(),
-            reports: Semaphore::new(1),
+            writes: Semaphore::new(1),
             unreadable: report::Reports::default(),
         });
         Self { ctx, writes }

@@ -396,5 +396,12 @@ fn count(census: &mut Census, node: &Stored, step: fn(usize, usize) -> usize) {
 
 /// Reports whether any `TrafficWatch` marks a node with these labels.
 pub(super) fn is_unfit(labels: &Texts) -> bool {
-    labels.iter().any(|(key, value)| &**value == "true" && key.ends_with(UNFIT_SUFFIX))
+    marking(labels).next().is_some()
+}
+
+/// The labels by which `TrafficWatch`es mark a node.
+pub(super) fn marking(labels: &Texts) -> impl Iterator<Item = &Arc<str>> {
+    let marks =
+        labels.iter().filter(|(key, value)| &***value == "true" && key.ends_with(UNFIT_SUFFIX));
+    marks.map(|(key, _)| key)
 }

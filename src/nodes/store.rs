@@ -9,7 +9,7 @@ use super::{
     Carrier, Census, Identity, Incarnation, NodeFacts, NodeObject, Offer, Readiness, Selection,
     Speaker, Texts,
     selection::{Choice, Selections},
-    state::{State, Stored},
+    state::{State, Stored, marking},
 };
 use crate::{
     infra::{
@@ -172,6 +172,14 @@ impl NodeStore {
     #[must_use]
     pub fn census(&self) -> Census {
         self.read().census()
+    }
+
+    /// Returns the keys that mark each marked node, and whether the node can take ordinary pods.
+    #[must_use]
+    pub fn marks(&self) -> Vec<(bool, Vec<Arc<str>>)> {
+        let state = self.read();
+        let marked = state.nodes().values().filter(|node| node.unfit);
+        marked.map(|node| (node.open, marking(&node.labels).cloned().collect())).collect()
     }
 
     /// Returns whether any `TrafficWatch` marks a node, and whether it can take ordinary pods.

@@ -20,8 +20,8 @@ use crate::{
     nodes::NodeStore,
     prometheus::{Endpoints, EndpointsConfig, Exporters, Shared},
     traffic_watch::{
-        Ceiling, DeploymentStore, DeviceClasses, LABEL_CONCURRENCY, Memories, Quota, RequestStore,
-        TrafficWatchReconciler, ceiling,
+        Ceiling, DeploymentStore, DeviceClasses, LABEL_CONCURRENCY, Memories, Pace, Quota,
+        RequestStore, TrafficWatchReconciler, ceiling,
     },
 };
 
@@ -113,6 +113,8 @@ async fn process(world: World, name: String) -> Option<String> {
 async fn lead(client: kube::Client, nodes: NodeStore, metrics: Metrics) {
     let endpoints = EndpointsConfig::load(None, Some(URL), Duration::from_secs(10)).unwrap();
     let (deployments, schedule) = (DeploymentStore::default(), Schedule::default());
+    let memories = Memories::default();
+    let quota = Quota { per_namespace: 0, in_all: 0, own: String::new() };
     let reconciler = TrafficWatchReconciler {
         client: client.clone(),
         nodes: nodes.clone(),
@@ -123,12 +125,13 @@ async fn lead(client: kube::Client, nodes: NodeStore, metrics: Metrics) {
         own_queries: false,
         exporters: Exporters::default(),
         schedule,
-        memories: Memories::default(),
+        memories: memories.clone(),
         metrics: metrics.clone(),
         disruptions: Disruptions::new(nodes.clone()),
         label_writes: Semaphore::new(LABEL_CONCURRENCY),
-        quota: Quota { per_namespace: 0, in_all: 0, own: String::new() },
-        ceiling: Ceiling::new(nodes.clone(), ceiling::DEFAULT),
+        pace: Pace::new(quota.clone()),
+        quota,
+        ceiling: Ceiling::new(nodes.clone(), ceiling::DEFAULT, memories, String::new()),
         readings: Shared::default(),
     };
     let mut watch = JoinSet::new();

@@ -48,6 +48,9 @@ pub(super) async fn apply(
 ) -> Result<Vec<Notice>, Error> {
     let key = key(watch);
     let (facts, transitions, evaluation) = (desired.facts, desired.transitions, desired.evaluation);
+    // Of a judgment, not of a pass between two: those that are called must not call each other.
+    let waiting = desired.memory.as_ref().is_some_and(|memory| memory.above_ceiling > 0);
+    let waits = waiting && evaluation.is_some();
     reconciler.memories.change(&key, |entry| {
         entry.failed_offers = desired.failed_offers;
         match desired.memory {
@@ -55,9 +58,12 @@ pub(super) async fn apply(
             None => entry.pause(facts),
         }
     });
+    if waits {
+        reconciler.ceiling.call();
+    }
     let end = Instant::now() + Duration::from(watch.spec.interval).max(WRITING);
     // A failure does not prevent the other writes.
-    let results = sorted(reconciler.write_nodes(desired.nodes, Some(end)).await);
+    let results = sorted(reconciler.write_nodes(&key.0, desired.nodes, Some(end)).await);
     let reported = reconciler.memories.change(&key, |entry| {
         entry.wrote(&results, clock::timestamp());
         entry.memory.failed.reported().map(|(node, _)| Arc::clone(node))
@@ -106,6 +112,7 @@ impl TrafficWatchReconciler {
     /// `end` no write begins: those that are left are planned again, by a newer judgment.
     pub(super) async fn write_nodes(
         &self,
+        namespace: &str,
         writes: Vec<NodeWrite>,
         end: Option<Instant>,
     ) -> Vec<(Arc<str>, Result<(), Error>)> {
@@ -116,16 +123,17 @@ impl TrafficWatchReconciler {
             .collect();
         let (marks, others): (Vec<_>, Vec<_>) =
             writes.into_iter().partition(|write| write.label == Edit::Set(true));
-        let mut results = self.write_all(others, end).await;
+        let mut results = self.write_all(namespace, others, end).await;
         // A write that succeeds may leave a node as it is, because it has changed meanwhile.
         if !freed.iter().any(|(node, key)| self.nodes.has(node, key, "true")) {
-            results.extend(self.write_all(marks, end).await);
+            results.extend(self.write_all(namespace, marks, end).await);
         }
         results
     }
 
     async fn write_all(
         &self,
+        namespace: &str,
         writes: Vec<NodeWrite>,
         end: Option<Instant>,
     ) -> Vec<(Arc<str>, Result<(), Error>)> {
@@ -133,6 +141,11 @@ impl TrafficWatchReconciler {
             futures::stream::iter(writes).take_until(reached(end)).map(|write| async move {
                 // Never closed, so there is always a permit to wait for.
                 let _permit = self.label_writes.acquire().await;
+                let paced = self.pace.write(namespace, self.nodes.len());
+                // What is cleaned up counts, and waits for nothing.
+                if let (Err(error), Some(_)) = (paced, end) {
+                    return (write.node, Err(error));
+                }
                 let place = match write.label {
                     Edit::Set(true) => self.ceiling.admit(&write.node),
                     _ => None,

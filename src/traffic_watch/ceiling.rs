@@ -1,24 +1,33 @@
 //! The operator-wide ceiling: how many nodes all `TrafficWatch`es together may mark unfit.
 //!
-//! A plan sees how much is left of it ([`Ceiling::headroom`]). Objects are reconciled at the same
-//! time, so each new mark is counted again just before it is written ([`Ceiling::admit`]).
+//! A plan sees how much is left of it for its namespace ([`Ceiling::headroom`]). Objects are
+//! reconciled at the same time, so each new mark is counted again just before it is written
+//! ([`Ceiling::admit`]).
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use futures::{Stream, StreamExt, stream};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
     metrics::{MetricType, gauge::ConstGauge},
 };
+use tokio::sync::Notify;
 
 use super::{
-    limits::{Headroom, Share},
+    limits::{Headroom, Owed, Share},
     memory::Memories,
+    shares::{Contest, Terms},
 };
-use crate::nodes::{Marked, NodeStore};
+use crate::{
+    api::traffic_watch::Mode,
+    controller::Key,
+    nodes::{Census, Marked, NodeStore},
+};
 
 /// The default of `--max-unfit`: at least half of the nodes take pods, regardless of the objects.
 pub const DEFAULT: Share = Share::Percent(50);
@@ -30,7 +39,25 @@ pub struct Ceiling(Arc<Inner>);
 struct Inner {
     nodes: NodeStore,
     max: Share,
+    memories: Memories,
+    /// The operator's own namespace, which is the platform's.
+    own: String,
     under_way: Mutex<UnderWay>,
+    /// An object waits for a place.
+    calls: Notify,
+}
+
+/// Least time between two calls for places: whoever waits may do so each second.
+const CALLS: Duration = Duration::from_secs(2);
+
+/// What one object has of the ceiling and wants of it.
+struct Party {
+    key: Key,
+    /// Its key on nodes.
+    label: String,
+    /// Number of nodes that it cannot mark only because of the ceiling: those that can take ordinary
+    /// pods, and the others.
+    waiting: (usize, usize),
 }
 
 /// Marks that the store does not show yet; of each node also whether it takes ordinary pods.
@@ -49,10 +76,12 @@ pub struct Place<'a> {
 }
 
 impl Ceiling {
-    /// A ceiling over the nodes of a store.
+    /// A ceiling over the nodes of a store, for objects with these memories. `own` is the operator's
+    /// own namespace.
     #[must_use]
-    pub fn new(nodes: NodeStore, max: Share) -> Self {
-        Self(Arc::new(Inner { nodes, max, under_way: Mutex::default() }))
+    pub fn new(nodes: NodeStore, max: Share, memories: Memories, own: String) -> Self {
+        let (under_way, calls) = (Mutex::default(), Notify::new());
+        Self(Arc::new(Inner { nodes, max, memories, own, under_way, calls }))
     }
 
     /// The share of nodes that may be marked.
@@ -61,12 +90,111 @@ impl Ceiling {
         self.0.max
     }
 
-    /// Returns the number of further nodes that may be marked now.
+    /// Returns the number of further nodes that the objects of a namespace may mark now.
     #[must_use]
-    pub fn headroom(&self) -> Headroom {
-        let census = self.0.nodes.census();
-        let left = |marked: Marked| self.0.max.at_most(marked.nodes).saturating_sub(marked.unfit);
-        Headroom { open: left(census.open), all: left(census.all), none: self.0.max.is_none() }
+    pub fn headroom(&self, namespace: &str) -> Headroom {
+        let (census, parties) = (self.0.nodes.census(), self.parties());
+        let headroom = self.left(&census);
+        let waits = |party: &Party| party.waiting != (0, 0) && party.key.0 != namespace;
+        if namespace == self.0.own || !parties.iter().any(waits) {
+            return headroom;
+        }
+        let [open, all] =
+            self.contests(&census, &parties).map(|contest| self.terms(&contest, namespace));
+        if open.is_none() && all.is_none() {
+            return headroom;
+        }
+        let take = |terms: Option<Terms>, left| terms.map_or(left, |terms| terms.take);
+        let owed = |terms: Option<Terms>| terms.map_or(0, |terms| terms.give_back);
+        Headroom {
+            open: take(open, headroom.open),
+            all: take(all, headroom.all),
+            owed: Some(Owed { open: owed(open), all: owed(all) }),
+            ..headroom
+        }
+    }
+
+    /// Returns the number of further nodes that all objects together may mark now.
+    fn left(&self, census: &Census) -> Headroom {
+        let left = |marked: Marked| self.places(marked).saturating_sub(marked.unfit);
+        let none = self.0.max.is_none();
+        Headroom { open: left(census.open), all: left(census.all), none, owed: None }
+    }
+
+    fn places(&self, marked: Marked) -> usize {
+        self.0.max.at_most(marked.nodes)
+    }
+
+    fn terms(&self, contest: &Contest<'_>, namespace: &str) -> Option<Terms> {
+        contest.terms(namespace, &self.0.own)
+    }
+
+    fn parties(&self) -> Vec<Party> {
+        let parties = self.0.memories.each(|_, entry| {
+            let (facts, memory) = (&entry.facts, &entry.memory);
+            let waiting = (memory.above_ceiling_open, memory.above_ceiling);
+            (facts.mode == Mode::Enforce).then(|| (facts.label.clone(), waiting))
+        });
+        parties
+            .map(|(key, (label, (open, all)))| Party { key, label, waiting: (open, all - open) })
+            .collect()
+    }
+
+    /// Who has and wants places among the nodes that can take ordinary pods, and among all.
+    fn contests<'a>(&self, census: &Census, parties: &'a [Party]) -> [Contest<'a>; 2] {
+        let namespaces: BTreeMap<&str, &str> =
+            parties.iter().map(|party| (&*party.label, &*party.key.0)).collect();
+        let headroom = self.left(census);
+        let [mut open, mut all] =
+            [(census.open, headroom.open), (census.all, headroom.all)].map(|(marked, free)| {
+                Contest { places: self.places(marked), free, ..Contest::default() }
+            });
+        for (takes_pods, keys) in self.0.nodes.marks() {
+            let marks: BTreeSet<_> =
+                keys.iter().filter_map(|key| namespaces.get(&**key).copied()).collect();
+            if takes_pods {
+                open.marks.push(marks.clone());
+            }
+            all.marks.push(marks);
+        }
+        for party in parties {
+            let (waits_open, waits_closed) = party.waiting;
+            for (contest, waits) in [(&mut open, waits_open), (&mut all, waits_closed)] {
+                if waits > 0 {
+                    *contest.waiting.entry(&party.key.0).or_default() += waits;
+                }
+            }
+        }
+        [open, all]
+    }
+
+    /// Has those that owe places judged soon, however long their intervals are.
+    pub(super) fn call(&self) {
+        self.0.calls.notify_one();
+    }
+
+    /// The objects that owe places, each time that one which waits calls.
+    pub fn debtors(&self) -> impl Stream<Item = Key> + Send + 'static + use<> {
+        let calls = stream::unfold(self.clone(), |ceiling| async move {
+            ceiling.0.calls.notified().await;
+            let debtors = ceiling.owing();
+            tokio::time::sleep(CALLS).await;
+            Some((stream::iter(debtors), ceiling))
+        });
+        calls.flatten()
+    }
+
+    fn owing(&self) -> Vec<Key> {
+        let (census, parties) = (self.0.nodes.census(), self.parties());
+        let contests = self.contests(&census, &parties);
+        let owes = |namespace: &str| {
+            let mut terms = contests.iter().filter_map(|contest| self.terms(contest, namespace));
+            terms.any(|terms| terms.give_back > 0)
+        };
+        let namespaces: BTreeSet<_> = parties.iter().map(|party| &*party.key.0).collect();
+        let namespaces: BTreeSet<_> = namespaces.into_iter().filter(|name| owes(name)).collect();
+        let debtors = parties.iter().filter(|party| namespaces.contains(&*party.key.0));
+        debtors.map(|party| party.key.clone()).collect()
     }
 
     /// Reserves a place for the mark of a node; returns `None` if that would be one too many.
@@ -102,18 +230,12 @@ impl Ceiling {
                 && (!open || **takes_pods)
                 && nodes.standing(other).is_some_and(|(unfit, _)| !unfit)
         });
-        let headroom = self.headroom();
+        let headroom = self.left(&nodes.census());
         pending.count() < if open { headroom.open } else { headroom.all }
     }
 
     fn under_way(&self) -> MutexGuard<'_, UnderWay> {
         self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The gauges of the ceiling, read at scrape time.
-    #[must_use]
-    pub fn gauges(&self, memories: &Memories) -> Box<dyn Collector> {
-        Box::new(Gauges { ceiling: self.clone(), memories: memories.clone() })
     }
 }
 
@@ -161,15 +283,10 @@ impl Drop for Place<'_> {
     }
 }
 
-#[derive(Debug)]
-struct Gauges {
-    ceiling: Ceiling,
-    memories: Memories,
-}
-
-impl Collector for Gauges {
+/// Its gauges, read at scrape time.
+impl Collector for Ceiling {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let open = self.ceiling.0.nodes.census().open;
+        let open = self.0.nodes.census().open;
         let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
         for (name, help, value) in [
             (
@@ -180,13 +297,13 @@ impl Collector for Gauges {
             (
                 "traffic_operator_unfit_nodes_limit",
                 "Maximum number of marked nodes among those that can take ordinary pods: --max-unfit",
-                self.ceiling.0.max.at_most(open.nodes),
+                self.0.max.at_most(open.nodes),
             ),
         ] {
             let encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(count(value)).encode(encoder)?;
         }
-        let judged = self.memories.each(|_, entry| {
+        let judged = self.0.memories.each(|_, entry| {
             let memory = &entry.memory;
             memory.tick.is_some().then_some((memory.above_ceiling, memory.unmarked_room))
         });
@@ -218,7 +335,7 @@ mod tests {
     use kube::runtime::watcher::Event;
     use serde_json::json;
 
-    use super::*;
+    use super::{super::memory::Memory, *};
 
     fn node(name: &str, key: &str, tainted: bool) -> Event<crate::nodes::NodeObject> {
         let taints = json!([{"key": "reserved", "effect": "NoSchedule"}]);
@@ -227,6 +344,10 @@ mod tests {
             "spec": {"taints": if tainted { taints } else { json!([]) }},
         });
         Event::Apply(serde_json::from_value(object).unwrap())
+    }
+
+    fn over(nodes: NodeStore, max: Share) -> Ceiling {
+        Ceiling::new(nodes, max, Memories::default(), "ops".into())
     }
 
     fn cluster() -> NodeStore {
@@ -241,18 +362,19 @@ mod tests {
     #[test]
     fn marks_of_all_objects_count_and_each_node_once() {
         let store = cluster();
-        let ceiling = Ceiling::new(store.clone(), DEFAULT);
-        assert_eq!(ceiling.headroom(), Headroom { open: 2, all: 2, none: false });
+        let ceiling = over(store.clone(), DEFAULT);
+        let left = |open, all| Headroom { open, all, ..ceiling.headroom("ns") };
+        assert_eq!(ceiling.headroom("ns"), left(2, 2));
         store.apply(node("a", "one.traffic.example.com/unfit", false));
         store.apply(node("closed", "two.traffic.example.com/unfit", true));
-        assert_eq!(ceiling.headroom(), Headroom { open: 1, all: 0, none: false });
-        assert!(Ceiling::new(store, Share::Nodes(0)).headroom().none);
+        assert_eq!(ceiling.headroom("ns"), left(1, 0));
+        assert!(over(store, Share::Nodes(0)).headroom("ns").none);
     }
 
     #[test]
     fn marks_that_are_being_written_at_the_same_time_count_too() {
         let store = cluster();
-        let ceiling = Ceiling::new(store.clone(), DEFAULT);
+        let ceiling = over(store.clone(), DEFAULT);
         let [a, b, c] = ["a", "b", "c"].map(Arc::<str>::from);
         let first = ceiling.admit(&a).unwrap();
         let again = ceiling.admit(&a).unwrap();
@@ -274,7 +396,7 @@ mod tests {
         let store = cluster();
         store.apply(node("closed too", "other", true));
         store.apply(node("the third", "other", true));
-        let ceiling = Ceiling::new(store, DEFAULT);
+        let ceiling = over(store, DEFAULT);
         let admit = |name: &str| ceiling.admit(&name.into());
         let _closed = ["closed", "closed too"].map(|name| admit(name).unwrap());
         let _open = admit("a").expect("none of four that are open");
@@ -286,7 +408,7 @@ mod tests {
     fn above_the_ceiling_a_marked_node_gets_another_mark_and_an_unknown_one_is_tried_again() {
         let store = cluster();
         store.apply(node("a", "one.traffic.example.com/unfit", false));
-        let ceiling = Ceiling::new(store, Share::Nodes(1));
+        let ceiling = over(store, Share::Nodes(1));
         assert!(ceiling.admit(&"b".into()).is_none());
         for name in ["a", "unknown"] {
             assert!(ceiling.admit(&name.into()).unwrap().is_free(), "{name}");
@@ -297,7 +419,7 @@ mod tests {
     #[test]
     fn the_place_of_a_node_is_held_if_the_other_object_removes_its_mark_meanwhile() {
         let store = cluster();
-        let ceiling = Ceiling::new(store.clone(), DEFAULT);
+        let ceiling = over(store.clone(), DEFAULT);
         for name in ["a", "b"] {
             store.apply(node(name, "one.traffic.example.com/unfit", false));
         }
@@ -317,7 +439,7 @@ mod tests {
     #[test]
     fn a_mark_without_an_answer_counts_until_its_node_is_seen_again() {
         let store = cluster();
-        let ceiling = Ceiling::new(store.clone(), Share::Nodes(1));
+        let ceiling = over(store.clone(), Share::Nodes(1));
         let [a, b] = ["a", "b"].map(Arc::<str>::from);
         ceiling.admit(&a).unwrap().lose();
         assert!(ceiling.admit(&b).is_none(), "a may be marked");
@@ -325,5 +447,49 @@ mod tests {
         let seen = json!({"metadata": {"name": "a", "resourceVersion": "2"}});
         store.apply(Event::Apply(serde_json::from_value(seen).unwrap()));
         assert!(ceiling.admit(&b).is_some());
+    }
+
+    /// Remembers what an object wants, as its last pass did.
+    fn judged(memories: &Memories, namespace: &str, waiting: usize) {
+        memories.change(&(namespace.into(), "web".into()), |entry| {
+            entry.facts.label = format!("web.{namespace}.traffic.example.com/unfit");
+            let memory =
+                Memory { above_ceiling: waiting, above_ceiling_open: waiting, ..Memory::default() };
+            entry.memory = Arc::new(memory);
+        });
+    }
+
+    #[test]
+    fn a_tenant_gives_places_back_as_soon_as_the_platform_waits() {
+        let store = NodeStore::default();
+        for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+            store.apply(node(name, "other", false));
+        }
+        let memories = Memories::default();
+        let ceiling = Ceiling::new(store.clone(), DEFAULT, memories.clone(), "ops".into());
+        for name in ["a", "b", "c", "d"] {
+            store.apply(node(name, "web.greedy.traffic.example.com/unfit", false));
+        }
+        judged(&memories, "greedy", 4);
+        judged(&memories, "ops", 0);
+        let free = ceiling.headroom("greedy");
+        assert_eq!((free.open, free.owed), (0, None), "nobody else waits");
+        assert!(ceiling.owing().is_empty());
+        judged(&memories, "ops", 2);
+        assert_eq!(ceiling.headroom("greedy").owed, Some(Owed { open: 2, all: 0 }));
+        assert_eq!(ceiling.headroom("ops").owed, None);
+        assert_eq!(ceiling.owing(), [("greedy".to_owned(), "web".to_owned())]);
+        // What is free now is the platform's.
+        for name in ["a", "b"] {
+            store.apply(node(name, "other", false));
+        }
+        let greedy = ceiling.headroom("greedy");
+        assert_eq!((greedy.open, greedy.owed), (0, Some(Owed { open: 0, all: 0 })));
+        assert_eq!(ceiling.headroom("ops").open, 2);
+        for name in ["a", "b"] {
+            store.apply(node(name, "web.ops.traffic.example.com/unfit", false));
+        }
+        judged(&memories, "ops", 0);
+        assert_eq!(ceiling.headroom("greedy").owed, None);
     }
 }

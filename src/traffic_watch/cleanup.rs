@@ -35,7 +35,7 @@ pub(super) async fn cleanup(
         removals.extend(carriers.map(|carrier| NodeWrite::removal(carrier, Arc::clone(&label))));
     }
     let count = removals.len();
-    let results = reconciler.write_nodes(removals, None).await;
+    let results = reconciler.write_nodes(&key(watch).0, removals, None).await;
     results.into_iter().try_for_each(|(_, result)| result)?;
     let labels = (count > 0).then(|| Notice {
         warning: false,

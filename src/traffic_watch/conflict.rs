@@ -16,11 +16,12 @@ pub enum Claim {
     Ours,
     /// It belongs to another object, given by namespace/name.
     HeldBy(String),
-    /// There are as many older objects as may write labels: the text says where.
+    /// There are as many older objects of its mode as may be: the text says where.
     TooMany(String),
 }
 
-/// How many objects may write labels: each puts one on every node.
+/// How many objects may write labels: each puts one on every node. As many more may observe: each
+/// asks for measurements of every node.
 #[derive(Clone, Debug)]
 pub struct Quota {
     /// In one namespace; 0 is no limit.
@@ -32,6 +33,11 @@ pub struct Quota {
 }
 
 impl Quota {
+    /// Reports whether the objects of a namespace have no limits.
+    pub(super) fn is_free(&self, namespace: &str) -> bool {
+        self.per_namespace == 0 || namespace == self.own
+    }
+
     /// Returns the claim of an object that would have its key: the oldest objects have the places.
     #[must_use]
     pub fn claim<'a>(
@@ -39,15 +45,19 @@ impl Quota {
         watch: &TrafficWatch,
         others: impl IntoIterator<Item = &'a TrafficWatch>,
     ) -> Claim {
-        if !claims(watch) || watch.metadata.namespace.as_ref() == Some(&self.own) {
+        let is_limited = |watch: &TrafficWatch| {
+            watch.metadata.namespace.as_ref() != Some(&self.own)
+                && !has_ended(watch, TrafficWatchReconciler::FINALIZER)
+        };
+        if !is_limited(watch) {
             return Claim::Ours;
         }
+        let mode = watch.spec.mode;
         let mut older = BTreeMap::<_, usize>::new();
         for other in others {
-            let namespace = other.metadata.namespace.as_deref();
-            let counts = namespace != Some(&*self.own) && claims(other);
+            let counts = other.spec.mode == mode && is_limited(other);
             if counts && rank(other) < rank(watch) {
-                *older.entry(namespace).or_default() += 1;
+                *older.entry(other.metadata.namespace.as_deref()).or_default() += 1;
             }
         }
         let here = older.get(&watch.metadata.namespace.as_deref()).copied().unwrap_or_default();
@@ -55,15 +65,19 @@ impl Quota {
         let most = if self.per_namespace == 0 { usize::MAX } else { self.per_namespace };
         let all: usize = older.values().map(|count| count.min(&most)).sum();
         let is_full = |taken: usize, limit: usize| limit > 0 && taken >= limit;
+        let act = match mode {
+            Mode::Enforce => "write labels to nodes",
+            Mode::Observe => "observe nodes",
+        };
         if is_full(here, self.per_namespace) {
             Claim::TooMany(format!(
-                "{here} older TrafficWatches of this namespace write labels to nodes, as many as the \
-                 operator's flag --trafficwatches-per-namespace allows"
+                "{here} older TrafficWatches of this namespace {act}, as many as the operator's flag \
+                 --trafficwatches-per-namespace allows"
             ))
         } else if is_full(all, self.in_all) {
             Claim::TooMany(format!(
-                "{all} older TrafficWatches write labels to nodes, as many as the operator's flag \
-                 --trafficwatches allows"
+                "{all} older TrafficWatches {act}, as many as the operator's flag --trafficwatches \
+                 allows"
             ))
         } else {
             Claim::Ours
@@ -202,6 +216,8 @@ mod tests {
             enforces("ops", "first", 0),
             enforces("a", "one", 1),
             watch("a", "looks", &at(2), json!({"mode": "Observe"})),
+            watch("a", "looks too", &at(3), json!({"mode": "Observe"})),
+            watch("a", "looks as well", &at(4), json!({"mode": "Observe"})),
             enforces("a", "two", 3),
             enforces("a", "three", 4),
             enforces("a", "four", 5),
@@ -214,7 +230,7 @@ mod tests {
             .filter(|watch| matches!(quota.claim(watch, &all), Claim::TooMany(_)))
             .map(name)
             .collect();
-        assert_eq!(refused, ["a/three", "a/four", "b/two"]);
+        assert_eq!(refused, ["a/looks as well", "a/three", "a/four", "b/two"]);
         let unlimited = Quota { per_namespace: 0, in_all: 0, ..quota };
         assert!(all.iter().all(|watch| unlimited.claim(watch, &all) == Claim::Ours));
     }

@@ -88,14 +88,26 @@ pub struct Headroom {
     pub all: usize,
     /// True if the operator marks no node at all: existing marks are removed.
     pub none: bool,
+    /// What the object's namespace has more than its share of, while others wait for it.
+    pub owed: Option<Owed>,
+}
+
+/// Number of marks to remove, so that others find a place. Each further mark takes a place now, also
+/// on a node that another object marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// Of the nodes that can take ordinary pods.
+    pub open: usize,
+    /// Of all nodes.
+    pub all: usize,
 }
 
 impl Headroom {
     /// No limit.
-    pub const UNLIMITED: Self = Self { open: usize::MAX, all: usize::MAX, none: false };
+    pub const UNLIMITED: Self = Self { open: usize::MAX, all: usize::MAX, none: false, owed: None };
 
     fn take(&mut self, node: &Candidate<'_>) -> bool {
-        if node.counted {
+        if node.counted && self.owed.is_none() {
             return true;
         }
         let pool = if node.open { &mut self.open } else { &mut self.all };
@@ -197,6 +209,7 @@ impl Scope {
 /// - Free places go to the worst, ties to the smaller name; only to nodes with evidence now, and
 ///   not to those that are about to recover: their verdict may be as old as the last restart.
 /// - A node that is judged unfit and finds no place is marked fit (and shown as suppressed).
+/// - Marks that are owed to other namespaces go, the least severe first.
 #[must_use]
 pub fn mark(nodes: &[Candidate<'_>], limits: &Limits, mut headroom: Headroom) -> MarkDecision {
     let none = limits.max_unfit.is_none() || headroom.none;
@@ -206,18 +219,19 @@ pub fn mark(nodes: &[Candidate<'_>], limits: &Limits, mut headroom: Headroom) ->
         .map(|n| if n.judged == Some(true) { Some(kept(n)) } else { n.judged })
         .collect();
     release(nodes, limits, &mut marks);
+    let mut above_ceiling = give_back(nodes, headroom.owed, &mut marks);
 
     let mut waiting: Vec<(usize, f64)> = nodes
         .iter()
         .enumerate()
         .filter(|(i, n)| n.judged == Some(true) && marks[*i] != Some(true) && !n.recovering)
+        .filter(|(i, _)| !above_ceiling.contains(i))
         .filter_map(|(i, n)| Some((i, n.severity?)))
         .collect();
     waiting.sort_by(|(a, x), (b, y)| y.total_cmp(x).then(nodes[*a].name.cmp(nodes[*b].name)));
     let mut room = Scope::of(limits, nodes, &marks, false);
     let mut all = Scope::of(limits, nodes, &marks, true);
     let limit = room.ceiling.min((room.marked + room.unmarked).saturating_sub(room.floor));
-    let mut above_ceiling = Vec::new();
     for (i, _) in waiting {
         let node = &nodes[i];
         let scope = if node.takes_pods { &room } else { &all };
@@ -254,15 +268,45 @@ fn release(nodes: &[Candidate<'_>], limits: &Limits, marks: &mut [Option<bool>])
     if missing == 0 {
         return;
     }
-    let mut marked: Vec<_> = places(true).collect();
+    let marked = places(true).collect();
+    remove(nodes, marked, missing, marks);
+}
+
+/// Removes marks that are owed to others; returns their nodes.
+fn give_back(
+    nodes: &[Candidate<'_>],
+    owed: Option<Owed>,
+    marks: &mut [Option<bool>],
+) -> Vec<usize> {
+    let Some(Owed { open, all }) = owed else { return vec![] };
+    let marked = |marks: &[Option<bool>], only_open: bool| {
+        let takes_place = |i: &usize| marks[*i] == Some(true) && (nodes[*i].open || !only_open);
+        (0..nodes.len()).filter(takes_place).collect::<Vec<_>>()
+    };
+    let mut given = remove(nodes, marked(marks, true), open, marks);
+    let more = all.saturating_sub(given.len());
+    given.extend(remove(nodes, marked(marks, false), more, marks));
+    given
+}
+
+/// Removes that many marks, the least severe first and those without evidence last; returns their
+/// nodes.
+fn remove(
+    nodes: &[Candidate<'_>],
+    mut marked: Vec<usize>,
+    count: usize,
+    marks: &mut [Option<bool>],
+) -> Vec<usize> {
     let severity = |i: usize| nodes[i].severity.unwrap_or(f64::INFINITY);
     marked.sort_by(|&a, &b| {
         let known = severity(a).total_cmp(&severity(b));
         known.then(nodes[b].name.cmp(nodes[a].name))
     });
-    for i in marked.into_iter().take(missing) {
+    marked.truncate(count);
+    for &i in &marked {
         marks[i] = Some(false);
     }
+    marked
 }
 
 #[cfg(test)]

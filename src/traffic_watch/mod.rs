@@ -9,7 +9,7 @@
 //! | `reservation`, `requests` | what nodes offer to pods, and what pods request of it |
 //! | `plan` | the planned writes: labels, taints, the Deployment (`children`), `evictions` |
 //! | `apply`, `node_writes`, `cleanup` | the writes |
-//! | `conflict`, `ceiling` | other objects: the holder of a label key, the common limit of marks |
+//! | `conflict`, `ceiling`, `shares`, `pace` | other objects: the holder of a label key, the common limit of marks, and what each namespace has of it, of writes and of requests |
 //! | `memory`, `retries` | the state kept between two passes |
 //! | `report`, `metrics`, `overview`, `live` | conditions and events; metrics; the status page |
 //! | `replay` | the same decisions over a history |
@@ -46,6 +46,7 @@ mod node_writes;
 mod observe;
 mod observed;
 pub mod overview;
+mod pace;
 mod plan;
 pub mod query;
 mod reading;
@@ -56,6 +57,7 @@ mod reservation;
 mod retries;
 mod room;
 mod settings;
+mod shares;
 
 pub use ceiling::Ceiling;
 pub use conflict::Quota;
@@ -68,6 +70,7 @@ use memory::Entry;
 pub use memory::{Memories, Transition};
 pub use metrics::Gauges;
 use observed::Observed;
+pub use pace::Pace;
 use plan::Desired;
 use query::Request;
 use reading::Measurement;
@@ -110,6 +113,8 @@ pub struct TrafficWatchReconciler {
     pub ceiling: Ceiling,
     /// How many objects may write labels.
     pub quota: Quota,
+    /// How often those of a namespace may write and ask.
+    pub pace: Pace,
     /// Shares one request among callers with the same query.
     pub readings: Shared<Request, Measured>,
 }

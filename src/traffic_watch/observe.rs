@@ -109,7 +109,7 @@ pub(super) async fn observe(
         readings,
         memory,
         claim,
-        headroom: reconciler.ceiling.headroom(),
+        headroom: reconciler.ceiling.headroom(&key.0),
         insecure: reconciler.prometheus.get(&watch.spec.prometheus).is_some_and(Client::insecure),
         deployment,
         pods,
@@ -153,7 +153,10 @@ impl TrafficWatchReconciler {
         let requests = settings.criteria.iter().map(async |criterion| {
             let request = &criterion.request;
             let payer = request.payer(namespace);
-            let permit = || self.prometheus.permit(&request.endpoint, &payer);
+            let permit = async || {
+                self.pace.request(namespace).await;
+                self.prometheus.permit(&request.endpoint, &payer).await
+            };
             let ask = |permit| self.ask(request, permit);
             let asked = self.readings.get(request, tick, patience, permit, ask).await;
             asked.unwrap_or_else(|late| Err(self.prometheus.late(&request.endpoint, late, &payer)))

@@ -207,6 +207,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         room: judged.room,
         unmarked_room: marks::unmarked_room(&judged),
         above_ceiling: judged.above_ceiling.len(),
+        above_ceiling_open: judged.above_ceiling.iter().filter(|&&i| seen.nodes[i].open).count(),
         failed,
         short_window,
         summary: judged.summary,

@@ -1,12 +1,15 @@
 //! Starts the controller of `TrafficWatch`es.
-use futures::FutureExt;
+use futures::{FutureExt, Stream, StreamExt};
+use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Semaphore;
 
 use super::{Controller, Leader, Readiness, Schedule, Start, Tasks, follow};
 use crate::{
+    api::TrafficWatch,
+    infra::watch::DeserializeGuard,
     prometheus::Shared,
     traffic_watch::{
-        Ceiling, DeploymentStore, DeviceClasses, Gauges, LABEL_CONCURRENCY, RequestStore,
+        Ceiling, DeploymentStore, DeviceClasses, Gauges, LABEL_CONCURRENCY, Pace, RequestStore,
         TrafficWatchReconciler,
     },
 };
@@ -24,8 +27,9 @@ impl Start for TrafficWatchReconciler {
     fn build(leader: &Leader, (): (), tasks: &mut Tasks) -> Controller<Self> {
         let deployments = DeploymentStore::default();
         leader.metrics.register_streaming(Box::new(Gauges(leader.watches.clone())));
-        let ceiling = Ceiling::new(leader.nodes.clone(), leader.max_unfit);
-        leader.metrics.register(ceiling.gauges(&leader.watches));
+        let (memories, own) = (leader.watches.clone(), leader.quota.own.clone());
+        let ceiling = Ceiling::new(leader.nodes.clone(), leader.max_unfit, memories, own);
+        leader.metrics.register(Box::new(ceiling.clone()));
         let watch = deployments.clone().follow(leader.client.clone(), leader.metrics.clone());
         follow(tasks, "watch of deployments", watch);
         let requests = RequestStore::default();
@@ -48,6 +52,7 @@ impl Start for TrafficWatchReconciler {
             label_writes: Semaphore::new(LABEL_CONCURRENCY),
             ceiling,
             quota: leader.quota.clone(),
+            pace: Pace::new(leader.quota.clone()),
             readings: Shared::default(),
         };
         let (nodes, readiness) = (leader.nodes.clone(), leader.readiness.clone());
@@ -61,5 +66,11 @@ impl Start for TrafficWatchReconciler {
         let readiness = leader.readiness.clone();
         let synced = Box::new(move || readiness.reached("trafficwatches"));
         Controller { reconciler, schedule, listed: listed.boxed(), synced }
+    }
+
+    fn changes(
+        &self,
+    ) -> impl Stream<Item = ObjectRef<DeserializeGuard<TrafficWatch>>> + Send + 'static {
+        self.ceiling.debtors().map(|(namespace, name)| ObjectRef::new(&name).within(&namespace))
     }
 }

@@ -208,7 +208,7 @@ fn the_operators_ceiling_holds_over_all_objects() {
         calm("d"),
     ];
     let wide = limits(Share::Percent(100), Share::Nodes(0));
-    let headroom = |open| Headroom { open, all: 0, none: false };
+    let headroom = |open| Headroom { open, all: 0, none: false, owed: None };
     let result = mark(&nodes, &wide, headroom(1));
     assert_eq!(result.marks, [Some(true), Some(false), Some(true), Some(false)]);
     assert_eq!(result.above_ceiling, [1]);
@@ -219,6 +219,32 @@ fn the_operators_ceiling_holds_over_all_objects() {
     let none = Headroom { none: true, ..headroom(0) };
     let result = mark(&there, &wide, none);
     assert_eq!((result.marks[0], &*result.above_ceiling), (Some(false), &[0][..]));
+}
+
+#[test]
+fn marks_that_others_wait_for_are_given_back_the_least_severe_first() {
+    let nodes = [
+        candidate("a", Some(true), 4.0),
+        candidate("b", Some(true), 2.0),
+        Candidate { blind: true, severity: None, ..candidate("c", Some(true), 0.0) },
+        away(candidate("d", Some(true), 1.5)),
+        // Another object marks it.
+        Candidate { counted: true, ..candidate("e", None, 9.0) },
+        candidate("f", None, 3.0),
+    ];
+    let wide = limits(Share::Percent(100), Share::Nodes(0));
+    let owing = |take, open, all| {
+        let owed = Some(Owed { open, all });
+        let result = mark(&nodes, &wide, Headroom { open: take, all: take, none: false, owed });
+        let marked = result.marks.iter().zip(&nodes).filter(|(mark, _)| **mark == Some(true));
+        marked.map(|(_, node)| node.name).collect::<String>()
+    };
+    assert_eq!(owing(0, 0, 0), "abcd", "it takes none");
+    assert_eq!(owing(1, 0, 0), "abcde", "and pays for each");
+    assert_eq!(owing(0, 1, 1), "acd");
+    assert_eq!(owing(0, 0, 1), "abc", "a closed node takes a place of all");
+    assert_eq!(owing(0, 2, 3), "c");
+    assert_eq!(owing(0, 9, 9), "");
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub struct Memory {
     pub unmarked_room: usize,
     /// Number of nodes that are unmarked only because of the operator-wide ceiling.
     pub above_ceiling: usize,
+    /// Number of these that can take ordinary pods.
+    pub above_ceiling_open: usize,
     /// Nodes whose last write failed, and when each is tried again.
     pub failed: Arc<FailedWrites>,
     /// For how many judgments in a row the window has held too few scrapes.

@@ -79,8 +79,14 @@ pub(in super::super) fn conditions(
         verdict("Ready", false, "Judging", message)
     };
     let limited = if j.summary.suppressed > 0 && !j.above_ceiling.is_empty() {
-        let message = "nodes above the threshold keep the label \"false\": all TrafficWatches \
-                       together mark as many nodes as the operator's flag --max-unfit allows";
+        let message = if j.seen.headroom.owed.is_some() {
+            "nodes above the threshold keep the label \"false\": this namespace has its share of the \
+             nodes that the operator's flag --max-unfit allows to mark, and other namespaces wait for \
+             a place"
+        } else {
+            "nodes above the threshold keep the label \"false\": all TrafficWatches together mark as \
+             many nodes as the operator's flag --max-unfit allows"
+        };
         verdict("PlacementLimited", true, "OperatorLimitReached", message.into())
     } else if j.summary.suppressed > 0 {
         let message = format!(

@@ -32,7 +32,7 @@ fn a_tenant_claims_only_labels_of_the_namespace() {
             jane.create(WATCH, name, json!({"label": null}))
                 .await
                 .unwrap_or_else(|e| panic!("{e}"));
-            jane.change(name, json!({"interval": "2s"})).await.expect("no change of the label");
+            jane.change(name, json!({"interval": "7s"})).await.expect("no change of the label");
             refused(
                 jane.change(name, json!({"label": "platform"})).await,
                 &["spec.label: platform"],

@@ -57,6 +57,32 @@ fn a_tenant_neither_taints_nor_marks_more_than_half_of_the_nodes() {
 }
 
 #[test]
+fn a_tenant_asks_prometheus_every_five_seconds_at_most() {
+    run(async |bench| {
+        let jane = Author::tenant(&bench, "jane-often").await;
+        let root = Author::administrator(&bench, "root-often").await;
+        for (interval, allowed) in [("1s", false), ("4.999s", false), ("5s", true), ("1h", true)] {
+            for mode in ["Enforce", "Observe"] {
+                let spec = json!({"interval": interval, "mode": mode});
+                root.try_create(WATCH, spec.clone()).await.expect("an administrator");
+                let answer = jane.try_create(WATCH, spec).await;
+                if allowed {
+                    answer.unwrap_or_else(|e| panic!("{interval}: {e}"));
+                } else {
+                    let text = format!("spec.interval: {interval} asks Prometheus about all nodes");
+                    refused(answer, &[&text, "user 'jane-often' has no right to patch nodes"]);
+                }
+            }
+        }
+        // The default, and what an administrator has set.
+        jane.try_create(WATCH, json!({"interval": null})).await.expect("the default");
+        root.create(WATCH, "often", json!({"interval": "1s"})).await.expect("an administrator");
+        jane.change("often", json!({"maxBandwidthPercent": "70"})).await.expect("no change of it");
+        refused(jane.change("often", json!({"interval": "2s"})).await, &["spec.interval: 2s asks"]);
+    });
+}
+
+#[test]
 fn from_observe_to_enforce_is_a_change_of_all_that_is_written_then() {
     run(async |bench| {
         let jane = Author::tenant(&bench, "jane-observe").await;

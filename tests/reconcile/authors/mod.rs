@@ -203,7 +203,7 @@ fn creation(kind: Kind, name: &str, spec: &Value, more: &str) -> http::Request<V
 pub fn object(kind: Kind, name: &str, spec: &Value) -> Value {
     let least = match kind.name {
         "TrafficWatch" => {
-            json!({"maxBandwidthPercent": "60", "interval": "1s", "window": "4s", "label": LABEL})
+            json!({"maxBandwidthPercent": "60", "interval": "5s", "window": "4s", "label": LABEL})
         }
         // Fields that need no right.
         "NetworkProber" => json!({

@@ -195,3 +195,55 @@ fn objects_of_one_author_in_excess_write_nothing_and_the_platform_is_judged() {
         assert_eq!(bench.label("node-07", key).await.as_deref(), Some("false"));
     });
 }
+
+/// Its next judgment would be tomorrow.
+#[test]
+fn a_tenant_that_has_every_place_gives_some_back_when_the_platform_waits() {
+    run(async |bench| {
+        bench.namespace("greedy", json!({})).await;
+        for (i, load) in ["80", "81", "82", "83", "84", "85", "86", "87"].into_iter().enumerate() {
+            let node = format!("node-{i}");
+            bench.node(&node).await;
+            bench.prometheus.set(&node, Sample::percent(load));
+            let pool = if i < 4 { "greedy" } else { "platform" };
+            let pool = Patch::Merge(json!({"metadata": {"labels": {"pool": pool}}}));
+            bench.nodes().patch(&node, &PatchParams::default(), &pool).await.expect("pool");
+        }
+        let spec = |pool: &str, more: serde_json::Value| {
+            let mut spec = json!({
+                "nodeSelector": {"matchLabels": {"pool": pool}}, "maxUnfit": "100%", "minFit": 0,
+                "consecutive": {"unfit": 1, "fit": 1},
+            });
+            spec.as_object_mut().expect("map").extend(more.as_object().expect("map").clone());
+            spec
+        };
+        let _operator = bench.operator();
+        let daily = json!({"label": "web.greedy", "interval": "24h"});
+        bench.watch_in("greedy", "web", spec("greedy", daily)).await.expect("create");
+        let unfit = async |key: &str| {
+            let nodes = bench.nodes().list(&ListParams::default()).await.expect("nodes");
+            let marked = |node: &&k8s_openapi::api::core::v1::Node| {
+                node.labels().get(key).is_some_and(|v| v == "true")
+            };
+            nodes.iter().filter(marked).map(ResourceExt::name_any).collect::<Vec<_>>()
+        };
+        let greedy = "web.greedy.traffic.example.com/unfit";
+        eventually("all places taken", async || (unfit(greedy).await.len() == 4).then_some(()))
+            .await;
+        let (own, key) = (manifests::NAMESPACE, "platform.traffic.example.com/unfit");
+        bench.watch_in(own, "platform", spec("platform", json!({}))).await.expect("create");
+        // Four places: a quarter is the tenant's share.
+        let moved = async || (unfit(key).await.len() == 3).then_some(());
+        eventually("the platform to have its places", moved).await;
+        assert_eq!(unfit(key).await, ["node-5", "node-6", "node-7"]);
+        assert_eq!(unfit(greedy).await, ["node-3"], "its worst node");
+        let why = async || {
+            let watch = bench.watches("greedy").get("web").await.ok()?;
+            let status = serde_json::to_value(watch.status?).ok()?;
+            let all = status["conditions"].as_array()?;
+            let limited = all.iter().find(|c| c["type"] == "PlacementLimited")?;
+            limited["message"].as_str()?.contains("has its share").then_some(())
+        };
+        eventually("the reason", why).await;
+    });
+}

@@ -315,7 +315,7 @@ fn a_recorded_value_counts_once_however_often_it_is_read() {
 #[test]
 fn the_operators_ceiling_is_named_where_it_holds_nodes_back() {
     let mut w = World::new(&["a", "b", "c", "d"], json!({}));
-    w.headroom = Headroom { open: 1, all: 1, none: false };
+    w.headroom = Headroom { open: 1, all: 1, ..Headroom::UNLIMITED };
     let busy = [Percent(99.0), Percent(98.0), Percent(1.0), Percent(1.0)];
     w.judge(&busy);
     let step = w.judge(&busy);
@@ -325,7 +325,7 @@ fn the_operators_ceiling_is_named_where_it_holds_nodes_back() {
     assert_eq!((limited.status, limited.reason), (Some(true), "OperatorLimitReached"));
     assert_eq!(w.memory.above_ceiling, 1);
     // Marked nodes stay marked although no fit node is left.
-    w.headroom = Headroom { open: 0, all: 0, none: false };
+    w.headroom = Headroom { open: 0, all: 0, ..Headroom::UNLIMITED };
     assert_eq!(w.judge(&busy).writes, []);
     // A mark that was decided, and whose write another object's came before, is given up.
     w.labels.insert("a".into(), Some("false".into()));

@@ -103,11 +103,11 @@ fn a_decided_mark_of_a_closed_node_is_given_up_when_none_is_left_among_all() {
     assert_eq!(w.judge(&busy).states, [Unfit, Fit, Fit, Fit]);
     // Its write came too late: others took the last place.
     w.labels.insert("a".into(), Some("false".into()));
-    w.headroom = Headroom { open: 9, all: 0, none: false };
+    w.headroom = Headroom { open: 9, all: 0, ..Headroom::UNLIMITED };
     assert_eq!(w.judge(&busy).states, [Suppressed, Fit, Fit, Fit]);
     assert_eq!(w.node("a").reason.as_deref(), Some("OperatorLimitReached"));
     // And the other way round.
-    w.headroom = Headroom { open: 0, all: 9, none: false };
+    w.headroom = Headroom { open: 0, all: 9, ..Headroom::UNLIMITED };
     assert_eq!(w.judge(&busy).states, [Unfit, Fit, Fit, Fit]);
 }
 
@@ -116,7 +116,7 @@ fn a_decided_mark_that_is_not_written_keeps_its_place_beside_a_worse_node() {
     let (one, both) = ([Percent(70.0), Percent(1.0)], [Percent(70.0), Percent(99.0)]);
     // Observe writes none, and uses nothing of the operator's ceiling.
     let mut w = World::new(&["a", "b"], json!({"mode": "Observe"}));
-    w.headroom = Headroom { open: 0, all: 0, none: false };
+    w.headroom = Headroom { open: 0, all: 0, ..Headroom::UNLIMITED };
     w.judge(&one);
     assert_eq!(w.judge(&one).states, [Unfit, Fit]);
     w.judge(&both);
