@@ -3,7 +3,7 @@
 #
 #   docker build -t registry.invalid/traffic-operator:0.1.0 .
 # On the machine that builds, whatever it builds for: hack/programs compiles for the other one, without emulation.
-FROM --platform=$BUILDPLATFORM rust:1.95-bookworm AS build
+FROM --platform=$BUILDPLATFORM rust:1.95-bookworm@sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1 AS build
 ARG TARGETARCH
 # The build of the client of etcd runs protoc: hack/protoc names the same packages.
 RUN apt-get update \

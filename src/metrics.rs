@@ -128,10 +128,12 @@ impl Metrics {
         chunks.end()
     }
 
-    /// Counts one pass; `failed` is the reason of its error.
+    /// Counts one pass over an object of a namespace, which is empty for one of the cluster; `failed`
+    /// is the reason of its error.
     pub fn reconciled(
         &self,
         controller: &'static str,
+        namespace: &str,
         took: Duration,
         failed: Option<&'static str>,
     ) {
@@ -140,7 +142,8 @@ impl Metrics {
         let duration = self.0.reconcile_duration.get_or_create(&Controller { controller });
         duration.observe(took.as_secs_f64());
         if let Some(reason) = failed {
-            self.0.reconcile_errors.get_or_create(&Failure { controller, reason }).inc();
+            let failure = Failure { controller, namespace: namespace.to_owned(), reason };
+            self.0.reconcile_errors.get_or_create(&failure).inc();
         }
     }
 

@@ -41,7 +41,9 @@ pub(super) async fn reconcile<R: Reconciler>(
     let known = ctx.failures.read(&key(&*object), |count| *count > 0);
     let counts = |error: &&Error| !(error.is_pending() || known && error.is_by_another());
     let failure = result.as_ref().err().filter(counts);
-    ctx.metrics.reconciled(R::NAME, started.elapsed(), failure.map(Error::reason));
+    let namespace = object.namespace().unwrap_or_default();
+    let reason = failure.map(Error::reason);
+    ctx.metrics.reconciled(R::NAME, &namespace, started.elapsed(), reason);
     if result.is_ok() {
         ctx.failures.forget(&key(&*object));
     }

@@ -39,7 +39,7 @@ labels! {
     Code { code: u16 }
     Controller { controller: &'static str }
     Endpoint { endpoint: String }
-    Failure { controller: &'static str, reason: &'static str }
+    Failure { controller: &'static str, namespace: String, reason: &'static str }
     Injection { result: &'static str, skip_reason: &'static str }
     Outcome { controller: &'static str, result: &'static str }
     Port { server: &'static str }
@@ -76,7 +76,7 @@ families! {
     reconcile: Family<Outcome, Counter> = Family::default(),
         "reconcile", "Reconciliations by controller and result";
     reconcile_errors: Family<Failure, Counter> = Family::default(),
-        "reconcile_errors", "Failed reconciliations by controller and reason";
+        "reconcile_errors", "Failed reconciliations by controller, namespace and reason";
     reconcile_duration: Histograms<Controller> = seconds(),
         "reconcile_duration_seconds", "Duration of a reconciliation";
     prometheus_requests: Family<RequestResult, Counter> = Family::default(),

@@ -4,7 +4,7 @@ use super::*;
 #[test]
 fn every_family_of_the_process_is_listed() {
     let metrics = Metrics::new();
-    metrics.reconciled("x", Duration::ZERO, Some("ApiError"));
+    metrics.reconciled("x", "ns", Duration::ZERO, Some("ApiError"));
     metrics.prometheus_request("default", "success", Duration::ZERO);
     metrics.samples_rejected("unmapped", 1);
     metrics.api_request("get", "nodes", 200);

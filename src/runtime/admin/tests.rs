@@ -100,7 +100,7 @@ async fn slow_readers_hold_a_few_pages_and_nobody_elses() {
     assert!(page.len() > 64 << 20, "{}", page.len());
     assert!(String::from_utf8_lossy(&page).contains("# EOF\n"), "the page is complete");
     // A client that disconnects releases the page, and no counter waited for a slow reader.
-    metrics.reconciled("x", Duration::ZERO, Some("a new label"));
+    metrics.reconciled("x", "", Duration::ZERO, Some("a new label"));
     drop(slow);
     let free = async {
         while ask(2, address).await.1 != "HTTP/1.1 200" {

@@ -182,7 +182,7 @@ fn no_lock_is_held_and_no_piece_is_large_while_100_000_pairs_are_encoded() {
             if pieces == 0 {
                 metrics.register(Box::new(Gauges(Memories::default())));
             }
-            metrics.reconciled("trafficwatch", std::time::Duration::ZERO, Some("new label"));
+            metrics.reconciled("trafficwatch", "", std::time::Duration::ZERO, Some("new label"));
             assert!(piece.len() <= CHUNK && piece.capacity() <= CHUNK, "{}", piece.capacity());
             (pieces, total) = (pieces + 1, total + piece.len());
             Ok(())
