@@ -41,8 +41,15 @@ use crate::{
 /// does no harm for some seconds. The search itself sends no request.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// The current fingerprint of each of our entries.
-type Live = BTreeMap<Key, u64>;
+/// Our entries as they are now.
+type Live = BTreeMap<Key, Entry>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    fingerprint: u64,
+    /// When it was last written, in seconds since 1970, as the API server says.
+    written: Option<i64>,
+}
 
 #[derive(Default)]
 struct Inner {
@@ -58,12 +65,18 @@ struct Inner {
 #[derive(Clone, Default)]
 pub struct Entries(Arc<Inner>);
 
-/// Our entries, with the fingerprint of each.
+/// Our entries, each with its fingerprint and the time at which its manager last wrote it.
 fn entries(object: &MutatingWebhookConfiguration) -> Live {
+    let managed = object.metadata.managed_fields.iter().flatten();
+    let times: BTreeMap<_, _> = managed
+        .filter_map(|managed| Some((managed.manager.as_deref()?, managed.time.as_ref()?.0)))
+        .collect();
     let all = object.webhooks.iter().flatten();
     let ours = all.filter_map(|entry| {
         let owner = configuration::owner(entry)?;
-        Some((owner, fingerprint(&serde_json::to_value(entry).ok()?)))
+        let written = times.get(&*manager(&owner)).map(|time| time.as_second());
+        let fingerprint = fingerprint(&serde_json::to_value(entry).ok()?);
+        Some((owner, Entry { fingerprint, written }))
     });
     ours.collect()
 }
@@ -130,7 +143,14 @@ impl Entries {
     /// Reports whether the entry of an owner has this fingerprint.
     #[must_use]
     pub fn stands(&self, owner: &Key, hash: u64) -> bool {
-        self.object().get(&()).is_some_and(|live| live.get(owner) == Some(&hash))
+        let is = |live: &Live| live.get(owner).is_some_and(|entry| entry.fingerprint == hash);
+        self.object().get(&()).is_some_and(is)
+    }
+
+    /// Returns when the entry of an owner was last written, in seconds since 1970.
+    #[must_use]
+    pub fn written(&self, owner: &Key) -> Option<i64> {
+        self.object().get(&())?.get(owner)?.written
     }
 
     /// Writes the entry of an owner; returns the fingerprint of the API server's version of it.
@@ -151,7 +171,7 @@ impl Entries {
     /// Takes the answer to our own apply.
     fn wrote(&self, owner: &Key, object: &MutatingWebhookConfiguration) -> Option<u64> {
         self.see(object);
-        entries(object).get(owner).copied()
+        entries(object).get(owner).map(|entry| entry.fingerprint)
     }
 
     /// Removes the entry of an owner.

@@ -82,6 +82,8 @@ pub struct Members {
     pub need_restart: usize,
     /// Why the others have none.
     pub not_injected: BTreeMap<&'static str, usize>,
+    /// When the youngest pod was created that the webhook has seen, in seconds since 1970.
+    pub called: Option<i64>,
     /// The pods that take part, by namespace, name and UID. No two have an address in common.
     pub members: Vec<Member>,
     /// True if these are the previous ones, because currently no agent runs anywhere.
@@ -121,6 +123,13 @@ impl Members {
         self.failing.values().sum()
     }
 
+    /// Reports whether pods were created that the webhook must have seen and has not, and none since
+    /// that it has.
+    #[must_use]
+    pub fn is_never_called(&self) -> bool {
+        self.not_injected.contains_key(SkipReason::NotCalled.as_str())
+    }
+
     /// Returns the number of selected pods without an agent.
     #[must_use]
     pub fn uncovered(&self) -> usize {
@@ -146,6 +155,8 @@ pub struct Selection<'a> {
     pub constraints: &'a ByNamespace,
     /// The previous result.
     pub last: Option<&'a Members>,
+    /// Since when the webhook must have seen every pod, in seconds since 1970, if that is known.
+    pub calls_since: Option<i64>,
     /// Now, in seconds since 1970.
     pub now: i64,
 }
@@ -180,6 +191,11 @@ pub fn members(selection: &Selection<'_>) -> Members {
             continue;
         }
         let agent = look(selection, pod, standing);
+        let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+        let by = pod.annotation(INJECTED_BY_ANNOTATION);
+        if by == Some(&*selection.settings.key()) {
+            found.called = found.called.max(Some(created));
+        }
         let member = |agent: &AgentFacts<'_>| Member {
             namespace: pod.namespace().to_owned(),
             name: pod.name().to_owned(),
@@ -206,7 +222,7 @@ pub fn members(selection: &Selection<'_>) -> Members {
                 found.place(agent.running, member(&agent));
             }
             Err(reason) if reason == SkipReason::CreatedBefore.as_str() => {
-                tallies.entry(pod.namespace()).or_default().bare += 1;
+                tallies.entry(pod.namespace()).or_default().bare.push(created);
             }
             Err(reason) => {
                 let stripped = reason == SkipReason::Stripped.as_str();
@@ -217,8 +233,9 @@ pub fn members(selection: &Selection<'_>) -> Members {
             }
         }
     }
+    let due = selection.calls_since.map(|since| since.max(found.called.unwrap_or(since)));
     for (namespace, tally) in &tallies {
-        found.conclude(namespace, tally);
+        found.conclude(namespace, tally, due);
     }
     found.hold(selection.last);
     found
@@ -324,16 +341,23 @@ impl Members {
         }
     }
 
-    fn conclude(&mut self, namespace: &str, tally: &Tally) {
+    /// `due` is the time after which the webhook must have seen every pod.
+    fn conclude(&mut self, namespace: &str, tally: &Tally, due: Option<i64>) {
         let pause = tally.pause();
         if let Some(why) = pause {
             self.paused.insert(namespace.to_owned(), why.to_owned());
         }
-        if tally.bare > 0 {
-            // These existed before or were skipped since: in both cases, a restart would not help.
-            let failing = SkipReason::AgentFailing;
-            let reason = pause.map_or(SkipReason::CreatedBefore, |_| failing);
-            *self.not_injected.entry(reason.as_str()).or_default() += tally.bare;
+        for created in &tally.bare {
+            let reason = if pause.is_some() {
+                // These existed before or were skipped since: in both cases, a restart would not
+                // help.
+                SkipReason::AgentFailing
+            } else if due.is_some_and(|due| *created > due) {
+                SkipReason::NotCalled
+            } else {
+                SkipReason::CreatedBefore
+            };
+            *self.not_injected.entry(reason.as_str()).or_default() += 1;
         }
     }
 

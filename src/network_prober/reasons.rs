@@ -83,6 +83,11 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
              replica answered",
             "restart it at a convenient time: kubectl rollout restart; if it is new, `doctor` checks the webhook",
         ),
+        SkipReason::NotCalled => (
+            "it is younger than the webhook's entry, and the API server has not called the webhook for it",
+            "open port 9443 from the control plane to the nodes, or run the webhook on the host network: \
+             docs/runbooks/TrafficOperatorWebhookNotCalled.md; then restart it",
+        ),
         SkipReason::Stripped => (
             "another webhook has removed the agent, or its restartPolicy",
             "look for webhooks that rewrite pods after ours (managedFields of the pod), and upgrade them",

@@ -13,7 +13,7 @@ use crate::{
     },
     controller::{Notice, Verdict, count, verdict},
     placement::ring::Rotation,
-    webhook::configuration,
+    webhook::{configuration, injection::SkipReason},
 };
 
 /// Maximum number of namespaces that a sentence names, to keep it short.
@@ -122,6 +122,15 @@ fn ready(settings: &Settings, view: &ProberState, observed: &Observed) -> Verdic
         let text = "no namespace is selected: see spec.namespaceSelector and the annotation \
                     probes.bigmikes.io/allow";
         return verdict("Ready", Some(false), "NoNamespace", text);
+    }
+    if let Some(number) = members.not_injected.get(SkipReason::NotCalled.as_str()) {
+        let text = format!(
+            "the API server does not call the webhook: {number} selected pods were created since it \
+             should, and none of them was seen by it. Either no replica of the webhook answers, or a \
+             firewall or the pod network keeps the control plane from port 9443 of its pods: \
+             `kubectl traffic doctor` tries it"
+        );
+        return verdict("Ready", Some(false), "NotCalled", text);
     }
     let mut text = String::from(match settings.mode {
         Mode::Sidecar => "new pods get an agent, and agents their peers",

@@ -147,6 +147,9 @@ pub struct ProberState {
     pub over: Option<Over>,
     /// Why new pods of a namespace get no agent: it would refuse them with one.
     pub refused: BTreeMap<String, String>,
+    /// Since when each selected pod must have been seen by the webhook, in seconds since 1970;
+    /// `None` if that is not known.
+    pub calls_since: Option<i64>,
     /// Its pods.
     pub members: Members,
     /// The lists of peers.
@@ -163,9 +166,15 @@ pub struct Surroundings<'a> {
     pub constraints: &'a ByNamespace,
     /// The queries about nodes.
     pub nodes: Nodes<'a>,
+    /// When its webhook's entry was last written, in seconds since 1970, if that is known.
+    pub entry_written: Option<i64>,
     /// The time since the Unix epoch.
     pub now: Duration,
 }
+
+/// Seconds after which the API server calls a webhook whose entry was written: each of its replicas
+/// follows the entries by a watch.
+const ENTERED: i64 = 10;
 
 impl ProberState {
     /// Computes the state of an object from the pods that its selector matches. `last` is what
@@ -189,6 +198,7 @@ impl ProberState {
             synced: matches!(pods, Pods::Listed(_)),
             over: None,
             refused: BTreeMap::new(),
+            calls_since: None,
             members: Members::default(),
             pinglists: Pinglists::default(),
         };
@@ -202,7 +212,10 @@ impl ProberState {
             }
             Pods::Listed(pods) => pods,
         };
-        let selection = Selection {
+        let now = i64::try_from(surroundings.now.as_secs()).unwrap_or(i64::MAX);
+        let last = last.filter(|last| last.uid == view.uid);
+        view.calls_since = view.calls_since(prober, last, surroundings.entry_written, now);
+        let mut selection = Selection {
             settings,
             recipe: view.recipe.as_ref(),
             scope: &view.scope,
@@ -210,13 +223,52 @@ impl ProberState {
             pods,
             nodes: &surroundings.nodes,
             constraints: surroundings.constraints,
-            last: last.filter(|last| last.uid == view.uid).map(|last| &last.members),
-            now: i64::try_from(surroundings.now.as_secs()).unwrap_or(i64::MAX),
+            last: last.map(|last| &last.members),
+            calls_since: view.calls_since,
+            now,
         };
         view.refused = refused(settings, &view.scope, &selection);
         view.members = members::members(&selection);
+        // Pods were skipped until now.
+        let is_new = |last: &Self| {
+            (&last.refused, &last.members.paused) != (&view.refused, &view.members.paused)
+        };
+        if view.calls_since.is_some() && last.is_some_and(is_new) {
+            view.calls_since = Some(now);
+            selection.calls_since = view.calls_since;
+            view.members = members::members(&selection);
+        }
         view.pinglists = Pinglists::of_members(settings, &view.members, surroundings.now);
         view
+    }
+
+    /// Returns since when the API server has had every reason to call the webhook for each selected
+    /// pod. Whatever changes which pods get an agent begins anew, because pods that were skipped
+    /// before look the same; but not while it is known that the webhook is not called.
+    fn calls_since(
+        &self,
+        prober: &NetworkProber,
+        last: Option<&Self>,
+        entry_written: Option<i64>,
+        now: i64,
+    ) -> Option<i64> {
+        let entered = entry_written?.saturating_add(ENTERED);
+        let Some(last) = last else {
+            // Another process has found it out.
+            let conditions = prober.status.iter().flat_map(|status| &status.conditions);
+            let known = conditions.into_iter().any(|condition| condition.reason == "NotCalled");
+            return Some(if known { entered } else { now });
+        };
+        let same = self.generation == last.generation
+            && self.recipe == last.recipe
+            && self.scope == last.scope
+            && (self.full.is_none(), true, None)
+                == (last.full.is_none(), last.synced, last.over.as_ref());
+        match last.calls_since {
+            Some(since) if last.members.is_never_called() => Some(since),
+            Some(since) if same => Some(since.max(entered)),
+            _ => Some(now),
+        }
     }
 
     /// Takes its place for a webhook from those after it.
@@ -258,6 +310,7 @@ impl ProberState {
             && self.scope == other.scope
             && self.recipe == other.recipe
             && self.refused == other.refused
+            && self.calls_since == other.calls_since
             && self.members == other.members
             && self.pinglists.version == other.pinglists.version
             && self.full == other.full

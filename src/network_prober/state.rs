@@ -4,7 +4,11 @@
 //! The webhook, the pinglists and the controller read the snapshot; none of them sends requests to
 //! the API server. The watched pods are defined in [`watches`]: without a `NetworkProber` there are
 //! none.
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures::{
     Stream, StreamExt,
@@ -24,6 +28,7 @@ use tokio::{
 };
 
 use super::{
+    Entries,
     constraints::{ByNamespace, reading},
     members::Nodes,
     places::Places,
@@ -69,13 +74,22 @@ struct Inner {
     setup: Setup,
     nodes: NodeStore,
     snapshot: signal::Sender<Arc<Snapshot>>,
+    /// The webhooks' entries, in a process that follows them.
+    entries: OnceLock<Entries>,
 }
 
 impl ClusterState {
     /// An empty state.
     #[must_use]
     pub fn new(setup: Setup, nodes: NodeStore) -> Self {
-        Self(Arc::new(Inner { setup, nodes, snapshot: signal::Sender::default() }))
+        let (snapshot, entries) = (signal::Sender::default(), OnceLock::new());
+        Self(Arc::new(Inner { setup, nodes, snapshot, entries }))
+    }
+
+    /// Has the entries of the webhooks, which say since when pods must have been seen by them.
+    pub fn has(&self, entries: Entries) {
+        // A process leads once.
+        let _ = self.0.entries.set(entries);
     }
 
     /// Returns the settings of this replica.
@@ -293,6 +307,8 @@ impl Follower {
         };
         let mut demanded = 0..;
         for (prober, reach) in read.into_iter().zip(reaches) {
+            let key = (prober.namespace().unwrap_or_default(), prober.name_any());
+            let entries = self.cluster.0.entries.get();
             let surroundings = Surroundings {
                 before: &snapshot,
                 places: &places,
@@ -301,9 +317,9 @@ impl Follower {
                     zone: &|node| self.cluster.0.nodes.zone(node),
                     readiness: &|node| self.cluster.0.nodes.readiness(node),
                 },
+                entry_written: entries.and_then(|entries| entries.written(&key)),
                 now,
             };
-            let key = (prober.namespace().unwrap_or_default(), prober.name_any());
             let last = before.views.get(&key).map(|view| &**view);
             // A new namespace does not delay the others.
             let known = last.is_some_and(|last| last.is_of(prober) && last.synced);

@@ -101,10 +101,101 @@ pub(super) fn view_among(
             zone: &|node| format!("zone-of-{node}"),
             readiness: &|_| Some(Readiness::Ready),
         },
+        entry_written: None,
         now: Duration::ZERO,
     };
     let reach = Reach::of(Settings::of(prober, &setup.tenancy), setup, &namespaces());
     ProberState::of(prober, reach, Pods::Listed(&pods), None, &surroundings)
+}
+
+/// What follows at a time, with an entry that was written at another, after the previous result.
+fn next(
+    prober: &NetworkProber,
+    pods: &[Value],
+    last: Option<&ProberState>,
+    (entry_written, now): (Option<i64>, u64),
+) -> ProberState {
+    let setup = setup(Some("operator"));
+    let read = |pod: &Value| Arc::new(serde_json::from_value::<PodObject>(pod.clone()).unwrap());
+    let pods: Vec<_> = pods.iter().map(read).collect();
+    let surroundings = Surroundings {
+        before: &Snapshot::default(),
+        places: &Places::new(&setup.tenancy),
+        constraints: &BTreeMap::new(),
+        nodes: Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) },
+        entry_written,
+        now: Duration::from_secs(now),
+    };
+    let reach = Reach::of(Settings::of(prober, &setup.tenancy), &setup, &namespaces());
+    ProberState::of(prober, reach, Pods::Listed(&pods), last, &surroundings)
+}
+
+/// A claim that new pods get an agent has a witness: a pod that was created since it should.
+#[test]
+fn pods_that_the_webhook_should_have_seen_and_has_not_are_counted() {
+    let np = |generation: i64| {
+        let mut np = prober("np", "1970-01-01T00:00:00Z", &json!({}));
+        np.metadata.generation = Some(generation);
+        np
+    };
+    let at = |second: u64| json!({"metadata": {"creationTimestamp": format!("1970-01-01T00:{:02}:{:02}Z", second / 60, second % 60)}});
+    let bare = |name: &str, second| pod(name, None, &at(second));
+    let seen = |name: &str, second| pod(name, Some("team/np"), &at(second));
+    let counts = |view: &ProberState| {
+        ["CreatedBefore", "NotCalled"]
+            .map(|reason| view.members.not_injected.get(reason).copied().unwrap_or(0))
+    };
+    let old = [bare("old", 50)];
+    let first = next(&np(1), &old, None, (Some(100), 105));
+    assert_eq!(counts(&first), [1, 0]);
+    // Each replica of the API server has its time to learn of the entry.
+    let soon = [&old[..], &[bare("soon", 109)]].concat();
+    let view = next(&np(1), &soon, Some(&first), (Some(100), 112));
+    assert_eq!(counts(&view), [2, 0]);
+    let late = [&soon[..], &[bare("late", 115)]].concat();
+    let view = next(&np(1), &late, Some(&view), (Some(100), 120));
+    assert_eq!(counts(&view), [2, 1]);
+    // Neither a new spec nor another entry is a sign that it is called.
+    let view = next(&np(2), &late, Some(&view), (Some(118), 121));
+    assert_eq!(counts(&view), [2, 1]);
+    // A younger pod that it has seen is: what is older is to be restarted.
+    let called = [&late[..], &[seen("called", 125)]].concat();
+    let view = next(&np(2), &called, Some(&view), (Some(118), 126));
+    assert_eq!(counts(&view), [3, 0]);
+    // And if it is not called any more:
+    let again = [&called[..], &[bare("again", 150)]].concat();
+    let view = next(&np(2), &again, Some(&view), (Some(118), 151));
+    assert_eq!(counts(&view), [3, 1]);
+    // Another process knows what the status says, and nothing without it.
+    assert_eq!(counts(&next(&np(2), &late, None, (Some(100), 200))), [3, 0]);
+    let mut known = np(2);
+    known.status = serde_json::from_value(json!({"conditions": [{
+        "type": "Ready", "status": "False", "reason": "NotCalled", "message": "",
+        "lastTransitionTime": "1970-01-01T00:00:00Z"}]}))
+    .unwrap();
+    assert_eq!(counts(&next(&known, &late, None, (Some(100), 200))), [2, 1]);
+    // Where the entry is not known, nothing is claimed.
+    assert_eq!(counts(&next(&known, &late, None, (None, 200))), [3, 0]);
+}
+
+/// They look like pods that the webhook has not seen.
+#[test]
+fn pods_that_were_skipped_while_the_spec_was_another_are_not_counted() {
+    let np = prober("np", "1970-01-01T00:00:00Z", &json!({}));
+    let changed = |generation: i64, spec: &Value| {
+        let mut np = prober("np", "1970-01-01T00:00:00Z", spec);
+        np.metadata.generation = Some(generation);
+        np
+    };
+    let port = json!({"metadata": {"creationTimestamp": "1970-01-01T00:02:00Z"}, "spec": {"containers": [
+        {"name": "app", "image": "app", "ports": [{"containerPort": 8080}]}]}});
+    let pods = [pod("p", None, &port)];
+    let first = next(&np, &[], None, (Some(10), 20));
+    let taken = next(&np, &pods, Some(&first), (Some(10), 130));
+    assert_eq!(taken.members.not_injected, [("PortTaken", 1)].into());
+    let other = changed(2, &json!({"httpPort": "9999"}));
+    let free = next(&other, &pods, Some(&taken), (Some(10), 140));
+    assert_eq!(free.members.not_injected, [("CreatedBefore", 1)].into());
 }
 
 pub(super) fn view(spec: &Value, pods: &[Value]) -> ProberState {

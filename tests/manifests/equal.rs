@@ -126,6 +126,10 @@ fn the_other_components_are_values_as_well() {
     let class = json!({"priorityClassName": "system-cluster-critical"});
     let values = json!({"flowSchemas": {"enabled": true}, "controller": class, "webhook": class});
     assert_equal(&chart("priority", NAMESPACE, &values), &kustomize, "priority");
+    let component = &["components/webhook-host-network"];
+    let kustomize = kustomization("host", &["crds", "overlays/kube-prometheus"], component);
+    let values = json!({"webhook": {"hostNetwork": true}});
+    assert_equal(&chart("host", NAMESPACE, &values), &kustomize, "webhook.hostNetwork");
 }
 
 /// Both prefix the pages with the same address, and pass it to the operator, which writes the rules

@@ -54,6 +54,8 @@ pub fn all_values() -> Value {
             "extraVolumeMounts": [{"name": name, "mountPath": "/extra"}],
         })
     };
+    let mut webhook = process("webhook");
+    webhook["hostNetwork"] = true.into();
     json!({
         "global": {"any": "thing"},
         "image": {
@@ -90,7 +92,7 @@ pub fn all_values() -> Value {
         },
         "networkPolicies": {"enabled": true},
         "controller": process("controller"),
-        "webhook": process("webhook"),
+        "webhook": webhook,
     })
 }
 
@@ -128,7 +130,14 @@ fn every_value_has_its_effect() {
         (
             "traffic-operator-webhook",
             "webhook",
-            &["run", "--component=webhook", "--log-level=webhook"],
+            &[
+                "run",
+                "--component=webhook",
+                "--admin-address=0.0.0.0:9445",
+                "--probe-address=0.0.0.0:9446",
+                "--page-address=127.0.0.1:9447",
+                "--log-level=webhook",
+            ],
         ),
     ] {
         let spec = &objects[&id("Deployment", NAMESPACE, name)]["spec"];
@@ -138,6 +147,7 @@ fn every_value_has_its_effect() {
         for key in ["nodeSelector", "tolerations", "affinity", "priorityClassName"] {
             assert_eq!(pod[key], set[key], "{name}: {key}");
         }
+        assert_eq!(pod["hostNetwork"], set["hostNetwork"], "{name}");
         assert_eq!(pod["imagePullSecrets"], values["imagePullSecrets"]);
         assert_eq!(pod["volumes"], set["extraVolumes"]);
         let container = &pod["containers"][0];

@@ -51,8 +51,8 @@ pub struct Tally {
     fails: usize,
     long: usize,
     why: String,
-    /// Pods without an agent that show no trace of the webhook.
-    pub bare: usize,
+    /// When the pods without an agent were created that show no trace of the webhook.
+    pub bare: Vec<i64>,
 }
 
 impl Tally {

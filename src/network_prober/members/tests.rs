@@ -31,6 +31,7 @@ fn found(spec: &Value, pods: &[Value], node: Option<Readiness>, last: Option<&Me
         nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| node },
         constraints: &ByNamespace::new(),
         last,
+        calls_since: None,
         now: NOON,
     })
 }
@@ -308,6 +309,7 @@ fn forged_annotations_pause_no_other_namespace() {
         nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) },
         constraints: &ByNamespace::new(),
         last: None,
+        calls_since: None,
         now: NOON,
     });
     assert!(found.is_paused("evil") && !found.is_paused("team"));

@@ -86,6 +86,7 @@ fn one_namespace_never_takes_all_webhooks() {
             places: &places,
             constraints: &constraints,
             nodes,
+            entry_written: None,
             now: Duration::ZERO,
         };
         let mut view = ProberState::of(&prober, reach, Pods::Listed(&[]), None, &surroundings);
@@ -172,6 +173,7 @@ fn one_over_budget_reports_it_and_injects_nothing() {
             places: &Places::new(&setup.tenancy),
             constraints: &constraints,
             nodes,
+            entry_written: None,
             now: Duration::ZERO,
         };
         ProberState::of(&prober, reach, pods, None, &surroundings)

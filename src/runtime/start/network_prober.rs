@@ -51,6 +51,7 @@ impl Start for NetworkProberReconciler {
         let watch = owned.clone().follow(client.clone(), metrics.clone());
         follow(tasks, "watch of agents' objects", watch);
         let entries = Entries::default();
+        state.has(entries.clone());
         let watch = entries.clone().follow(client.clone(), metrics);
         follow(tasks, "watch of webhooks", watch);
         let sweep = entries.clone().sweep(client.clone(), state.clone());

@@ -134,6 +134,8 @@ pub enum SkipReason {
     OverBudget,
     /// There is no sign that the webhook was called: the pod is older, or the webhook was down.
     CreatedBefore,
+    /// There is none although the entry of the webhook is older than the pod.
+    NotCalled,
     /// It has the webhook's annotations but not the container: another webhook removed it.
     Stripped,
 }
@@ -142,7 +144,7 @@ traffic_operator_core::named! {
     SkipReason {
         HostNetwork, OptedOut, PortTaken, NameTaken, SharedProcesses, Windows, MirrorPod,
         JobOnOldServer, OtherProber, AlreadyInjected, AgentFailing, NamespaceExcluded,
-        NamespaceNotConsenting, ResourcesRefused, OverBudget, CreatedBefore, Stripped,
+        NamespaceNotConsenting, ResourcesRefused, OverBudget, CreatedBefore, NotCalled, Stripped,
     }
 }
 

@@ -149,6 +149,14 @@ fn objects_of_one_author_in_excess_write_nothing_and_the_platform_is_judged() {
             bench.prometheus.set(&name, Sample::percent("10"));
         }
         bench.namespace("greedy", json!({})).await;
+        let stored = async || {
+            let request = http::Request::get("/metrics").body(vec![]).expect("request");
+            let page = bench.client.request_text(request).await.expect("metrics");
+            let line = page.lines().find(|line| line.starts_with("apiserver_storage_size_bytes"));
+            let size = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            size.expect("a size") / 1e6
+        };
+        let before = stored().await;
         // As long as it may be.
         let name = |i: usize| format!("{i:03}{}", "x".repeat(60));
         for i in 0..OBJECTS {
@@ -179,7 +187,9 @@ fn objects_of_one_author_in_excess_write_nothing_and_the_platform_is_judged() {
             (ours == 16).then_some(serde_json::to_vec(&node).ok()?.len())
         };
         let bytes = eventually("16 labels", labels).await;
-        println!("a node has {bytes} bytes");
+        let grown = stored().await - before;
+        println!("a node has {bytes} bytes, and etcd {grown:.1} MB more");
+        assert!(grown < 20.0, "{grown} MB");
         assert!(bytes < 8_000, "{bytes} bytes");
         // A place that is free is taken.
         let api = bench.watches("greedy");

@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::{
     api::{
         admissionregistration::v1::MutatingWebhookConfiguration,
-        core::v1::{Pod, Service},
+        core::v1::{Namespace, Pod, Service},
     },
-    apimachinery::pkg::util::intstr::IntOrString,
+    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
 use kube::{
     Client, ResourceExt,
-    api::{DynamicObject, ListParams},
+    api::{DynamicObject, ListParams, PostParams},
 };
+use serde_json::json;
 
-use super::{Probing, Shown, Trouble, Webhook, handshake};
+use super::{Probing, Shown, Tried, Trouble, Webhook, handshake};
 use crate::{
-    api::NetworkProber,
+    api::{NetworkProber, network_prober::Mode},
     infra::{Api, watch::Metadata},
     inspect::cluster::{describe, name_of},
     network_prober::{
@@ -23,7 +24,9 @@ use crate::{
         measurement::{self, Querier, Subject},
         overview::Measured,
     },
+    pods::INJECTED_BY_ANNOTATION,
     prometheus,
+    selector::Selector,
     webhook::configuration::OBJECT,
 };
 
@@ -41,6 +44,7 @@ pub async fn gather(client: &Client, operator: &str) -> Probing {
         configuration: true,
         webhooks: Ok(vec![]),
         shown: vec![],
+        called: BTreeMap::new(),
         monitoring: BTreeMap::new(),
         measured: BTreeMap::new(),
     };
@@ -54,6 +58,15 @@ pub async fn gather(client: &Client, operator: &str) -> Probing {
             found.webhooks = Ok(webhooks(all, operator));
         }
         Err(error) => found.webhooks = Err(error),
+    }
+    for prober in found.probers.as_deref().unwrap_or_default() {
+        let entries = found.webhooks.as_deref().unwrap_or_default();
+        if let Some(entry) = entries.iter().find(|entry| entry.is_of(prober))
+            && injects(prober)
+            && let Some(tried) = try_pod(client, prober, entry).await
+        {
+            found.called.insert(name_of(prober), tried);
+        }
     }
     found.shown = shown(client, found.webhooks.as_deref().unwrap_or_default()).await;
     for prober in found.probers.as_deref().unwrap_or_default() {
@@ -114,6 +127,7 @@ fn webhooks(all: Vec<MutatingWebhookConfiguration>, operator: &str) -> Vec<Webho
             }
             let path = service.as_ref().and_then(|service| service.path.clone());
             found.push(Webhook {
+                namespaces: entry.namespace_selector.unwrap_or_default(),
                 object: name.clone(),
                 name: entry.name,
                 path: path.or(entry.client_config.url).unwrap_or_default(),
@@ -127,6 +141,102 @@ fn webhooks(all: Vec<MutatingWebhookConfiguration>, operator: &str) -> Vec<Webho
         }
     }
     found
+}
+
+/// Reports whether every new pod should get an agent, for all that its status says.
+fn injects(prober: &NetworkProber) -> bool {
+    let conditions = prober.status.iter().flat_map(|status| &status.conditions);
+    let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
+    prober.spec.mode == Mode::Sidecar
+        && ready.is_some_and(|ready| ready.status == "True" || ready.reason == "NotCalled")
+}
+
+/// Creates a pod that the object selects, in a dry run. Returns `None` if no namespace or no such
+/// pod is found, or new pods get no agent there for a reason that is known.
+async fn try_pod(
+    client: &Client,
+    prober: &NetworkProber,
+    entry: &Webhook,
+) -> Option<Result<Tried, String>> {
+    let status = prober.status.as_ref()?;
+    let namespace = match namespace(client, prober, &entry.namespaces).await {
+        Ok(namespace) => namespace?,
+        Err(error) => return Some(Err(error)),
+    };
+    let covered = status.conditions.iter().find(|condition| condition.type_ == "Covered");
+    // The condition names the namespaces that would refuse a pod with an agent.
+    let refused = covered.is_some_and(|covered| covered.message.contains("ResourcesRefused:"));
+    if refused || status.paused.iter().any(|paused| paused.namespace == namespace) {
+        return None;
+    }
+    let labels = labels(&prober.spec.pod_selector);
+    let selector = Selector::new(&prober.spec.pod_selector).ok()?;
+    if !selector.matches(|key| labels.get(key).map(String::as_str)) {
+        return None;
+    }
+    // What the restricted Pod Security Standard asks for.
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"generateName": "traffic-operator-doctor-", "labels": labels},
+        "spec": {
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [{
+                "name": "doctor", "image": "registry.k8s.io/pause:3.10",
+                "resources": {
+                    "requests": {"cpu": "1m", "memory": "1Mi"},
+                    "limits": {"cpu": "1m", "memory": "16Mi"},
+                },
+                "securityContext": {
+                    "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+                },
+            }],
+        },
+    });
+    let pod: Pod = serde_json::from_value(pod).ok()?;
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let made = Api::<Pod>::namespaced(client.clone(), &namespace).create(&params, &pod).await;
+    Some(match made {
+        Ok(made) => {
+            let injected = made.annotations().contains_key(INJECTED_BY_ANNOTATION);
+            Ok(Tried { namespace, injected })
+        }
+        Err(error) => Err(describe("create a pod (dry run)", error)),
+    })
+}
+
+/// A namespace for whose pods the webhook is called: that of the object, if it is one of them.
+async fn namespace(
+    client: &Client,
+    prober: &NetworkProber,
+    selector: &LabelSelector,
+) -> Result<Option<String>, String> {
+    let own = prober.namespace().unwrap_or_default();
+    let Ok(selector) = Selector::new(selector) else { return Ok(None) };
+    let namespaces = Api::<Metadata<Namespace>>::all(client.clone());
+    let all = namespaces.list(&ListParams::default()).await;
+    let all = all.map_err(|error| describe("list Namespaces", error))?;
+    let mut called: Vec<_> = all
+        .items
+        .iter()
+        .filter(|namespace| selector.matches(|key| namespace.labels().get(key).map(String::as_str)))
+        .map(ResourceExt::name_any)
+        .collect();
+    called.sort_by_key(|name| *name != own);
+    Ok(called.into_iter().next())
+}
+
+/// Labels that a selector matches, as far as it asks for any.
+fn labels(selector: &LabelSelector) -> BTreeMap<String, String> {
+    let mut labels = selector.match_labels.clone().unwrap_or_default();
+    for wanted in selector.match_expressions.iter().flatten() {
+        let value = wanted.values.iter().flatten().next().cloned();
+        if matches!(wanted.operator.as_str(), "In" | "Exists") {
+            labels.entry(wanted.key.clone()).or_insert(value.unwrap_or_default());
+        }
+    }
+    labels
 }
 
 /// Makes one handshake for each replica and bundle.

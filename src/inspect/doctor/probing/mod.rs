@@ -2,6 +2,7 @@
 //! Prometheus, and the agents.
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 
 use super::{Check, some};
@@ -36,10 +37,22 @@ pub struct Probing {
     pub webhooks: Result<Vec<Webhook>, String>,
     /// The certificates of the replicas behind them: by pod and webhook configuration.
     pub shown: Vec<Shown>,
+    /// Whether the API server had the webhook see a pod of each, in a dry run that stores nothing;
+    /// by name. Those that inject nothing now are not tried.
+    pub called: BTreeMap<String, Result<Tried, String>>,
     /// The existing monitoring objects: by kind and object.
     pub monitoring: BTreeMap<(ChildKind, String), Result<bool, String>>,
     /// The figures of each, by name; empty if Prometheus was not queried.
     pub measured: BTreeMap<String, Measured>,
+}
+
+/// A pod that was created in a dry run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Its namespace.
+    pub namespace: String,
+    /// True if it got an agent.
+    pub injected: bool,
 }
 
 /// One entry of a `MutatingWebhookConfiguration` that leads to the operator.
@@ -55,6 +68,8 @@ pub struct Webhook {
     pub path: String,
     /// The certificates that the API server trusts, as PEM.
     pub bundle: Option<Vec<u8>>,
+    /// The namespaces of the pods for which it is called.
+    pub namespaces: LabelSelector,
 }
 
 impl Webhook {
@@ -103,6 +118,7 @@ pub(super) fn checks(probing: &Probing) -> Vec<Check> {
     }
     let mut checks = webhooks(probing, probers);
     checks.extend(certificates(probing));
+    checks.extend(probing.called.iter().map(|(name, tried)| called(name, tried)));
     checks.extend(probers.iter().flat_map(|prober| monitoring(probing, prober)));
     checks.extend(probers.iter().map(|prober| agents(probing, prober)));
     checks.extend(probers.iter().map(coverage));
@@ -207,6 +223,31 @@ fn certificates(probing: &Probing) -> Vec<Check> {
         checks.push(Check::ok(check, message));
     }
     checks
+}
+
+/// Checks that a new pod gets an agent.
+fn called(name: &str, tried: &Result<Tried, String>) -> Check {
+    let check = "webhook";
+    match tried {
+        Ok(Tried { namespace, injected: true }) => Check::ok(
+            check,
+            format!("{name}: a pod that was created in {namespace} (dry run) got an agent"),
+        ),
+        Ok(Tried { namespace, injected: false }) => {
+            let message = format!(
+                "{name}: a pod that was created in {namespace} (dry run) got no agent: the API server does \
+                 not reach the webhook"
+            );
+            let fix = "open port 9443 from the control plane to the nodes or, where the control plane \
+                       is not in the pod network, run the webhook on the host network: see the runbook \
+                       TrafficOperatorWebhookNotCalled";
+            Check::fail(check, message, fix)
+        }
+        Err(why) => {
+            let fix = "ask for the right to create pods there; a dry run stores none";
+            Check::warn(check, format!("{name}: no pod was tried: {why}"), fix)
+        }
+    }
 }
 
 /// Checks that the objects that Prometheus needs exist, and that it uses them.

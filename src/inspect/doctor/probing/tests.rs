@@ -1,4 +1,5 @@
 #![expect(clippy::needless_pass_by_value, reason = "JSON literals are written in place")]
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{
     ServerConfig,
@@ -40,7 +41,12 @@ fn webhook() -> Webhook {
         service: Some(("ns".into(), "traffic-operator-webhook".into(), 443)),
         path: "/mutate/probing/mesh".into(),
         bundle: Some(b"PEM".to_vec()),
+        namespaces: LabelSelector::default(),
     }
+}
+
+fn tried(injected: bool) -> Tried {
+    Tried { namespace: "probing".into(), injected }
 }
 
 fn shown(result: Result<(), Trouble>) -> Shown {
@@ -75,6 +81,7 @@ fn healthy() -> Probing {
         configuration: true,
         webhooks: Ok(vec![webhook()]),
         shown: vec![shown(Ok(()))],
+        called: [("probing/mesh".to_owned(), Ok(tried(true)))].into(),
         monitoring: there.into(),
         measured: measured(figures()),
     }
@@ -88,6 +95,7 @@ fn all_as_it_should_be() {
     for expected in [
         "1 entries for 1 NetworkProbers",
         "op-1 show a certificate that the API server trusts",
+        "probing/mesh: a pod that was created in probing (dry run) got an agent",
         "probing/mesh: 3 of 3 agents scraped, paths between 1 nodes recorded",
         "probing/mesh: 3 pods have one, and all start",
         "probing/mesh: all 3 selected pods have an agent",
