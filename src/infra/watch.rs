@@ -91,10 +91,28 @@ impl Backoff for AtOnce {
 }
 
 /// Watches `api` for ever; errors are items, never the end. Managed fields are dropped.
+pub fn follow<K>(
+    api: Api<K>,
+    config: watcher::Config,
+) -> impl Stream<Item = Result<Event<DeserializeGuard<K>>, watcher::Error>> + Send + use<K>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    follow_managed(api, config).map(|event| {
+        event.map(|event| {
+            map(event, |mut object| {
+                object.meta_mut().managed_fields = None;
+                object
+            })
+        })
+    })
+}
+
+/// Watches `api` as [`follow`] does, with managed fields.
 ///
 /// Only a complete list, or an event after it, is a success for the back-off: the client library
 /// takes the beginning of a list for one, so that a list that fails would be tried every second.
-pub fn follow<K>(
+pub fn follow_managed<K>(
     api: Api<K>,
     config: watcher::Config,
 ) -> impl Stream<Item = Result<Event<DeserializeGuard<K>>, watcher::Error>> + Send + use<K>
@@ -116,12 +134,6 @@ where
             }
             Err(_) => backoff.next().unwrap_or(MAX_BACKOFF),
         };
-        let event = event.map(|event| {
-            map(event, |mut object| {
-                object.meta_mut().managed_fields = None;
-                object
-            })
-        });
         Some((event, (events, backoff, pause)))
     })
 }

@@ -104,7 +104,7 @@ impl Entries {
     pub async fn follow(self, client: Client, metrics: Metrics) {
         // RBAC treats a field selector by name like a request for that name.
         let this = watch::config().fields(&format!("metadata.name={OBJECT}"));
-        let events = watch::follow(api(&client), this);
+        let events = watch::follow_managed(api(&client), this);
         let mut events = watch::readable(events, "mutatingwebhookconfigurations", &metrics);
         while let Some(event) = events.next().await {
             self.take(event);

@@ -205,18 +205,23 @@ fn standpoint(
         constraints: &BTreeMap::new(),
         // This does not decide which of its pods take part.
         nodes: Nodes { zone: &|_| String::new(), readiness: &|_| None },
+        // The status tells whether the webhook is called.
+        entry_written: None,
         // Turns concern lists, which are not computed here.
         now: std::time::Duration::ZERO,
     };
     let name = settings.key();
     let reach = Reach::of(Ok(settings), &setup, std::slice::from_ref(namespace));
     let view = ProberState::of(prober, reach, Pods::Listed(&pods), None, &surroundings);
-    let found = found(
-        facts,
-        &view,
-        namespace,
-        live.is_some_and(|prober| prober.paused.contains(&namespace.name)),
-    );
+    let paused = live.is_some_and(|prober| prober.paused.contains(&namespace.name));
+    let found = match found(facts, &view, namespace, paused) {
+        Found::Without(reason)
+            if reason == SkipReason::CreatedBefore.as_str() && is_never_called(prober) =>
+        {
+            Found::Without(SkipReason::NotCalled.as_str().into())
+        }
+        found => found,
+    };
     before.views.insert(key, std::sync::Arc::new(view));
     match found {
         Found::NotSelected => Standpoint {
@@ -238,6 +243,15 @@ fn standpoint(
             reason: Some(reason),
         },
     }
+}
+
+/// Reports whether all pods without a sign of the webhook are younger than its entry.
+fn is_never_called(prober: &NetworkProber) -> bool {
+    let counted = |reason: SkipReason| {
+        let all = prober.status.iter().flat_map(|status| &status.not_injected);
+        all.into_iter().any(|one| one.reason == reason.as_str())
+    };
+    counted(SkipReason::NotCalled) && !counted(SkipReason::CreatedBefore)
 }
 
 /// The relation of a `NetworkProber` to a pod.

@@ -20,7 +20,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use traffic_operator::manifests::{NAMESPACE, WEBHOOK};
 
-use super::{agent, lists::Agent, selector};
+use super::{agent, lists::Agent, message, selector};
 use crate::bench::{
     ACCOUNT, AGENT_IMAGE, Bench, Operator, WEBHOOK_ACCOUNT, eventually, free_address, run,
 };

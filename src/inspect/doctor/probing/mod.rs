@@ -56,7 +56,7 @@ pub struct Tried {
 }
 
 /// One entry of a `MutatingWebhookConfiguration` that leads to the operator.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Webhook {
     /// The configuration.
     pub object: String,
