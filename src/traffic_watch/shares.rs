@@ -100,7 +100,7 @@ mod tests {
             ("the platform keeps all", &[("ops", 40)], &[("a", 1), ("b", 1)], "ops", None),
             ("a share is a quarter", &[("a", 31), ("ops", 9)], &[("b", 99)], "a", Some((0, 10))),
             ("two have their shares", &[("a", 30), ("b", 10)], &[("b", 9)], "a", None),
-            ("b asks in vain", &[("a", 30), ("b", 10)], &[("b", 9)], "b", None),
+            ("b waits for more than its share", &[("a", 30), ("b", 10)], &[("b", 9)], "b", None),
             // Four tenants have half of the places together.
             (
                 "four tenants",

@@ -126,7 +126,9 @@ fn overlays() -> Vec<String> {
 
 fn everything_is_accepted(plane: &ControlPlane) {
     let dry = ["apply", "--server-side", "--dry-run=server", "--force-conflicts", "-f", "-"];
-    let all = crate::values::all_values();
+    let mut all = crate::values::all_values();
+    // The only value that needs a less restricted namespace.
+    all["webhook"]["hostNetwork"] = false.into();
     // The pod of `helm test` needs the account, which a dry run does not create.
     let rendered = |test: &str, values: &Value| {
         let arguments = ["template", "traffic-operator", "--skip-tests"];
