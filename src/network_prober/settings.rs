@@ -166,7 +166,8 @@ impl Settings {
                 in_zone: neighbors.in_zone as usize,
                 per_other_zone: neighbors.per_other_zone as usize,
             },
-            original_metrics: spec.original_metrics,
+            // Who names an image may be an author of the original operator.
+            original_metrics: spec.original_metrics.unwrap_or(spec.agent_image.is_some()),
             failure_policy: spec.injection.failure_policy,
             requests,
             limits,

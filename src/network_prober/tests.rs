@@ -188,7 +188,7 @@ fn pods_that_were_skipped_while_the_spec_was_another_are_not_counted() {
         np
     };
     let port = json!({"metadata": {"creationTimestamp": "1970-01-01T00:02:00Z"}, "spec": {"containers": [
-        {"name": "app", "image": "app", "ports": [{"containerPort": 8080}]}]}});
+        {"name": "app", "image": "app", "ports": [{"containerPort": 22080}]}]}});
     let pods = [pod("p", None, &port)];
     let first = next(&np, &[], None, (Some(10), 20));
     let taken = next(&np, &pods, Some(&first), (Some(10), 130));

@@ -1,6 +1,6 @@
 //! The prober's agent in a pod, according to the Pod object.
 use super::{
-    names::{AGENT_CONTAINER, AGENT_VOLUME, METRICS_PORT, PING_PORT},
+    names::{AGENT_CONTAINER, AGENT_VOLUME, METRICS_PORT, PING_PORT, SCRAPED_ANNOTATION},
     resource::{Container, PodObject},
 };
 
@@ -75,8 +75,12 @@ impl PodObject {
     /// the agent answers on both.
     #[must_use]
     pub fn takes_port(&self, port: u16) -> bool {
+        let scraped = self.annotation(SCRAPED_ANNOTATION).and_then(|port| port.trim().parse().ok());
         let others = self.all_containers().filter(|c| &*c.name != AGENT_CONTAINER);
-        others.flat_map(|c| &c.ports).any(|p| p.container_port == port && &*p.protocol != "SCTP")
+        scraped == Some(port)
+            || others
+                .flat_map(|c| &c.ports)
+                .any(|p| p.container_port == port && &*p.protocol != "SCTP")
     }
 
     /// Reports whether a container or volume other than the agent's has a name that the injection
@@ -187,6 +191,29 @@ mod tests {
         let named =
             json!({"containers": [{"name": "a", "livenessProbe": {"httpGet": {"port": "web"}}}]});
         assert!(!pod(&named, &json!({})).takes_port(8080));
+    }
+
+    #[test]
+    fn a_port_that_the_pod_shows_otherwise_is_taken() {
+        let takes = |metadata: serde_json::Value, container: serde_json::Value| {
+            let pod =
+                serde_json::json!({"metadata": metadata, "spec": {"containers": [container]}});
+            let pod: PodObject = serde_json::from_value(pod).unwrap();
+            (pod.takes_port(8080), pod.takes_port(8081))
+        };
+        let none = || serde_json::json!({});
+        for container in [
+            serde_json::json!({"lifecycle": {"preStop": {"httpGet": {"port": 8080, "path": "/drain"}}}}),
+            serde_json::json!({"lifecycle": {"postStart": {"tcpSocket": {"port": 8080}}}}),
+            serde_json::json!({"command": ["server", "--port=8080"]}),
+            serde_json::json!({"args": ["--metrics-addr", "127.0.0.1:8080"]}),
+            serde_json::json!({"env": [{"name": "PORT", "value": "8080"}]}),
+        ] {
+            assert_eq!(takes(none(), container.clone()), (true, false), "{container}");
+        }
+        let scraped = serde_json::json!({"annotations": {"prometheus.io/port": "8080"}});
+        assert_eq!(takes(scraped, none()), (true, false));
+        assert_eq!(takes(none(), none()), (false, false));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub(crate) mod address;
 mod affinity;
 mod agent;
+mod listening;
 mod names;
 mod needs;
 mod qos;

@@ -27,3 +27,5 @@ pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Set by `OpenShift` before webhooks are called: the security context constraint that admits the
 /// pod.
 pub const CONSTRAINT_ANNOTATION: &str = "openshift.io/scc";
+/// A port of the application, for scrapes that discover pods by annotations.
+pub const SCRAPED_ANNOTATION: &str = "prometheus.io/port";

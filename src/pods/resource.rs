@@ -71,7 +71,8 @@ pub struct Container {
     pub restarts_always: bool,
     /// Its own user, if it names one.
     pub run_as_user: Option<i64>,
-    /// Its declared ports, and undeclared ones that the kubelet probes, where a server listens.
+    /// Its declared ports, and undeclared ones where a server listens: the kubelet calls them, or
+    /// arguments and variables name them.
     pub ports: Box<[Port]>,
     /// True if it requests its list of peers: an agent that does not reads a file.
     pub(super) pulls: bool,

@@ -1,16 +1,23 @@
 //! The part of a Pod's JSON that is read: every field may be absent or null.
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 
 use super::{
     affinity::Affinity,
+    listening,
     names::{self, AGENT_CONTAINER, DELIVERY_VARIABLE, SOUND_SECONDS},
     qos::Resources,
     resource::{self, PodObject},
 };
 use crate::partial_resource::nullable;
+
+/// Maximum number of undeclared ports of a container that are kept: no server has more.
+const UNDECLARED: usize = 100;
 
 /// The name of the operating system that runs no agent.
 const WINDOWS: &str = "windows";
@@ -54,6 +61,8 @@ struct Annotations {
     mirror: Option<String>,
     #[serde(default, rename = "openshift.io/scc", deserialize_with = "present")]
     constraint: Option<String>,
+    #[serde(default, rename = "prometheus.io/port", deserialize_with = "present")]
+    scraped: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +128,9 @@ struct Container {
     liveness_probe: Option<Check>,
     readiness_probe: Option<Check>,
     startup_probe: Option<Check>,
+    lifecycle: Option<Lifecycle>,
+    command: Option<Vec<Option<Box<str>>>>,
+    args: Option<Vec<Option<Box<str>>>>,
     security_context: Option<SecurityContext>,
     #[serde(default, deserialize_with = "nullable")]
     resources: Resources,
@@ -138,6 +150,14 @@ struct Check {
     http_get: Option<At>,
     tcp_socket: Option<At>,
     grpc: Option<At>,
+}
+
+/// Requests of the kubelet when a container starts and before it stops.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Lifecycle {
+    post_start: Option<Check>,
+    pre_stop: Option<Check>,
 }
 
 #[derive(Deserialize)]
@@ -264,6 +284,7 @@ impl From<Metadata> for ObjectMeta {
                 (names::HASH_ANNOTATION, found.hash),
                 (names::MIRROR_ANNOTATION, found.mirror),
                 (names::CONSTRAINT_ANNOTATION, found.constraint),
+                (names::SCRAPED_ANNOTATION, found.scraped),
             ];
             known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
         });
@@ -325,10 +346,27 @@ impl From<Spec> for resource::Spec {
 impl From<Container> for resource::Container {
     fn from(container: Container) -> Self {
         let ports = container.ports.into_iter().flatten();
+        let hooks = container.lifecycle.map(|hooks| [hooks.post_start, hooks.pre_stop]);
         let checks = [container.liveness_probe, container.readiness_probe, container.startup_probe];
-        let checked = checks.iter().flatten().filter_map(Check::port);
-        let checked = checked.map(|port| Port { number: Some(port.into()), ..Port::default() });
-        let ports = ports.map(Option::unwrap_or_default).chain(checked);
+        let checks = checks.into_iter().chain(hooks.into_iter().flatten()).flatten();
+        let text = |text: &Option<Box<str>>| text.as_deref().unwrap_or_default().to_owned();
+        let arguments: Vec<_> = [container.command, container.args]
+            .iter()
+            .flatten()
+            .flat_map(|list| list.iter().map(text))
+            .collect();
+        let variables = container.env.iter().flatten().flatten();
+        let variables = variables
+            .filter_map(|variable| listening::variable(&variable.name, variable.value.as_deref()?));
+        let undeclared: BTreeSet<_> = checks
+            .filter_map(|check| check.port())
+            .chain(listening::arguments(&arguments))
+            .chain(variables)
+            .collect();
+        let undeclared = undeclared.into_iter().take(UNDECLARED);
+        let undeclared =
+            undeclared.map(|port| Port { number: Some(port.into()), ..Port::default() });
+        let ports = ports.map(Option::unwrap_or_default).chain(undeclared);
         Self {
             name: container.name,
             image: container.image,

@@ -8,11 +8,11 @@ use super::Protocol;
 
 /// The default of the original agent.
 pub(super) fn http_port() -> IntOrString {
-    IntOrString::String("8080".into())
+    IntOrString::String("22080".into())
 }
 /// The default of the original agent.
 pub(super) fn http_prometheus_port() -> IntOrString {
-    IntOrString::String("2112".into())
+    IntOrString::String("22112".into())
 }
 /// The value in the original's sample.
 pub(super) fn polling_period() -> Duration {

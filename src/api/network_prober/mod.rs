@@ -161,14 +161,14 @@ pub struct NetworkProberSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
 
-    /// TCP port on which agents answer probes; UDP probes use the same number. Defaults to "8080".
+    /// TCP port on which agents answer probes; UDP probes use the same number. Defaults to "22080".
     #[serde(default = "defaults::http_port")]
     #[schemars(extend("nullable" = false))]
     #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 && self <= 65535 : (self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 65535)").message("httpPort must be a port from 1 to 65535, e.g. \"8080\""))]
     pub http_port: IntOrString,
 
     /// TCP port on which agents serve their metrics. It must differ from httpPort. Defaults to
-    /// "2112".
+    /// "22112".
     #[serde(default = "defaults::http_prometheus_port")]
     #[schemars(extend("nullable" = false))]
     #[x_kube(validation = Rule::new("type(self) == int ? self >= 1 && self <= 65535 : (self.matches('^[1-9][0-9]{0,4}$') && int(self) <= 65535)").message("httpPrometheusPort must be a port from 1 to 65535, e.g. \"2112\""))]
@@ -230,9 +230,10 @@ pub struct NetworkProberSpec {
     pub delivery: Option<Delivery>,
 
     /// Also exports the original's metric `netprober_interpod_latency_s` for each pod, which costs
-    /// 28 series per peer. Defaults to true.
-    #[serde(default = "defaults::yes")]
-    pub original_metrics: bool,
+    /// 28 series per peer. Defaults to true with agentImage, else to false.
+    // Without a default in the schema: stored objects keep the one that they were stored with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_metrics: Option<bool>,
 
     /// Injection of agents into pods.
     #[serde(default)]

@@ -82,7 +82,7 @@ fn fingerprints_tell_lists_apart() {
         json!({"pollingPeriod": "5s"}),
         json!({"timeout": "500ms"}),
         json!({"probes": ["TCP"]}),
-        json!({"originalMetrics": false}),
+        json!({"originalMetrics": true}),
     ] {
         let lists = of_members(&settings(&spec), &few);
         assert!(prints.insert(lists.of("uid-0").unwrap().print()), "{spec}");
@@ -109,7 +109,8 @@ fn fingerprints_tell_lists_apart() {
 /// Two thousand pods in a full mesh would be four million entries: nearly 1 GB of lists.
 #[test]
 fn a_full_mesh_that_is_refused_has_no_lists() {
-    let mesh = settings(&json!({"neighbors": {"inZone": 0, "perOtherZone": 0}}));
+    let mesh =
+        settings(&json!({"neighbors": {"inZone": 0, "perOtherZone": 0}, "originalMetrics": true}));
     assert_eq!(of_members(&mesh, &members(LARGEST_MESH)).len(), LARGEST_MESH);
     let (many, more) = (members(2000), members(2001));
     let lists = of_members(&mesh, &many);

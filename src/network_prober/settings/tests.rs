@@ -44,7 +44,17 @@ fn the_original_sample_is_read_with_the_original_delivery() {
     assert_eq!(settings.delivery, Delivery::ConfigMap);
     assert_eq!((settings.period.as_secs(), settings.timeout.as_secs()), (10, 1));
     let own = read(serde_json::json!({"podSelector": {"matchLabels": {"app": "a"}}})).unwrap();
-    assert_eq!((own.delivery, own.http_port, own.prometheus_port), (Delivery::Pull, 8080, 2112));
+    assert_eq!((own.delivery, own.http_port, own.prometheus_port), (Delivery::Pull, 22080, 22112));
+    // The original's metric is half of a scrape: who names no image of another does not need it.
+    let original = |more: serde_json::Value| {
+        let mut spec = serde_json::json!({"podSelector": {"matchLabels": {"app": "a"}}});
+        json_patch::merge(&mut spec, &more);
+        read(spec).unwrap().original_metrics
+    };
+    assert!(settings.original_metrics && !own.original_metrics);
+    assert!(original(serde_json::json!({"originalMetrics": true})));
+    let off = serde_json::json!({"originalMetrics": false, "agentImage": "a"});
+    assert!(!original(off));
 }
 
 /// The API server refuses these values too; this check is for objects that are older than the
@@ -74,7 +84,7 @@ fn bad_values_are_named_by_their_path() {
         (serde_json::json!({"httpPort": "http"}), "spec.httpPort"),
         (serde_json::json!({"httpPort": 0}), "spec.httpPort"),
         (serde_json::json!({"httpPrometheusPort": "70000"}), "spec.httpPrometheusPort"),
-        (serde_json::json!({"httpPrometheusPort": 8080}), "spec.httpPrometheusPort"),
+        (serde_json::json!({"httpPrometheusPort": 22080}), "spec.httpPrometheusPort"),
         (serde_json::json!({"pollingPeriod": "0s"}), "spec.pollingPeriod"),
         (serde_json::json!({"pollingPeriod": "1s", "timeout": "2s"}), "spec.timeout"),
         (serde_json::json!({"agentImage": " "}), "spec.agentImage"),

@@ -29,7 +29,7 @@ fn each_pod_without_an_agent_has_a_reason() {
             pod(
                 "p",
                 None,
-                &json!({"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 8080}]}]}}),
+                &json!({"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 22080}]}]}}),
             ),
         ),
         ("Windows", pod("p", None, &json!({"spec": {"os": {"name": "windows"}}}))),

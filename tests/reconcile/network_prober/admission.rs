@@ -23,7 +23,7 @@ fn mistakes_are_refused_with_a_reason() {
                 json!({"podSelector": app(), "httpPrometheusPort": "08"}),
                 "httpPrometheusPort must be a port",
             ),
-            (json!({"podSelector": app(), "httpPort": "2112"}), "must differ from spec.httpPort"),
+            (json!({"podSelector": app(), "httpPort": "22112"}), "must differ from spec.httpPort"),
             (
                 json!({"podSelector": app(), "pollingPeriod": "0s"}),
                 "pollingPeriod must be a duration",

@@ -108,7 +108,7 @@ fn an_agent_gets_its_own_list_and_hears_of_a_change_at_once() {
             (&json!(["TCP", "UDP"]), &json!(false))
         );
         assert_eq!(list["peers"][0]["ips"], json!(["10.1.0.2"]));
-        assert_eq!(list["peers"][0]["port"], 8080);
+        assert_eq!(list["peers"][0]["port"], 22080);
         // An unchanged list is answered with 304 only.
         let etag = first.etag.expect("etag");
         let same = agent.ask("default/np", 1, Some(&etag)).await;
