@@ -179,7 +179,7 @@ fn every_reason_to_have_no_agent_is_said_with_its_remedy() {
         (|_| {}, "CreatedBefore"),
         (|p| p["spec"]["hostNetwork"] = json!(true), "HostNetwork"),
         (|p| p["spec"]["shareProcessNamespace"] = json!(true), "SharedProcesses"),
-        (|p| p["spec"]["containers"][0]["ports"] = json!([{"containerPort": 8080}]), "PortTaken"),
+        (|p| p["spec"]["containers"][0]["ports"] = json!([{"containerPort": 22080}]), "PortTaken"),
         (
             |p| p["metadata"]["annotations"] = json!({"probes.bigmikes.io/inject": "false"}),
             "OptedOut",
