@@ -167,6 +167,9 @@ pub struct Nodes<'a> {
     pub zone: &'a dyn Fn(&str) -> String,
     /// Returns the readiness of a node; `None` if there is no such node.
     pub readiness: &'a dyn Fn(&str) -> Option<Readiness>,
+    /// Reports whether the end of a node is announced: what its agents lose is no fault of a
+    /// network.
+    pub ends: &'a dyn Fn(&str) -> bool,
 }
 
 /// Examines every selected pod.
@@ -185,6 +188,7 @@ pub fn members(selection: &Selection<'_>) -> Members {
     let allowed = ours.iter().filter(|(_, standing)| *standing == Standing::Allowed);
     let addresses = Addresses::of(allowed.map(|(pod, _)| *pod));
     for (pod, standing) in ours {
+        let ends = pod.node().is_some_and(selection.nodes.ends);
         let node = pod.node().and_then(selection.nodes.readiness);
         let presence = presence(pod, node, selection.now);
         if presence == Presence::Gone {
@@ -207,7 +211,7 @@ pub fn members(selection: &Selection<'_>) -> Members {
         };
         if presence == Presence::Stranded {
             // It counts no more, it is only still probed.
-            let running = agent.ok().filter(|agent| agent.running);
+            let running = agent.ok().filter(|agent| agent.running && !ends);
             found.members.extend(running.map(|a| member(&a)).filter(Member::can_be_reached));
             continue;
         }
@@ -219,7 +223,7 @@ pub fn members(selection: &Selection<'_>) -> Members {
             Ok(agent) => {
                 let tally = tallies.entry(pod.namespace()).or_default();
                 found.count(hash.as_deref(), pod, &agent, tally, selection.now);
-                found.place(agent.running, member(&agent));
+                found.place(agent.running && !ends, member(&agent));
             }
             Err(reason) if reason == SkipReason::CreatedBefore.as_str() => {
                 tallies.entry(pod.namespace()).or_default().bare.push(created);

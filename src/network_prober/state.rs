@@ -316,6 +316,7 @@ impl Follower {
                 nodes: Nodes {
                     zone: &|node| self.cluster.0.nodes.zone(node),
                     readiness: &|node| self.cluster.0.nodes.readiness(node),
+                    ends: &|node| self.cluster.0.nodes.is_ending(node),
                 },
                 entry_written: entries.and_then(|entries| entries.written(&key)),
                 now,

@@ -100,6 +100,7 @@ pub(super) fn view_among(
         nodes: Nodes {
             zone: &|node| format!("zone-of-{node}"),
             readiness: &|_| Some(Readiness::Ready),
+            ends: &|_| false,
         },
         entry_written: None,
         now: Duration::ZERO,
@@ -122,7 +123,11 @@ fn next(
         before: &Snapshot::default(),
         places: &Places::new(&setup.tenancy),
         constraints: &BTreeMap::new(),
-        nodes: Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) },
+        nodes: Nodes {
+            zone: &|_| String::new(),
+            readiness: &|_| Some(Readiness::Ready),
+            ends: &|_| false,
+        },
         entry_written,
         now: Duration::from_secs(now),
     };

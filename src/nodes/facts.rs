@@ -10,6 +10,17 @@ use kube::core::ObjectMeta;
 use super::{Readiness, Texts};
 use crate::api::UNFIT_SUFFIX;
 
+/// Taints by which others announce that a node is going to end: cluster-autoscaler, Karpenter (also
+/// before v1), a non-graceful shutdown, cloud providers, the handler of AWS's notices.
+const ENDS: [&str; 6] = [
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+    "node.kubernetes.io/out-of-service",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "aws-node-termination-handler/spot-itn",
+];
+
 /// The facts about one node that a judgment needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
@@ -127,6 +138,11 @@ impl NodeFacts {
     pub fn label_of(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(|value| &**value)
     }
+}
+
+/// Reports whether a taint announces the end of its node.
+pub(super) fn announces_end(taints: &[Taint]) -> bool {
+    taints.iter().any(|taint| ENDS.contains(&&*taint.key))
 }
 
 /// Reports whether no taint keeps ordinary pods away, apart from the marks of `TrafficWatch`es.

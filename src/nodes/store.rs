@@ -8,6 +8,7 @@ use tokio::sync::watch as signal;
 use super::{
     Carrier, Census, Identity, Incarnation, NodeFacts, NodeObject, Offer, Readiness, Selection,
     Speaker, Texts,
+    facts::announces_end,
     selection::{Choice, Selections},
     state::{State, Stored, marking},
 };
@@ -219,6 +220,16 @@ impl NodeStore {
     #[must_use]
     pub fn readiness(&self, node: &str) -> Option<Readiness> {
         self.read().nodes().get(node).map(|node| node.readiness)
+    }
+
+    /// Reports whether the end of a node is announced: by a taint, or because it is cordoned and
+    /// gone.
+    #[must_use]
+    pub fn is_ending(&self, node: &str) -> bool {
+        self.read().nodes().get(node).is_some_and(|node| {
+            let gone = matches!(node.readiness, Readiness::NotReady(_));
+            announces_end(&node.taints) || node.cordoned && gone
+        })
     }
 
     /// Returns the oldest version among the kubelets that may run an agent: neither those of

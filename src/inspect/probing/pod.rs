@@ -204,7 +204,7 @@ fn standpoint(
         // The operator knows the quotas; this explains the reasons in the pod itself.
         constraints: &BTreeMap::new(),
         // This does not decide which of its pods take part.
-        nodes: Nodes { zone: &|_| String::new(), readiness: &|_| None },
+        nodes: Nodes { zone: &|_| String::new(), readiness: &|_| None, ends: &|_| false },
         // The status tells whether the webhook is called.
         entry_written: None,
         // Turns concern lists, which are not computed here.

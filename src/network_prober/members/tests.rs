@@ -28,7 +28,7 @@ fn found(spec: &Value, pods: &[Value], node: Option<Readiness>, last: Option<&Me
         scope: &Scope::of(&settings, None, &setup.tenancy, [&team]),
         older: &[],
         pods: &pods.iter().map(read).collect::<Vec<_>>(),
-        nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| node },
+        nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| node, ends: &|_| false },
         constraints: &ByNamespace::new(),
         last,
         calls_since: None,
@@ -44,6 +44,39 @@ fn is_member(change: &Value, node: Option<Readiness>) -> bool {
     let pods = [pod("p", Some("team/np"), change)];
     let members = found(&json!({}), &pods, node, None);
     names(&members) == ["p"]
+}
+
+/// A node that an autoscaler takes away is no fault of the network.
+#[test]
+fn a_node_whose_end_is_announced_is_not_probed() {
+    let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let setup = setup(Some("operator"));
+    let settings = Settings::of(&prober, &setup.tenancy).unwrap();
+    let team = NamespaceFacts { name: "team".into(), ..NamespaceFacts::default() };
+    let deleted = json!({"metadata": {"deletionTimestamp": at(60)}});
+    let pods = [
+        pod("stays", Some("team/np"), &json!({"spec": {"nodeName": "n2"}})),
+        pod("ends", Some("team/np"), &json!({})),
+        pod("stranded", Some("team/np"), &deleted),
+    ];
+    let read = |pod: &Value| Arc::new(serde_json::from_value::<PodObject>(pod.clone()).unwrap());
+    let found = members(&Selection {
+        settings: &settings,
+        recipe: None,
+        scope: &Scope::of(&settings, None, &setup.tenancy, [&team]),
+        older: &[],
+        pods: &pods.iter().map(read).collect::<Vec<_>>(),
+        nodes: &Nodes {
+            zone: &|_| String::new(),
+            readiness: &|_| Some(not_ready(60)),
+            ends: &|node| node == "n1",
+        },
+        constraints: &ByNamespace::new(),
+        last: None,
+        calls_since: None,
+        now: NOON,
+    });
+    assert_eq!((names(&found), found.injected), (vec!["stays"], 2));
 }
 
 /// The state of a node that stopped being Ready so long ago.
@@ -306,7 +339,11 @@ fn forged_annotations_pause_no_other_namespace() {
         scope: &Scope::of(&settings, None, &setup.tenancy, &[named("team"), named("evil")]),
         older: &[],
         pods: &pods.map(read).collect::<Vec<_>>(),
-        nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) },
+        nodes: &Nodes {
+            zone: &|_| String::new(),
+            readiness: &|_| Some(Readiness::Ready),
+            ends: &|_| false,
+        },
         constraints: &ByNamespace::new(),
         last: None,
         calls_since: None,

@@ -79,7 +79,11 @@ fn one_namespace_never_takes_all_webhooks() {
     let mut add = |namespace: &str, name: &str, bytes: Option<usize>| {
         let prober = prober_in(namespace, name);
         let reach = Reach::of(Settings::of(&prober, &setup.tenancy), &setup, &facts);
-        let nodes = Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) };
+        let nodes = Nodes {
+            zone: &|_| String::new(),
+            readiness: &|_| Some(Readiness::Ready),
+            ends: &|_| false,
+        };
         let constraints = BTreeMap::new();
         let surroundings = Surroundings {
             before: &all,
@@ -166,7 +170,11 @@ fn one_over_budget_reports_it_and_injects_nothing() {
     let look = |pods| {
         let reach = Reach::of(Settings::of(&prober, &setup.tenancy), &setup, &namespaces());
         let before = Snapshot::default();
-        let nodes = Nodes { zone: &|_| String::new(), readiness: &|_| Some(Readiness::Ready) };
+        let nodes = Nodes {
+            zone: &|_| String::new(),
+            readiness: &|_| Some(Readiness::Ready),
+            ends: &|_| false,
+        };
         let constraints = BTreeMap::new();
         let surroundings = Surroundings {
             before: &before,

@@ -195,3 +195,34 @@ fn a_node_is_there_since_the_revision_that_brought_its_incarnation() {
     store.apply(Event::Apply(of("fourth", 8)));
     assert!(since() > before && since() <= store.revision());
 }
+
+/// A node that an autoscaler, Karpenter or a person takes away.
+#[test]
+fn the_end_of_a_node_is_announced_by_a_taint_or_by_a_cordon_before_it_is_silent() {
+    let ends = |taint: Option<&str>, cordoned: bool, ready: &str| {
+        let taints: Vec<_> = taint
+            .map(|key| serde_json::json!({"key": key, "effect": "NoSchedule"}))
+            .into_iter()
+            .collect();
+        let node = serde_json::json!({
+            "metadata": {"name": "n", "resourceVersion": "1"},
+            "spec": {"taints": taints, "unschedulable": cordoned},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        });
+        let store = NodeStore::default();
+        store.apply(Event::Apply(serde_json::from_value(node).unwrap()));
+        store.is_ending("n")
+    };
+    for key in ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"] {
+        assert!(ends(Some(key), false, "True"), "{key}");
+    }
+    assert!(ends(None, true, "Unknown"));
+    for (taint, cordoned, ready) in [
+        (None, true, "True"),
+        (None, false, "Unknown"),
+        (Some("node.kubernetes.io/unreachable"), false, "Unknown"),
+    ] {
+        assert!(!ends(taint, cordoned, ready), "{taint:?} {cordoned} {ready}");
+    }
+    assert!(!NodeStore::default().is_ending("n"));
+}
