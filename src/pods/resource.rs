@@ -38,6 +38,9 @@ pub(super) struct Spec {
     pub shares_processes: bool,
     pub windows: bool,
     pub restart_policy: Option<Box<str>>,
+    /// True if it has a deadline: `activeDeadlineSeconds`.
+    pub ends: bool,
+    pub priority_class: Option<Box<str>>,
     /// The user of every container that names none.
     pub run_as_user: Option<i64>,
     /// `None` if there is no such array.
@@ -244,6 +247,18 @@ impl PodObject {
     pub fn qos(&self) -> Qos {
         let containers = self.all_containers().map(|container| &container.resources);
         Qos::of(self.spec.resources.as_ref(), containers)
+    }
+
+    /// Reports whether it ends after a time: `activeDeadlineSeconds`.
+    #[must_use]
+    pub fn has_deadline(&self) -> bool {
+        self.spec.ends
+    }
+
+    /// Returns the name of its priority class; empty if it has none.
+    #[must_use]
+    pub fn priority_class(&self) -> &str {
+        self.spec.priority_class.as_deref().unwrap_or_default()
     }
 
     /// Reports whether it has CPU or memory as a whole, in addition to its containers.

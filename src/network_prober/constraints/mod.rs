@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
-    api::core::v1::{LimitRange, ResourceQuota},
+    api::core::v1::{LimitRange, ResourceQuota, ScopedResourceSelectorRequirement},
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::ResourceExt;
 
 use crate::{
     api::parse_quantity,
-    pods::{Compute, Needs, PodObject},
+    pods::{Compute, Needs, PodObject, Qos},
     webhook::injection::{self, Recipe, Resources},
 };
 
@@ -54,8 +54,61 @@ struct Range {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Quota {
     object: String,
+    /// What pods it concerns: those that meet all of these.
+    scopes: Vec<Scope>,
     hard: Amounts,
     used: Amounts,
+}
+
+/// A property of the pods that a quota concerns.
+#[derive(Clone, Debug, PartialEq)]
+enum Scope {
+    Terminating(bool),
+    BestEffort(bool),
+    /// A priority class, or one of these; or not one of these.
+    Class {
+        any: bool,
+        names: Vec<String>,
+        not: bool,
+    },
+}
+
+impl Scope {
+    fn of(term: &ScopedResourceSelectorRequirement) -> Option<Self> {
+        Some(match &*term.scope_name {
+            "Terminating" => Self::Terminating(true),
+            "NotTerminating" => Self::Terminating(false),
+            "BestEffort" => Self::BestEffort(true),
+            "NotBestEffort" => Self::BestEffort(false),
+            "PriorityClass" => {
+                let names = term.values.clone().unwrap_or_default();
+                let (any, not) = match &*term.operator {
+                    "In" => (false, false),
+                    "NotIn" => (false, true),
+                    "Exists" => (true, false),
+                    "DoesNotExist" => (true, true),
+                    _ => return None,
+                };
+                Self::Class { any, names, not }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Reports whether a pod has it; without a pod, whether ordinary ones do.
+    fn includes(&self, pod: Option<&PodObject>) -> bool {
+        match (self, pod) {
+            (Self::Terminating(wanted), None) | (Self::BestEffort(wanted), None) => !wanted,
+            (Self::Class { .. }, None) => false,
+            (Self::Terminating(wanted), Some(pod)) => pod.has_deadline() == *wanted,
+            (Self::BestEffort(wanted), Some(pod)) => (pod.qos() == Qos::BestEffort) == *wanted,
+            (Self::Class { any, names, not }, Some(pod)) => {
+                let class = pod.priority_class();
+                let is = if *any { !class.is_empty() } else { names.iter().any(|n| n == class) };
+                is != *not
+            }
+        }
+    }
 }
 
 /// The constraints of each namespace that has any.
@@ -77,7 +130,7 @@ impl Constraints {
             let both = max.into_iter().flat_map(|(name, max)| {
                 [(format!("limits.{name}"), max), (format!("requests.{name}"), max)]
             });
-            self.put(format!("LimitRange {}", range.name_any()), both, Amounts::new());
+            self.put(format!("LimitRange {}", range.name_any()), vec![], both, Amounts::new());
         }
         let ratios = pods().map(|item| amounts(item.max_limit_request_ratio.as_ref()));
         let ratios = ratios.filter(|ratios| !ratios.is_empty());
@@ -94,21 +147,30 @@ impl Constraints {
         self.ranges.extend(items.take(MOST.saturating_sub(self.ranges.len())));
     }
 
-    /// Reads the limits of CPU and memory of ordinary pods.
+    /// Reads the limits of CPU and memory of some pods, or of all.
     pub fn add_quota(&mut self, quota: &ResourceQuota) {
-        let scopes = quota.spec.iter().flat_map(|spec| spec.scopes.iter().flatten());
-        let selects = quota.spec.iter().any(|spec| spec.scope_selector.is_some());
-        // A quota with other scopes concerns only some pods, which are not distinguished here.
-        let ordinary = scopes.into_iter().all(|s| s == "NotBestEffort" || s == "NotTerminating");
+        let named = quota.spec.iter().flat_map(|spec| spec.scopes.iter().flatten());
+        let named = named.map(|name| ScopedResourceSelectorRequirement {
+            scope_name: name.clone(),
+            operator: "Exists".into(),
+            values: None,
+        });
+        let selected = quota.spec.iter().filter_map(|spec| spec.scope_selector.as_ref());
+        let selected = selected.flat_map(|selector| selector.match_expressions.iter().flatten());
+        // Which pods another scope concerns is not known here: what such a quota refuses stays
+        // refused.
+        let terms = named.chain(selected.cloned()).map(|term| Scope::of(&term));
+        let Some(scopes) = terms.collect::<Option<Vec<_>>>() else { return };
         // Until it has a status, it refuses no pod.
-        let Some(status) = quota.status.as_ref().filter(|_| ordinary && !selects) else { return };
+        let Some(status) = quota.status.as_ref() else { return };
         let (hard, used) = (amounts(status.hard.as_ref()), amounts(status.used.as_ref()));
-        self.put(format!("ResourceQuota {}", quota.name_any()), hard, used);
+        self.put(format!("ResourceQuota {}", quota.name_any()), scopes, hard, used);
     }
 
     fn put(
         &mut self,
         object: String,
+        scopes: Vec<Scope>,
         hard: impl IntoIterator<Item = (String, f64)>,
         mut used: Amounts,
     ) {
@@ -116,7 +178,7 @@ impl Constraints {
         let hard: Amounts = hard.collect();
         used.retain(|name, _| hard.contains_key(name));
         if !hard.is_empty() && self.quotas.len() < MOST {
-            self.quotas.push(Quota { object, hard, used });
+            self.quotas.push(Quota { object, scopes, hard, used });
         }
     }
 
@@ -131,7 +193,7 @@ impl Constraints {
     #[must_use]
     pub fn refusal(&self, pod: &PodObject, recipe: &Recipe) -> Option<String> {
         let (agent, needs) = (injection::resources(pod, recipe), pod.needs());
-        self.refuses(&agent, &needs).or_else(|| self.pulls_apart(&agent, &needs))
+        self.refuses(&agent, &needs, Some(pod)).or_else(|| self.pulls_apart(&agent, &needs))
     }
 
     /// Returns the reason why an existing pod would be refused with an agent.
@@ -139,19 +201,21 @@ impl Constraints {
     pub fn refusal_of_existing(&self, pod: &PodObject, recipe: &Recipe) -> Option<String> {
         let agent = injection::resources(pod, recipe);
         // The quota has counted it.
-        let refused = self.refuses(&agent, &Needs::default());
+        let refused = self.refuses(&agent, &Needs::default(), Some(pod));
         refused.or_else(|| self.pulls_apart(&agent, &pod.needs()))
     }
 
     /// Returns the reason why any pod would be refused with an agent as specified.
     #[must_use]
     pub fn refusal_of_all(&self, recipe: &Recipe) -> Option<String> {
-        self.refuses(&recipe.resources, &Needs::default())
+        self.refuses(&recipe.resources, &Needs::default(), None)
     }
 
-    fn refuses(&self, agent: &Resources, pod: &Needs) -> Option<String> {
+    fn refuses(&self, agent: &Resources, needs: &Needs, pod: Option<&PodObject>) -> Option<String> {
         let by_range = self.ranges.iter().find_map(|range| range.refuses(agent));
-        by_range.or_else(|| self.quotas.iter().find_map(|quota| quota.refuses(agent, pod)))
+        let concerns = |quota: &&Quota| quota.scopes.iter().all(|scope| scope.includes(pod));
+        let mut quotas = self.quotas.iter().filter(concerns);
+        by_range.or_else(|| quotas.find_map(|quota| quota.refuses(agent, needs)))
     }
 
     /// Returns the reason why the sums of a pod and its agent are refused, though those of the pod

@@ -141,13 +141,13 @@ fn a_quota_is_to_blame_only_if_the_pod_fits_without_its_agent() {
 fn quotas_of_other_pods_and_of_other_things_are_passed_over() {
     let full = json!({"limits.memory": "1Mi"});
     let add = |spec: &Value, hard: &Value| quota(spec, hard, hard);
-    for spec in [
-        json!({"scopes": ["BestEffort"]}),
-        json!({"scopes": ["Terminating"]}),
-        json!({"scopeSelector": {"matchExpressions": []}}),
-    ] {
-        assert!(add(&spec, &full).is_empty(), "{spec}");
+    for spec in [json!({"scopes": ["BestEffort"]}), json!({"scopes": ["Terminating"]})] {
+        let scoped = add(&spec, &full);
+        assert_eq!(scoped.refusal_of_all(&usual()), None, "{spec}: not of ordinary pods");
+        assert_eq!(scoped.refusal(&burstable(), &usual()), None, "{spec}");
     }
+    let unknown = json!({"scopes": ["CrossNamespacePodAffinity"]});
+    assert!(add(&unknown, &full).is_empty());
     assert!(add(&json!({}), &json!({"pods": "1", "requests.nvidia.com/gpu": "1"})).is_empty());
     let scoped = add(&json!({"scopes": ["NotBestEffort", "NotTerminating"]}), &full);
     assert!(scoped.refusal_of_all(&usual()).is_some());
@@ -155,6 +155,38 @@ fn quotas_of_other_pods_and_of_other_things_are_passed_over() {
     let mut new = Constraints::default();
     new.add_quota(&serde_json::from_value(json!({"spec": {"hard": full}})).unwrap());
     assert!(new.is_empty());
+}
+
+/// It has room for the pod, and none for its agent.
+#[test]
+fn a_quota_concerns_the_pods_of_its_scopes() {
+    let with = |change: Value| {
+        let resources = json!({"requests": {"cpu": "50m", "memory": "64Mi"}});
+        let mut pod = json!({"spec": {"containers": [{"name": "app", "resources": resources}]}});
+        json_patch::merge(&mut pod["spec"], &change);
+        serde_json::from_value::<PodObject>(pod).unwrap()
+    };
+    let class = |operator: &str, values: Value| {
+        json!({"scopeSelector": {"matchExpressions": [
+            {"scopeName": "PriorityClass", "operator": operator, "values": values}]}})
+    };
+    let (job, high) = (json!({"activeDeadlineSeconds": 600}), json!({"priorityClassName": "high"}));
+    for (spec, change, concerned) in [
+        (json!({"scopes": ["Terminating"]}), job.clone(), true),
+        (json!({"scopes": ["Terminating"]}), json!({}), false),
+        (json!({"scopes": ["NotTerminating"]}), job, false),
+        (json!({"scopes": ["NotBestEffort"]}), json!({}), true),
+        (json!({"scopes": ["PriorityClass"]}), high.clone(), true),
+        (class("In", json!(["high"])), high.clone(), true),
+        (class("In", json!(["low"])), high.clone(), false),
+        (class("NotIn", json!(["low"])), high.clone(), true),
+        (class("Exists", json!(null)), json!({}), false),
+        (class("DoesNotExist", json!(null)), json!({}), true),
+    ] {
+        let quota = quota(&spec, &json!({"requests.cpu": "50m"}), &json!({"requests.cpu": "0"}));
+        let refused = quota.refusal(&with(change), &usual()).is_some();
+        assert_eq!(refused, concerned, "{spec}");
+    }
 }
 
 /// No user input breaks anything, nor does it take many resources.
