@@ -31,6 +31,7 @@ pub struct PodObject {
 
 /// The part of a Pod's `spec` that is kept.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one pod")]
 pub(super) struct Spec {
     pub node: Option<Box<str>>,
     pub host_network: bool,

@@ -98,7 +98,7 @@ impl Scope {
     /// Reports whether a pod has it; without a pod, whether ordinary ones do.
     fn includes(&self, pod: Option<&PodObject>) -> bool {
         match (self, pod) {
-            (Self::Terminating(wanted), None) | (Self::BestEffort(wanted), None) => !wanted,
+            (Self::Terminating(wanted) | Self::BestEffort(wanted), None) => !wanted,
             (Self::Class { .. }, None) => false,
             (Self::Terminating(wanted), Some(pod)) => pod.has_deadline() == *wanted,
             (Self::BestEffort(wanted), Some(pod)) => (pod.qos() == Qos::BestEffort) == *wanted,
