@@ -162,6 +162,11 @@ impl Metrics {
         self.0.prometheus_requests.get_or_create(&RequestResult { endpoint, result }).inc();
     }
 
+    /// Counts an object of a kind that is written again because another client has changed it.
+    pub fn restored(&self, resource: &'static str) {
+        self.0.restored_objects.get_or_create(&Resource { resource }).inc();
+    }
+
     /// Counts series of an answer that are no evidence.
     pub fn samples_rejected(&self, reason: &'static str, count: usize) {
         if count > 0 {

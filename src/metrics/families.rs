@@ -93,6 +93,8 @@ families! {
         "unreadable_objects", "Objects that were left out because they cannot be read";
     unlisted_watches: Family<Resource, Gauge> = Family::default(),
         "unlisted_watches", "Watches, or kinds, that have not seen all of their objects once";
+    restored_objects: Family<Resource, Counter> = Family::default(),
+        "restored_objects", "Objects that were written again because another client had changed them";
     watch_restarts: Family<Resource, Counter> = Family::default(),
         "watch_restarts", "Watches that failed and were restarted";
     store_objects: Family<Resource, Gauge> = Family::default(),

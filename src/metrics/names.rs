@@ -76,6 +76,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_unfit_nodes_limit",
     "traffic_operator_unlisted_watches",
     "traffic_operator_unreadable_objects_total",
+    "traffic_operator_restored_objects_total",
     "traffic_operator_watch_restarts_total",
     "process_cpu_seconds_total",
     "process_open_fds",

@@ -24,8 +24,12 @@ pub(super) async fn apply(
 ) -> Result<Vec<Notice>, Error> {
     // If one cannot be written, the others still are.
     let mut first = None;
+    let owner = key(prober);
     for child in desired.apply {
         let (key, hash) = (child.key.clone(), child.hash);
+        if reconciler.memories.read(&owner, |memory| memory.restores(&key, hash)) {
+            reconciler.metrics.restored(key.kind.as_str());
+        }
         let known = reconciler.refusals.of(&key, hash);
         let result = match known {
             Some(error) => Err(error),
@@ -39,7 +43,6 @@ pub(super) async fn apply(
             other => other?,
         }
     }
-    let owner = key(prober);
     for key in &desired.delete {
         reconciler.delete_child(&owner, key).await?;
     }
@@ -104,7 +107,7 @@ impl NetworkProberReconciler {
             }
             self.owned.deleted(key);
         }
-        self.memories.change(owner, |memory| memory.found(key, None));
+        self.memories.change(owner, |memory| memory.deleted(key));
         Ok(())
     }
 }

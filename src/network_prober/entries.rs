@@ -5,7 +5,7 @@
 //! of its own, so that an apply of one removes nothing from another, and a refused one harms no
 //! other. A watch of the object keeps track of its contents.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -18,6 +18,8 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
     runtime::watcher::Event,
 };
+use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::sync::watch as signal;
 
 use super::{
@@ -44,11 +46,47 @@ const SWEEP: Duration = Duration::from_secs(10);
 /// Our entries as they are now.
 type Live = BTreeMap<Key, Entry>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     fingerprint: u64,
+    /// The same of all that is no condition on pods and namespaces.
+    core: u64,
+    /// The conditions on pods and namespaces, each as a fingerprint: one more only narrows.
+    conditions: BTreeSet<u64>,
     /// When it was last written, in seconds since 1970, as the API server says.
     written: Option<i64>,
+}
+
+impl Entry {
+    fn of(entry: &impl Serialize, written: Option<i64>) -> Option<Self> {
+        let mut value = serde_json::to_value(entry).ok()?;
+        let full = fingerprint(&value);
+        let mut conditions = BTreeSet::new();
+        let mut take = |place: &str, part: Option<Value>| match part {
+            Some(Value::Array(all)) => {
+                conditions.extend(all.iter().map(|one| fingerprint(&json!([place, one]))));
+            }
+            Some(Value::Object(all)) => {
+                conditions.extend(all.iter().map(|one| fingerprint(&json!([place, one]))));
+            }
+            _ => {}
+        };
+        let object = value.as_object_mut()?;
+        for selector in ["namespaceSelector", "objectSelector"] {
+            let mut parts = object.remove(selector).unwrap_or_default();
+            for part in ["matchExpressions", "matchLabels"] {
+                take(&format!("{selector}.{part}"), parts.get_mut(part).map(Value::take));
+            }
+        }
+        take("matchConditions", object.remove("matchConditions"));
+        Some(Self { fingerprint: full, core: fingerprint(&value), conditions, written })
+    }
+
+    /// Reports whether it is like another one, or only narrower: AKS adds conditions to every
+    /// webhook, and adds them again whenever they are missing.
+    fn narrows(&self, other: &Self) -> bool {
+        self.core == other.core && self.conditions.is_superset(&other.conditions)
+    }
 }
 
 #[derive(Default)]
@@ -57,6 +95,8 @@ struct Inner {
     object: Mutex<Mirror<(), Live>>,
     /// True if the object exists; `None` before the first look-up.
     there: signal::Sender<Option<bool>>,
+    /// The entries as our own writes left them.
+    applied: Mutex<Live>,
     /// Owners whose entries changed.
     changes: Changes<Key>,
 }
@@ -75,8 +115,7 @@ fn entries(object: &MutatingWebhookConfiguration) -> Live {
     let ours = all.filter_map(|entry| {
         let owner = configuration::owner(entry)?;
         let written = times.get(&*manager(&owner)).map(|time| time.as_second());
-        let fingerprint = fingerprint(&serde_json::to_value(entry).ok()?);
-        Some((owner, Entry { fingerprint, written }))
+        Some((owner, Entry::of(entry, written)?))
     });
     ours.collect()
 }
@@ -140,11 +179,15 @@ impl Entries {
         self.object().get(&())?.get(owner).map(|_| ChildKey::webhook(&owner.0, &owner.1))
     }
 
-    /// Reports whether the entry of an owner has this fingerprint.
+    /// Reports whether the entry of an owner has this fingerprint, or was written so and is only
+    /// narrower since.
     #[must_use]
     pub fn stands(&self, owner: &Key, hash: u64) -> bool {
-        let is = |live: &Live| live.get(owner).is_some_and(|entry| entry.fingerprint == hash);
-        self.object().get(&()).is_some_and(is)
+        let object = self.object();
+        let Some(entry) = object.get(&()).and_then(|live| live.get(owner)) else { return false };
+        let applied = self.applied();
+        let applied = applied.get(owner).filter(|applied| applied.fingerprint == hash);
+        entry.fingerprint == hash || applied.is_some_and(|applied| entry.narrows(applied))
     }
 
     /// Returns when the entry of an owner was last written, in seconds since 1970.
@@ -171,7 +214,10 @@ impl Entries {
     /// Takes the answer to our own apply.
     fn wrote(&self, owner: &Key, object: &MutatingWebhookConfiguration) -> Option<u64> {
         self.see(object);
-        entries(object).get(owner).map(|entry| entry.fingerprint)
+        let entry = entries(object).remove(owner)?;
+        let fingerprint = entry.fingerprint;
+        self.applied().insert(owner.clone(), entry);
+        Some(fingerprint)
     }
 
     /// Removes the entry of an owner.
@@ -183,7 +229,10 @@ impl Entries {
         let entry = configuration::entry_name(namespace, name);
         let patch = Patch::Strategic(configuration::removal(&entry));
         match api(client).patch(OBJECT, &merge_params(), &patch).await {
-            Ok(object) => self.see(&object),
+            Ok(object) => {
+                self.applied().remove(owner);
+                self.see(&object);
+            }
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => return Err(error),
         }
@@ -254,6 +303,10 @@ impl Entries {
         }
     }
 
+    fn applied(&self) -> MutexGuard<'_, Live> {
+        self.0.applied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn object(&self) -> MutexGuard<'_, Mirror<(), Live>> {
         self.0.object.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -261,10 +314,6 @@ impl Entries {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use serde_json::{Value, json};
-
     use super::*;
     use crate::network_prober::memory::Memories;
 
@@ -317,6 +366,36 @@ mod tests {
         assert_eq!(unchanged(), Some(7));
         entries.take(Event::Apply(object("11", &[entry("b", "Fail")])));
         assert_eq!((unchanged(), entries.of(&key("a"))), (None, None));
+    }
+
+    /// AKS adds two conditions to the namespaces of every webhook, for ever.
+    #[test]
+    fn what_others_add_that_only_narrows_stands() {
+        let entries = Entries::default();
+        let narrowed = |more: Value| {
+            let mut entry = entry("a", "Ignore");
+            entry["namespaceSelector"] = json!({"matchExpressions": [
+                {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team"]}]});
+            json_patch::merge(&mut entry, &more);
+            entry
+        };
+        let made = entries.wrote(&key("a"), &object("5", &[narrowed(json!({}))])).unwrap();
+        let stands = |version, more| {
+            entries.take(Event::Apply(object(version, &[narrowed(more)])));
+            entries.stands(&key("a"), made)
+        };
+        let own =
+            json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["team"]});
+        let added = json!({"key": "control-plane", "operator": "DoesNotExist"});
+        let both = json!({"namespaceSelector": {"matchExpressions": [own, added]}});
+        assert!(stands("6", both.clone()));
+        assert!(stands("7", json!({"objectSelector": {"matchLabels": {"a": "b"}}})));
+        assert!(stands("8", json!({"matchConditions": [{"name": "x", "expression": "true"}]})));
+        // Wider, or another one.
+        assert!(!stands("9", json!({"namespaceSelector": {"matchExpressions": [added]}})));
+        assert!(!stands("10", json!({"namespaceSelector": null})));
+        assert!(!stands("11", json!({"failurePolicy": "Fail"})));
+        assert!(stands("12", both));
     }
 
     #[test]

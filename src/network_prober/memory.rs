@@ -40,29 +40,85 @@ pub struct Memory(BTreeMap<ChildKey, Applied>);
 #[derive(Clone, Debug)]
 struct Applied {
     hash: u64,
-    /// For a webhook, the fingerprint of its entry.
-    version: u64,
+    /// For a webhook, the fingerprint of its entry. `None` if another client has changed the object.
+    version: Option<u64>,
     at: Instant,
+    /// How often the same content had to be applied again, each time soon after the last one.
+    rounds: u32,
+}
+
+/// Time after which a change by another client is a new one, and not a further round.
+const CALM: Duration = Duration::from_mins(10);
+
+/// Number of rounds after which the object is restored ever less often.
+const ROUNDS: u32 = 2;
+
+/// The first pause, which doubles with each round, and the longest one.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
+
+/// An object that another client changes again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contest {
+    /// The content that is restored each time.
+    pub hash: u64,
+    /// The time for which it is not restored.
+    pub left: Duration,
 }
 
 impl Memory {
     /// Remembers an object that was applied: its fingerprint, and its version from the answer.
     pub fn applied(&mut self, key: ChildKey, hash: u64, version: u64) {
-        self.0.insert(key, Applied { hash, version, at: clock::instant() });
+        let at = clock::instant();
+        let again = self
+            .0
+            .get(&key)
+            .filter(|last| last.hash == hash && at.saturating_duration_since(last.at) < CALM);
+        let rounds = again.map_or(0, |last| last.rounds.saturating_add(1));
+        self.0.insert(key, Applied { hash, version: Some(version), at, rounds });
     }
 
     /// Stores the version of an object, `None` if it is gone: if it differs from the applied
     /// version, the object is applied again.
     pub fn found(&mut self, key: &ChildKey, version: Option<u64>) {
-        if self.0.get(key).map(|applied| applied.version) != version {
-            self.0.remove(key);
+        if let Some(applied) = self.0.get_mut(key)
+            && applied.version != version
+        {
+            applied.version = None;
         }
+    }
+
+    /// Forgets an object that we have deleted.
+    pub fn deleted(&mut self, key: &ChildKey) {
+        self.0.remove(key);
+    }
+
+    /// Reports whether an object was applied with this content before.
+    #[must_use]
+    pub fn restores(&self, key: &ChildKey, hash: u64) -> bool {
+        self.0.get(key).is_some_and(|applied| applied.hash == hash)
+    }
+
+    /// Returns the objects that another client has changed again and again, until none has for some
+    /// time.
+    #[must_use]
+    pub fn contests(&self) -> BTreeMap<ChildKey, Contest> {
+        let now = clock::instant();
+        let contested = self.0.iter().filter_map(|(key, applied)| {
+            let since = now.saturating_duration_since(applied.at);
+            let over = applied.rounds.checked_sub(ROUNDS).filter(|_| since < CALM)?;
+            let (first, longest) = PAUSES;
+            let pause = first.saturating_mul(1 << over.min(5)).min(longest);
+            let left = pause.saturating_sub(since);
+            Some((key.clone(), Contest { hash: applied.hash, left }))
+        });
+        contested.collect()
     }
 
     /// Returns the fingerprints of the objects that no other client has changed since: those that
     /// `stands` finds as they were applied.
     #[must_use]
     pub fn unchanged(&self, stands: impl Fn(&ChildKey, u64) -> bool) -> BTreeMap<ChildKey, u64> {
+        let stands = |key: &ChildKey, version: Option<u64>| version.is_some_and(|v| stands(key, v));
         let ours = self.0.iter().filter(|(key, applied)| stands(key, applied.version));
         ours.map(|(key, applied)| (key.clone(), applied.hash)).collect()
     }
@@ -280,6 +336,31 @@ mod tests {
         assert_eq!(owned.of("u"), [key("x")]);
         owned.apply(ChildKind::ConfigMap, Event::Delete(meta("x", "11")));
         assert!(unchanged().is_empty() && owned.of("u").is_empty());
+    }
+
+    /// Two writers that undo each other's work would do so as fast as they can.
+    #[test]
+    fn what_another_client_changes_again_and_again_is_restored_ever_less_often() {
+        let mut memory = Memory::default();
+        let left = |memory: &Memory| memory.contests().get(&key("x")).map(|contest| contest.left);
+        for round in 0..3 {
+            assert_eq!(left(&memory), None, "{round}");
+            memory.applied(key("x"), 7, round);
+            memory.found(&key("x"), Some(99));
+            assert!(memory.unchanged(|_, _| true).is_empty());
+        }
+        assert!(left(&memory).is_some_and(|left| left > Duration::from_secs(8)));
+        for round in 0..9 {
+            memory.applied(key("x"), 7, round);
+        }
+        let longest = left(&memory).unwrap();
+        assert!(longest > Duration::from_secs(280) && longest <= PAUSES.1, "{longest:?}");
+        // Another content is no further round, and a deletion of ours is no change by others.
+        memory.applied(key("x"), 8, 1);
+        assert_eq!(left(&memory), None);
+        memory.deleted(&key("x"));
+        memory.applied(key("x"), 8, 1);
+        assert!(!memory.restores(&key("x"), 7) && left(&memory).is_none());
     }
 
     #[test]

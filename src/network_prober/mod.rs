@@ -23,6 +23,7 @@ use crate::{
     api::{NetworkProber, NetworkProberStatus},
     controller::{Error, Notice, Plan, Reconciler},
     infra::watch::DeserializeGuard,
+    metrics::Metrics,
     webhook::{certificates::Bundle, configuration::Endpoint},
 };
 
@@ -87,6 +88,7 @@ pub struct NetworkProberReconciler {
     pub(crate) endpoint: Endpoint,
     pub(crate) discovered: Mutex<Discovered>,
     pub(crate) refusals: Refusals,
+    pub(crate) metrics: Metrics,
 }
 
 type Others = Store<DeserializeGuard<NetworkProber>>;

@@ -53,6 +53,7 @@ pub(super) async fn observe(
         monitoring,
         existing,
         unchanged,
+        contests: memory.contests(),
         written: memory.written(),
     })
 }

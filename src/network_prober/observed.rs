@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     children::{ChildKey, ChildKind},
+    memory::Contest,
     snapshot::{ProberState, Setup},
 };
 use crate::webhook::configuration::Endpoint;
@@ -29,6 +30,8 @@ pub struct Observed {
     pub existing: Vec<ChildKey>,
     /// The objects that were applied before and are unchanged, by fingerprint.
     pub unchanged: BTreeMap<ChildKey, u64>,
+    /// The objects that another client changes again and again.
+    pub contests: BTreeMap<ChildKey, Contest>,
     /// Time since each was applied.
     pub written: BTreeMap<ChildKey, Duration>,
 }

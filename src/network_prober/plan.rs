@@ -14,7 +14,7 @@ use crate::{
         NetworkProber, NetworkProberStatus,
         network_prober::{Delivery, Mode},
     },
-    controller::{Error, Plan, Verdict},
+    controller::{Error, Notice, Plan, Verdict},
     webhook::configuration::{Interception, Namespaces},
 };
 use std::time::Duration;
@@ -87,6 +87,14 @@ pub fn plan(
         wanted.into_iter().filter(|child| observed.unchanged.get(&child.key) != Some(&child.hash));
     let mut period = PERIOD;
     let due = changed.filter(|child| {
+        // Two that undo each other's work for ever would keep the API server busy.
+        let contest = observed.contests.get(&child.key);
+        if let Some(contest) = contest.filter(|contest| contest.hash == child.hash)
+            && !contest.left.is_zero()
+        {
+            period = period.min(contest.left);
+            return false;
+        }
         if child.key.kind != ChildKind::ConfigMap || child.object.get("binaryData").is_none() {
             return true;
         }
@@ -99,6 +107,18 @@ pub fn plan(
     });
     let apply = due.collect();
     let mut conditions = report::conditions(&settings, view, observed);
+    let mut notices = report::notices(prober, view);
+    if let Some(contested) = report::contested(observed, &keys) {
+        let known = prober.status.iter().flat_map(|status| &status.conditions);
+        if !known.into_iter().any(|condition| condition.reason == contested.reason) {
+            let note = contested.message.clone();
+            notices.push(Notice { warning: true, reason: contested.reason, note, node: None });
+        }
+        let ready = conditions.iter_mut().find(|condition| condition.type_ == contested.type_);
+        if let Some(ready) = ready.filter(|ready| ready.status == Some(true)) {
+            *ready = contested;
+        }
+    }
     if let Some(problem) = problem {
         // The webhook and the certificates continue: pods must not suffer for it.
         conditions.retain(|condition| condition.type_ != "Ready");
@@ -108,7 +128,7 @@ pub fn plan(
         desired: Desired { apply, delete },
         status: report::status(&settings, view),
         conditions,
-        notices: report::notices(prober, view),
+        notices,
         period,
     })
 }

@@ -2,8 +2,12 @@
 use std::collections::BTreeSet;
 
 use super::{
-    children::ChildKind, members::Members, observed::Observed, settings::Settings,
-    snapshot::ProberState, watches::budget::Over,
+    children::{ChildKey, ChildKind},
+    members::Members,
+    observed::Observed,
+    settings::Settings,
+    snapshot::ProberState,
+    watches::budget::Over,
 };
 use crate::{
     agent::budget,
@@ -207,6 +211,18 @@ fn coverage(view: &ProberState) -> Verdict {
         text.push_str("; CreatedBefore: a restart (kubectl rollout restart) gives them one");
     }
     verdict("Covered", Some(false), "NotInjected", text)
+}
+
+/// The verdict while another client changes objects that are wanted again and again.
+pub(super) fn contested(observed: &Observed, wanted: &BTreeSet<ChildKey>) -> Option<Verdict> {
+    let contested = observed.contests.keys().filter(|key| wanted.contains(*key));
+    let names: Vec<_> = contested.take(NAMED).map(ToString::to_string).collect();
+    let text = format!(
+        "another client changes {} again and again, and the operator restores it ever less often, at \
+         least every 5 minutes: metadata.managedFields names the client",
+        names.join(", ")
+    );
+    (!names.is_empty()).then(|| verdict("Ready", None, "Contested", text))
 }
 
 fn monitored(settings: &Settings, observed: &Observed) -> Verdict {

@@ -174,7 +174,7 @@ pub struct Surroundings<'a> {
 
 /// Seconds after which the API server calls a webhook whose entry was written: each of its replicas
 /// follows the entries by a watch.
-const ENTERED: i64 = 10;
+const ENTERED: i64 = 3;
 
 impl ProberState {
     /// Computes the state of an object from the pods that its selector matches. `last` is what

@@ -151,10 +151,10 @@ fn pods_that_the_webhook_should_have_seen_and_has_not_are_counted() {
             .map(|reason| view.members.not_injected.get(reason).copied().unwrap_or(0))
     };
     let old = [bare("old", 50)];
-    let first = next(&np(1), &old, None, (Some(100), 105));
+    let first = next(&np(1), &old, None, (Some(100), 101));
     assert_eq!(counts(&first), [1, 0]);
     // Each replica of the API server has its time to learn of the entry.
-    let soon = [&old[..], &[bare("soon", 109)]].concat();
+    let soon = [&old[..], &[bare("soon", 103)]].concat();
     let view = next(&np(1), &soon, Some(&first), (Some(100), 112));
     assert_eq!(counts(&view), [2, 0]);
     let late = [&soon[..], &[bare("late", 115)]].concat();
@@ -218,6 +218,7 @@ fn observed(view: ProberState) -> Observed {
         monitoring: BTreeSet::new(),
         existing: vec![],
         unchanged: BTreeMap::new(),
+        contests: BTreeMap::new(),
         written: BTreeMap::new(),
     }
 }

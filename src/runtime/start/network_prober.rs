@@ -73,6 +73,7 @@ impl Start for NetworkProberReconciler {
             endpoint: leader.webhook.endpoint(),
             discovered: Mutex::default(),
             refusals: Refusals::default(),
+            metrics: leader.metrics.clone(),
         };
         let listed = async move {
             // Without them, every object would seem to be missing.
