@@ -82,6 +82,8 @@ pub struct Members {
     pub need_restart: usize,
     /// Why the others have none.
     pub not_injected: BTreeMap<&'static str, usize>,
+    /// Number of pods with an agent for which the scheduler finds no node.
+    pub unschedulable: usize,
     /// When the youngest pod was created that the webhook has seen, in seconds since 1970.
     pub called: Option<i64>,
     /// The pods that take part, by namespace, name and UID. No two have an address in common.
@@ -328,6 +330,7 @@ impl Members {
         now: i64,
     ) {
         self.injected += 1;
+        self.unschedulable += usize::from(pod.is_unschedulable());
         if !agent.pulls && !self.readers.contains(pod.namespace()) {
             self.readers.insert(pod.namespace().to_owned());
         }

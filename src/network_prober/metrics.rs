@@ -44,6 +44,7 @@ impl Collector for Gauges {
                 ("injected", members.injected),
                 ("need_restart", members.need_restart),
                 ("failing", members.failures()),
+                ("unschedulable", members.unschedulable),
             ] {
                 pods.push(([of[0], of[1], ("state", state)], count));
             }
@@ -57,7 +58,7 @@ impl Collector for Gauges {
         family(
             "traffic_operator_networkprober_pods",
             "Pods of a NetworkProber: selected, with an agent, with one of an earlier spec, with one \
-             that cannot start",
+             that cannot start, with one and without a node",
             &pods,
         )?;
         let paused: Vec<_> = paused.iter().map(|(labels, count)| (&labels[..], *count)).collect();

@@ -52,6 +52,10 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
             "its Job would not end without native sidecars (API server and all kubelets 1.29)",
             "leave it, or upgrade the cluster",
         ),
+        SkipReason::NoClusterDns => (
+            "its dnsPolicy resolves no Service of the cluster, and so not where agents get their lists",
+            "set dnsPolicy: ClusterFirst, or spec.delivery: ConfigMap, which needs no DNS",
+        ),
         SkipReason::OtherProber => {
             ("an older NetworkProber has it", "narrow one of the two selectors")
         }

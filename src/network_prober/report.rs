@@ -181,6 +181,15 @@ fn turns(settings: &Settings, view: &ProberState) -> Option<String> {
 
 fn covered(view: &ProberState) -> Verdict {
     let mut covered = coverage(view);
+    let waiting = view.members.unschedulable;
+    if waiting > 0 {
+        let text = format!(
+            "; {waiting} pods with an agent find no node: if they fill one by themselves, there is no room \
+             for the agent's request (spec.injection.resources), and the annotation \
+             probes.bigmikes.io/inject: \"false\" keeps the agent out"
+        );
+        covered.message.push_str(&text);
+    }
     if let Some(refused) = refused(view) {
         covered.message.push_str("; ");
         covered.message.push_str(&refused);

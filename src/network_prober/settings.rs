@@ -74,6 +74,10 @@ pub struct Settings {
     pub original_metrics: bool,
     /// The API server's behavior without us.
     pub failure_policy: FailurePolicy,
+    /// Pull policy of the agent's image.
+    pub pull_policy: &'static str,
+    /// User of the agent's container, if the author names one.
+    pub run_as_user: Option<i64>,
     /// Resource requests of the agent's container.
     pub requests: BTreeMap<String, String>,
     /// Resource limits of the agent's container.
@@ -169,6 +173,8 @@ impl Settings {
             // Who names an image may be an author of the original operator.
             original_metrics: spec.original_metrics.unwrap_or(spec.agent_image.is_some()),
             failure_policy: spec.injection.failure_policy,
+            pull_policy: spec.injection.image_pull_policy.as_str(),
+            run_as_user: spec.injection.run_as_user,
             requests,
             limits,
             monitoring: spec.monitoring.clone(),

@@ -383,6 +383,8 @@ fn recipe(settings: &Settings, setup: &Setup) -> Option<Recipe> {
             requests: settings.requests.clone(),
             limits: settings.limits.clone(),
         },
+        pull_policy: settings.pull_policy,
+        run_as_user: settings.run_as_user,
         native_sidecar: setup.native_sidecars,
     })
 }

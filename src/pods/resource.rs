@@ -39,6 +39,10 @@ pub(super) struct Spec {
     pub shares_processes: bool,
     pub windows: bool,
     pub restart_policy: Option<Box<str>>,
+    /// True if names are resolved as on its node: those of Services are not.
+    pub resolves_by_node: bool,
+    /// True if it has a token of an account that only its owner may read.
+    pub guards_token: bool,
     /// True if it has a deadline: `activeDeadlineSeconds`.
     pub ends: bool,
     pub priority_class: Option<Box<str>>,
@@ -58,6 +62,8 @@ pub(super) struct Status {
     pub phase: Option<Box<str>>,
     pub ips: Box<[IpAddr]>,
     pub ready: bool,
+    /// True if no node has room for it.
+    pub unschedulable: bool,
     pub agent_running: bool,
     pub agent_waiting: Option<Box<str>>,
     pub agent_since: Option<i64>,
@@ -250,6 +256,33 @@ impl PodObject {
         Qos::of(self.spec.resources.as_ref(), containers)
     }
 
+    /// Reports whether it resolves names as its node does, and so none of a Service.
+    #[must_use]
+    pub fn resolves_by_node(&self) -> bool {
+        self.spec.resolves_by_node
+    }
+
+    /// Reports whether it has a token of an account that only its owner may read.
+    #[must_use]
+    pub fn guards_token(&self) -> bool {
+        self.spec.guards_token
+    }
+
+    /// Returns the user of all its containers, if they share one that the pod names.
+    #[must_use]
+    pub fn shared_user(&self) -> Option<i64> {
+        let of = |container: &Container| container.run_as_user.or(self.spec.run_as_user);
+        let mut users = self.all_containers().map(of);
+        let first = users.next()??;
+        users.all(|user| user == Some(first)).then_some(first)
+    }
+
+    /// Reports whether the scheduler finds no node for it.
+    #[must_use]
+    pub fn is_unschedulable(&self) -> bool {
+        self.status.unschedulable
+    }
+
     /// Reports whether it ends after a time: `activeDeadlineSeconds`.
     #[must_use]
     pub fn has_deadline(&self) -> bool {
@@ -373,6 +406,11 @@ mod tests {
         assert!(pod(json!({"spec": {"os": {"name": "windows"}}})).is_windows());
         let selected = json!({"spec": {"nodeSelector": {"kubernetes.io/os": "windows"}}});
         assert!(pod(selected).is_windows());
+        let before = json!({"spec": {"nodeSelector": {"beta.kubernetes.io/os": "windows"}}});
+        assert!(pod(before).is_windows());
+        let options = json!({"windowsOptions": {"hostProcess": true}});
+        assert!(pod(json!({"spec": {"securityContext": options}})).is_windows());
+        assert!(!pod(json!({"spec": {"securityContext": {"windowsOptions": null}}})).is_windows());
         let os = |operator: &str, values: &[&str]| {
             json!({"matchExpressions": [
                 {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},

@@ -91,12 +91,13 @@ struct Spec {
     node_selector: Option<NodeSelector>,
     affinity: Option<Affinity>,
     restart_policy: Option<Box<str>>,
+    dns_policy: Option<Box<str>>,
     active_deadline_seconds: Option<i64>,
     priority_class_name: Option<Box<str>>,
     security_context: Option<SecurityContext>,
     containers: Option<Vec<Option<Container>>>,
     init_containers: Option<Vec<Option<Container>>>,
-    volumes: Option<Vec<Option<Named>>>,
+    volumes: Option<Vec<Option<Volume>>>,
     resources: Option<Resources>,
 }
 
@@ -109,12 +110,17 @@ struct Os {
 struct NodeSelector {
     #[serde(rename = "kubernetes.io/os")]
     os: Option<Box<str>>,
+    /// The label before Kubernetes 1.14, which kubelets still set.
+    #[serde(rename = "beta.kubernetes.io/os")]
+    before: Option<Box<str>>,
 }
 
 #[derive(Deserialize)]
 struct SecurityContext {
     #[serde(rename = "runAsUser")]
     run_as_user: Option<i64>,
+    #[serde(rename = "windowsOptions")]
+    windows: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -187,9 +193,35 @@ struct Port {
 }
 
 #[derive(Default, Deserialize)]
-struct Named {
+struct Volume {
     #[serde(default, deserialize_with = "nullable")]
     name: Box<str>,
+    projected: Option<Projected>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Projected {
+    default_mode: Option<i64>,
+    sources: Option<Vec<Option<Source>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Source {
+    service_account_token: Option<serde::de::IgnoredAny>,
+}
+
+impl Volume {
+    /// Reports whether it has a token that not every user may read.
+    fn guards_token(&self) -> bool {
+        let Some(Projected { default_mode: Some(mode), sources }) = &self.projected else {
+            return false;
+        };
+        let sources = sources.iter().flatten().flatten();
+        mode & 0o004 == 0
+            && sources.into_iter().any(|source| source.service_account_token.is_some())
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -217,6 +249,7 @@ struct Condition {
     type_: Box<str>,
     #[serde(default, deserialize_with = "nullable")]
     status: Box<str>,
+    reason: Option<Box<str>>,
     #[serde(rename = "lastTransitionTime")]
     since: Option<Time>,
 }
@@ -325,20 +358,24 @@ impl From<Spec> for resource::Spec {
             list.map(|list| list.into_iter().map(|c| c.unwrap_or_default().into()).collect())
         };
         let os = spec.os.and_then(|os| os.name);
-        let selected = spec.node_selector.and_then(|selector| selector.os);
+        let selected = spec.node_selector.and_then(|selector| selector.os.or(selector.before));
+        let options =
+            spec.security_context.as_ref().is_some_and(|context| context.windows.is_some());
         let named = [os, selected].iter().flatten().any(|name| &**name == WINDOWS);
         let required = spec.affinity.is_some_and(|affinity| affinity.requires_os(WINDOWS));
         Self {
             node: spec.node_name,
             host_network: spec.host_network,
             shares_processes: spec.host_pid || spec.share_process_namespace,
-            windows: named || required,
+            windows: named || required || options,
             restart_policy: spec.restart_policy,
+            resolves_by_node: spec.dns_policy.as_deref() == Some("Default"),
             ends: spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0),
             priority_class: spec.priority_class_name.filter(|name| !name.is_empty()),
             run_as_user: spec.security_context.and_then(|context| context.run_as_user),
             containers: containers(spec.containers),
             init_containers: containers(spec.init_containers),
+            guards_token: spec.volumes.iter().flatten().flatten().any(Volume::guards_token),
             volumes: spec
                 .volumes
                 .map(|list| list.into_iter().map(|v| v.unwrap_or_default().name).collect()),
@@ -412,6 +449,10 @@ impl From<Status> for resource::Status {
             (agent.state.unwrap_or_default(), last, agent.restart_count)
         });
         let conditions = status.conditions.iter().flatten().flatten();
+        let unschedulable = conditions.clone().any(|condition| {
+            &*condition.type_ == "PodScheduled"
+                && condition.reason.as_deref() == Some("Unschedulable")
+        });
         let ready = conditions.into_iter().find(|c| &*c.type_ == "Ready");
         let is_ready = ready.is_some_and(|ready| &*ready.status == "True");
         let crashes = if last.as_ref().is_none_or(Run::is_short) { restarts } else { 0 };
@@ -433,6 +474,7 @@ impl From<Status> for resource::Status {
             phase: status.phase,
             ips: ips.into(),
             ready: is_ready,
+            unschedulable,
             agent_running: state.running.is_some(),
             agent_waiting: state.waiting.map(|waiting| waiting.reason),
             agent_since: since,

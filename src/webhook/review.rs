@@ -249,6 +249,8 @@ mod tests {
             delivery: Delivery::ConfigMap,
             config_map: "mesh".into(),
             resources: Resources::default(),
+            pull_policy: "IfNotPresent",
+            run_as_user: None,
             native_sidecar: true,
         }))
     }

@@ -39,6 +39,30 @@ pub enum FailurePolicy {
     Fail,
 }
 
+/// Pull policy of an image.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum PullPolicy {
+    /// Pull it where it is not there.
+    #[default]
+    IfNotPresent,
+    /// Ask the registry at each start.
+    Always,
+    /// Never pull it.
+    Never,
+}
+
+impl PullPolicy {
+    /// Its word in a container.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Always => "Always",
+            Self::Never => "Never",
+        }
+    }
+}
+
 /// The number of pods that probe each pod.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -67,6 +91,15 @@ pub struct Injection {
     /// creates it without an agent, Fail refuses it. Defaults to Ignore.
     #[serde(default)]
     pub failure_policy: FailurePolicy,
+    /// Pull policy of the agent's image, where a policy of the cluster requires one. Defaults to
+    /// `IfNotPresent`, so that no pod waits for a registry at each start.
+    #[serde(default)]
+    pub image_pull_policy: PullPolicy,
+    /// User of the agent's container, where a policy of the cluster requires one: not root.
+    /// Defaults to a user of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647), extend("format" = "int64"))]
+    pub run_as_user: Option<i64>,
     /// Resource requests and limits of the agent's container. The pod keeps its quality of service
     /// class: in a Guaranteed pod requests and limits are made equal, and in a `BestEffort` pod
     /// both are left out.

@@ -17,6 +17,8 @@ fn recipe(requests: &[(&str, &str)], limits: &[(&str, &str)]) -> Recipe {
         delivery: Delivery::ConfigMap,
         config_map: "np".into(),
         resources: Resources { requests: map(requests), limits: map(limits) },
+        pull_policy: "IfNotPresent",
+        run_as_user: None,
         native_sidecar: true,
     }
 }

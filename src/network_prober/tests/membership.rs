@@ -3,6 +3,20 @@ use super::*;
 use crate::network_prober::members::Members;
 
 #[test]
+fn pods_with_an_agent_and_without_a_node_are_counted() {
+    let waits = json!({"spec": {"nodeName": null}, "status": {"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
+    let pods = [pod("a", Some("team/np"), &waits), pod("b", Some("team/np"), &json!({}))];
+    let view = view(&json!({}), &pods);
+    assert_eq!((view.members.injected, view.members.unschedulable), (2, 1));
+    let np = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let decided = plan(&np, &observed(view)).unwrap();
+    let covered = decided.conditions.iter().find(|condition| condition.type_ == "Covered");
+    let message = &covered.unwrap().message;
+    assert!(message.contains("1 pods with an agent find no node"), "{message}");
+}
+
+#[test]
 fn each_pod_without_an_agent_has_a_reason() {
     let everywhere = json!({"namespaceSelector": {}});
     let cases = [

@@ -63,8 +63,7 @@ pub(super) fn container(pod: &PodObject, recipe: &Recipe) -> Value {
     let mut container = json!({
         "name": AGENT_CONTAINER,
         "image": recipe.image,
-        // Another owner's pod must not wait for a registry at every start.
-        "imagePullPolicy": "IfNotPresent",
+        "imagePullPolicy": recipe.pull_policy,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "env": environment(recipe),
         // No readiness probe: a sidecar's readiness is its pod's.
@@ -131,7 +130,13 @@ fn security_context(pod: &PodObject, recipe: &Recipe) -> Value {
 /// If the cluster assigns users by namespace (`OpenShift`), a fixed one would be refused, and with
 /// it the pod. The constraint that admits the pod is in an annotation before webhooks are called,
 /// and is applied again after them: the agent gets the namespace's user, like every container.
+///
+/// A token that only its owner may read belongs to the user that all containers share: with another
+/// one among them, the kubelet gives it to root, and the application cannot read it.
 fn user(pod: &PodObject, recipe: &Recipe) -> Option<i64> {
+    if recipe.run_as_user.is_some() {
+        return recipe.run_as_user;
+    }
     let constraint = pod.annotation(CONSTRAINT_ANNOTATION);
     let assigned = constraint.is_some_and(|name| !ANY_USER.contains(&name));
     let used: Vec<_> = pod
@@ -139,6 +144,9 @@ fn user(pod: &PodObject, recipe: &Recipe) -> Option<i64> {
         .into_iter()
         .chain(pod.all_containers().filter_map(|c| c.run_as_user))
         .collect();
+    if let Some(shared) = pod.shared_user().filter(|user| pod.guards_token() && *user != 0) {
+        return (!assigned).then_some(shared);
+    }
     let named = match pod.run_as_user() {
         Some(0) => true,
         Some(_) => !assigned,

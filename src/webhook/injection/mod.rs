@@ -40,6 +40,10 @@ pub struct Recipe {
     pub config_map: String,
     /// Resources of the agent, if the pod's quality of service allows them.
     pub resources: Resources,
+    /// Pull policy of the image.
+    pub pull_policy: &'static str,
+    /// The agent's user, if the author names one.
+    pub run_as_user: Option<i64>,
     /// True if the API server and the kubelets support init containers that always restart
     /// ([`NATIVE_SIDECARS`]).
     pub native_sidecar: bool,
@@ -58,6 +62,14 @@ pub enum Delivery {
 }
 
 impl Delivery {
+    /// Reports whether the agent gets its list from a Service, by its name.
+    fn needs_cluster_dns(&self) -> bool {
+        let Self::Pull { url } = self else { return false };
+        let (_, rest) = url.split_once("://").unwrap_or_default();
+        let host = rest.split(['/', ':']).next().unwrap_or_default();
+        host.split('.').any(|part| part == "svc")
+    }
+
     fn as_str(&self) -> &'static str {
         match self {
             Self::ConfigMap => "ConfigMap",
@@ -92,7 +104,9 @@ impl Recipe {
             (&self.image, self.own_image, self.http_port, self.prometheus_port, &self.delivery);
         // Debug output separates and quotes its parts, and maps are sorted: equal recipes have
         // equal text, different ones differ.
-        let text = format!("{parts:?}{:?}{:?}", self.config_map, self.resources);
+        // Agents that were injected before the field existed need no restart.
+        let user = self.run_as_user.map(|user| user.to_string()).unwrap_or_default();
+        let text = format!("{parts:?}{:?}{:?}{user}", self.config_map, self.resources);
         format!("{:016x}", crate::webhook::fnv(text.bytes()))
     }
 }
@@ -118,6 +132,9 @@ pub enum SkipReason {
     /// It runs to completion, and on a server without native sidecars the agent would keep it
     /// running.
     JobOnOldServer,
+    /// It resolves no name of a Service (`dnsPolicy: Default`), and so not where agents get their
+    /// lists.
+    NoClusterDns,
     /// Another `NetworkProber` has it.
     OtherProber,
     /// It has the agent.
@@ -143,7 +160,7 @@ pub enum SkipReason {
 traffic_operator_core::named! {
     SkipReason {
         HostNetwork, OptedOut, PortTaken, NameTaken, SharedProcesses, Windows, MirrorPod,
-        JobOnOldServer, OtherProber, AlreadyInjected, AgentFailing, NamespaceExcluded,
+        JobOnOldServer, NoClusterDns, OtherProber, AlreadyInjected, AgentFailing, NamespaceExcluded,
         NamespaceNotConsenting, ResourcesRefused, OverBudget, CreatedBefore, NotCalled, Stripped,
     }
 }
@@ -217,6 +234,9 @@ pub fn skip_reason(pod: &PodObject, recipe: &Recipe) -> Option<SkipReason> {
     }
     if !recipe.native_sidecar && pod.runs_to_completion() {
         return Some(SkipReason::JobOnOldServer);
+    }
+    if pod.resolves_by_node() && recipe.delivery.needs_cluster_dns() {
+        return Some(SkipReason::NoClusterDns);
     }
     if pod.takes_port(recipe.http_port) || pod.takes_port(recipe.prometheus_port) {
         return Some(SkipReason::PortTaken);

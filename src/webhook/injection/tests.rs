@@ -25,6 +25,8 @@ pub(super) fn recipe() -> Recipe {
             requests: amounts(Some("10m"), "32Mi"),
             limits: amounts(None, "64Mi"),
         },
+        pull_policy: "IfNotPresent",
+        run_as_user: None,
         native_sidecar: true,
     }
 }
@@ -183,6 +185,58 @@ fn the_patch_only_adds_on_every_shape() {
             assert_eq!(pod["spec"]["volumes"][0]["name"], AGENT_VOLUME);
             assert_eq!(pod["metadata"]["annotations"].as_object().unwrap().len(), 3);
         }
+    }
+}
+
+/// The kubelet gives a token with the mode 0400 to the user that all containers share, else to root.
+#[test]
+fn an_agent_beside_a_guarded_token_has_the_user_of_all_containers() {
+    let user = |mode: i64, users: &[Option<i64>], recipe: &Recipe| {
+        let mut pod = plain();
+        let containers: Vec<_> = users
+            .iter()
+            .enumerate()
+            .map(|(i, user)| json!({"name": format!("c{i}"), "securityContext": {"runAsUser": user}}))
+            .collect();
+        pod["spec"] = json!({"containers": containers, "volumes": [{"name": "token", "projected": {
+            "defaultMode": mode, "sources": [{"serviceAccountToken": {"path": "token"}}]}}]});
+        let agent = &inject(&pod, recipe)["spec"]["initContainers"][0];
+        agent["securityContext"]["runAsUser"].as_i64()
+    };
+    let (own, named) = (recipe(), Recipe { run_as_user: Some(7), ..recipe() });
+    let other = user(0o644, &[Some(1000)], &own);
+    assert_ne!(other, Some(1000), "every user reads it");
+    assert_eq!(user(0o400, &[Some(1000), Some(1000)], &own), Some(1000));
+    assert_ne!(user(0o400, &[Some(1000), Some(2000)], &own), Some(1000));
+    assert_ne!(user(0o400, &[Some(1000), None], &own), Some(1000));
+    assert_ne!(user(0o400, &[Some(0)], &own), Some(0), "never root");
+    assert_eq!(user(0o400, &[Some(1000)], &named), Some(7));
+    let always = Recipe { pull_policy: "Always", ..recipe() };
+    let pulled = inject(&plain(), &always);
+    assert_eq!(pulled["spec"]["initContainers"][0]["imagePullPolicy"], "Always");
+}
+
+#[test]
+fn a_pod_that_resolves_no_service_gets_no_agent_that_needs_one() {
+    let pod = |policy: &str| {
+        let mut pod = plain();
+        pod["spec"]["dnsPolicy"] = policy.into();
+        read(&pod)
+    };
+    let pulls = |url: &str| Recipe { delivery: Delivery::Pull { url: url.into() }, ..recipe() };
+    let service = pulls("https://traffic-operator-pinglists.ns.svc:443/pinglist");
+    let no_dns = Some(SkipReason::NoClusterDns);
+    assert_eq!(skip_reason(&pod("Default"), &service), no_dns);
+    let cluster = pulls("https://traffic-operator-pinglists.ns.svc.cluster.local/pinglist");
+    assert_eq!(skip_reason(&pod("Default"), &cluster), no_dns);
+    for (policy, recipe) in [
+        ("ClusterFirst", service.clone()),
+        // It may name a server of the cluster.
+        ("None", service),
+        ("Default", pulls("https://10.0.0.1:9444/pinglist")),
+        ("Default", Recipe { delivery: Delivery::ConfigMap, ..recipe() }),
+    ] {
+        assert_eq!(skip_reason(&pod(policy), &recipe), None, "{policy}");
     }
 }
 

@@ -31,6 +31,8 @@ fn injector(native: bool, own_image: bool, pull: bool) -> Always {
         delivery: if pull { Delivery::Pull { url } } else { Delivery::ConfigMap },
         config_map: "mesh".into(),
         resources: Resources::default(),
+        pull_policy: "IfNotPresent",
+        run_as_user: None,
         native_sidecar: native,
     })
 }

@@ -12,10 +12,12 @@ fn former_forms_are_accepted_with_a_warning_and_present_ones_without() {
         let fitness = "spec.fitnessRef: a plain name is deprecated; write {name: ...}";
         let secret = "spec.datastore.etcd.secretRef: a plain name is deprecated";
         let spelling = "spec.neighbours: this spelling is deprecated; write neighbors";
+        let port = "spec.httpPort: agents may listen below 1024 only where";
         let numbers = || json!({"inZone": 4, "perOtherZone": 1});
-        let cases: [(Kind, Value, Value, &str); 3] = [
+        let cases: [(Kind, Value, Value, &str); 4] = [
             (SWARM, json!({"fitnessRef": "web"}), json!({"fitnessRef": {"name": "web"}}), fitness),
             (SET, etcd(json!("calico")), etcd(json!({"name": "calico"})), secret),
+            (PROBER, json!({"httpPort": "80"}), json!({"httpPort": 8080}), port),
             (PROBER, json!({"neighbours": numbers()}), json!({"neighbors": numbers()}), spelling),
         ];
         for (kind, former, present, text) in cases {
