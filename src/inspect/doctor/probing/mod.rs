@@ -244,7 +244,7 @@ fn called(name: &str, tried: &Result<Tried, String>) -> Check {
             Check::fail(check, message, fix)
         }
         Err(why) => {
-            let fix = "ask for the right to create pods there; a dry run stores none";
+            let fix = "run doctor as a user who may create pods there; a dry run stores none";
             Check::warn(check, format!("{name}: no pod was tried: {why}"), fix)
         }
     }
