@@ -16,7 +16,8 @@ const NAMESPACE: &str = "agents";
 /// The pods: without a controller, so that dead ones are not replaced; each on a node.
 const PODS: [&str; 3] = ["hangs", "lives", "dies"];
 /// Three agents, two peers each, three protocols, four times a second.
-const SETTINGS: &str = "pollingPeriod: 250ms\ntimeout: 200ms\nprobes: [HTTP, TCP, UDP]";
+const SETTINGS: &str =
+    "pollingPeriod: 250ms\ntimeout: 200ms\nprobes: [HTTP, TCP, UDP]\noriginalMetrics: true";
 /// The time for which probes are counted with and without a peer that hangs.
 const COUNTED: Duration = Duration::from_secs(20);
 /// The time for which nothing may be written, after as long without a write.
