@@ -27,14 +27,15 @@ pub(super) async fn apply(
     let owner = key(prober);
     for child in desired.apply {
         let (key, hash) = (child.key.clone(), child.hash);
-        if reconciler.memories.read(&owner, |memory| memory.restores(&key, hash)) {
-            reconciler.metrics.restored(key.kind.as_str());
-        }
+        let restores = reconciler.memories.read(&owner, |memory| memory.restores(&key, hash));
         let known = reconciler.refusals.of(&key, hash);
         let result = match known {
             Some(error) => Err(error),
             None => reconciler.apply_child(prober, child).await,
         };
+        if restores && result.is_ok() {
+            reconciler.metrics.restored(key.kind.as_str());
+        }
         match result {
             Err(error) if error.is_partial() => {
                 reconciler.refusals.remember(key, hash, &error);

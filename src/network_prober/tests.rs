@@ -163,7 +163,7 @@ fn pods_that_the_webhook_should_have_seen_and_has_not_are_counted() {
     // Neither a new spec nor another entry is a sign that it is called.
     let view = next(&np(2), &late, Some(&view), (Some(118), 121));
     assert_eq!(counts(&view), [2, 1]);
-    // A younger pod that it has seen is: what is older is to be restarted.
+    // A younger pod was seen: the older ones only need a restart.
     let called = [&late[..], &[seen("called", 125)]].concat();
     let view = next(&np(2), &called, Some(&view), (Some(118), 126));
     assert_eq!(counts(&view), [3, 0]);
