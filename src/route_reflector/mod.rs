@@ -39,7 +39,6 @@ mod fitness;
 pub mod gate;
 pub(crate) mod memory;
 mod metrics;
-pub(crate) mod migrate_from_env;
 mod names;
 mod next;
 mod observe;

@@ -12,5 +12,4 @@ mod prometheus;
 mod shells;
 mod status;
 mod swarming;
-mod translating;
 mod trying;
