@@ -277,7 +277,8 @@ impl Sink {
         self.state.lock().unwrap().reports.clone()
     }
 
-    /// Returns each stream's intervals as (worker, epoch, from, to), with adjacent ones merged.
+    /// Returns each stream's intervals as (worker, epoch, from, to), with adjacent ones merged. A
+    /// report whose answer did not arrive in time is repeated with what came since.
     pub fn runs(&self) -> BTreeMap<String, Vec<(String, u64, u64, u64)>> {
         let mut runs: BTreeMap<_, Vec<(String, u64, u64, u64)>> = BTreeMap::new();
         for report in self.reports() {
@@ -285,7 +286,9 @@ impl Sink {
                 assert!(from <= to, "{stream} ran from {from} to {to}");
                 let runs = runs.entry(stream).or_default();
                 match runs.iter_mut().rfind(|run| run.0 == report.worker) {
-                    Some(last) if last.1 == epoch && last.3 == from => last.3 = to,
+                    Some(last) if last.1 == epoch && (last.2..=last.3).contains(&from) => {
+                        last.3 = last.3.max(to);
+                    }
                     _ => runs.push((report.worker.clone(), epoch, from, to)),
                 }
             }
