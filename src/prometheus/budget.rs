@@ -43,6 +43,10 @@ const ENDPOINT: usize = AT_ONCE / 2;
 /// namespaces do not.
 const EACH: usize = 4;
 
+/// The number of requests that the `TrafficWatch`es of one namespace send at once, and each second.
+/// Sixteen objects with an interval of ten seconds and three criteria each need five a second.
+pub const REQUESTS: (f64, f64) = (60.0, 5.0);
+
 /// The permits of all namespaces; clones share them.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Inner>);
@@ -182,7 +186,9 @@ impl Late {
             (Self::Permit, Payer::Own(namespace)) if !namespace.is_empty() => {
                 let message = format!(
                     "not asked: namespace {namespace} has more queries than are answered in time, \
-                     at most {EACH} of its own run at once"
+                     at most {EACH} of its own run at once, and {REQUESTS} a second of its \
+                     TrafficWatches",
+                    REQUESTS = REQUESTS.1
                 );
                 QueryError::new(Class::OverBudget, message)
             }
@@ -193,8 +199,9 @@ impl Late {
             (Self::Permit, Payer::BuiltIn(_)) => {
                 let message = format!(
                     "not asked: more measurements than are answered in time, at most {EACH} of a \
-                     namespace run at once; objects with the same devices, direction and window \
-                     share one"
+                     namespace run at once, and {REQUESTS} a second; objects with the same devices, \
+                     direction and window share one",
+                    REQUESTS = REQUESTS.1
                 );
                 QueryError::new(Class::OverBudget, message)
             }

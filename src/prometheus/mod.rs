@@ -21,7 +21,7 @@ mod testing;
 mod transport;
 
 use budget::Budget;
-pub use budget::{Payer, Permit};
+pub use budget::{Payer, Permit, REQUESTS};
 pub use client::{Answer, Client};
 pub use config::{DEFAULT, DEFAULT_URL, EndpointConfig, EndpointsConfig};
 pub use endpoints::Endpoints;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::Quota;
-use crate::{clock, controller::Error};
+use crate::{clock, controller::Error, prometheus::REQUESTS};
 
 /// The time in which a namespace may write each of its labels once to every node.
 const ALL_LABELS: Duration = Duration::from_mins(15);
@@ -17,10 +17,6 @@ const ALL_LABELS: Duration = Duration::from_mins(15);
 /// At least as many writes, at once and each second: in a cluster of some nodes, all of them flip in
 /// turn.
 const WRITES: (f64, f64) = (1000.0, 10.0);
-
-/// Requests to Prometheus, at once and each second. Sixteen objects with an interval of ten seconds
-/// and three criteria each need five.
-const REQUESTS: (f64, f64) = (60.0, 5.0);
 
 /// The pace of every namespace.
 #[derive(Debug)]
