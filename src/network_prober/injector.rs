@@ -1,8 +1,16 @@
 //! The webhook's decision about a pod, from the knowledge of this replica.
 use futures::future::{BoxFuture, FutureExt};
 
-use super::{conflict::is_claimed, scope::Standing, snapshot::Snapshot, state::ClusterState};
+use super::{
+    conflict::is_claimed,
+    members,
+    scope::Standing,
+    snapshot::Snapshot,
+    state::ClusterState,
+    unseen::{Unseen, With},
+};
 use crate::{
+    clock,
     pods::PodObject,
     webhook::{
         injection::{self, SkipReason},
@@ -10,16 +18,41 @@ use crate::{
     },
 };
 
-/// Answers the webhook from the snapshot.
-pub struct ClusterInjector(pub ClusterState);
+/// Answers the webhook from the snapshot, and from what has become of earlier pods.
+pub struct ClusterInjector {
+    cluster: ClusterState,
+    unseen: Unseen,
+}
+
+impl ClusterInjector {
+    /// The injector of one replica.
+    #[must_use]
+    pub fn new(cluster: ClusterState) -> Self {
+        Self { cluster, unseen: Unseen::default() }
+    }
+}
 
 impl Injector for ClusterInjector {
-    fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Decision {
-        decide(&self.0.snapshot(), prober, namespace, pod)
+    fn decide(&self, prober: (&str, &str), pod: &PodObject, dry_run: bool) -> Decision {
+        let snapshot = self.cluster.snapshot();
+        let recipe = match decide(&snapshot, prober, pod.namespace(), pod) {
+            Decision::Inject(recipe) => recipe,
+            decision => return decision,
+        };
+        let owner = members::owner(pod);
+        let view = snapshot.get(prober.0, prober.1);
+        let seen = view.and_then(|view| view.members.appeared.get(&owner).copied());
+        let (namespace, owner) = owner;
+        let owner = format!("{} {namespace} {owner}", recipe.mark());
+        match self.unseen.next(&owner, seen, clock::timestamp().as_second(), dry_run) {
+            With::Agent => Decision::Inject(recipe),
+            With::Mark => Decision::Mark(recipe),
+            With::Nothing => Decision::Skip(SkipReason::AgentRefused),
+        }
     }
 
     fn changed(&self) -> BoxFuture<'static, ()> {
-        let mut snapshots = self.0.subscribe();
+        let mut snapshots = self.cluster.subscribe();
         async move {
             // Nothing changes any more once no component follows the cluster.
             if snapshots.changed().await.is_err() {
@@ -89,6 +122,9 @@ pub(super) fn decide(
     }
     if view.members.is_paused(namespace) {
         return Decision::Skip(SkipReason::AgentFailing);
+    }
+    if view.members.refusing.contains_key(namespace) {
+        return Decision::Mark(Box::new(recipe.clone()));
     }
     Decision::Inject(Box::new(recipe.clone()))
 }

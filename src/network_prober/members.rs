@@ -15,7 +15,10 @@ use super::{
 use crate::{
     api::network_prober::Mode,
     nodes::Readiness,
-    pods::{AgentFacts, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject},
+    pods::{
+        AgentFacts, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject,
+        REFUSED_ANNOTATION,
+    },
     webhook::injection::{self, Recipe, SkipReason},
 };
 
@@ -101,6 +104,12 @@ pub struct Members {
     /// The namespaces in which no further pod gets an agent for now, each with a kubelet's message
     /// about an agent there.
     pub paused: BTreeMap<String, String>,
+    /// The namespaces in which no further pod gets an agent for now because the API server refuses
+    /// pods with one, each with the time at which the youngest pod was created without.
+    pub refusing: BTreeMap<String, i64>,
+    /// When the youngest pod of each owner was created with an agent of the present spec, whether it
+    /// exists or not, if that is not long ago.
+    pub appeared: BTreeMap<Owner, i64>,
 }
 
 impl Members {
@@ -109,6 +118,12 @@ impl Members {
     #[must_use]
     pub fn is_paused(&self, namespace: &str) -> bool {
         self.paused.contains_key(namespace)
+    }
+
+    /// Returns the number of namespaces in which no further pod gets an agent for now.
+    #[must_use]
+    pub fn pauses(&self) -> usize {
+        self.paused.keys().chain(self.refusing.keys()).collect::<BTreeSet<_>>().len()
     }
 
     /// Returns the number of agents that cannot start, with the kubelets' reason; `None` if all
@@ -157,6 +172,8 @@ pub struct Selection<'a> {
     pub constraints: &'a ByNamespace,
     /// The previous result.
     pub last: Option<&'a Members>,
+    /// [`Members::appeared`] of it, if the recipe is the same.
+    pub appeared: Option<&'a BTreeMap<Owner, i64>>,
     /// Since when the webhook must have seen every pod, in seconds since 1970, if that is known.
     pub calls_since: Option<i64>,
     /// Now, in seconds since 1970.
@@ -174,12 +191,32 @@ pub struct Nodes<'a> {
     pub ends: &'a dyn Fn(&str) -> bool,
 }
 
+/// Seconds after which pods of a namespace are created with an agent again, although the API server
+/// has refused them.
+const AGAIN: i64 = 60 * 60;
+
+/// Seconds before the creation of a marked pod in which a pod of the same owner with an agent
+/// contradicts the mark.
+const CONTRADICTS: i64 = 10 * 60;
+
+/// The namespace of pods, and what creates them: kind and name, "" for pods that nothing does.
+pub type Owner = (String, String);
+
+/// Returns the owner of a pod.
+#[must_use]
+pub fn owner(pod: &PodObject) -> Owner {
+    let controller = pod.controller().map(|owner| format!("{}/{}", owner.kind, owner.name));
+    (pod.namespace().to_owned(), controller.unwrap_or_default())
+}
+
 /// Examines every selected pod.
 #[must_use]
 pub fn members(selection: &Selection<'_>) -> Members {
     let mut found = Members::default();
     let hash = selection.recipe.map(Recipe::hash);
+    let mark = selection.recipe.map(Recipe::mark);
     let mut tallies = BTreeMap::<&str, Tally>::new();
+    let mut marked = Vec::new();
     let ours = selection.pods.iter().filter_map(|pod| {
         let standing = selection.scope.standing(pod.namespace())?;
         // The author learns nothing about a namespace that does not consent, not even a number.
@@ -190,6 +227,18 @@ pub fn members(selection: &Selection<'_>) -> Members {
     let allowed = ours.iter().filter(|(_, standing)| *standing == Standing::Allowed);
     let addresses = Addresses::of(allowed.map(|(pod, _)| *pod));
     for (pod, standing) in ours {
+        // Those that have ended were created too.
+        let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+        let called = was_called(selection.settings, pod);
+        if called {
+            found.called = found.called.max(Some(created));
+        }
+        if mark.is_some() && pod.annotation(REFUSED_ANNOTATION) == mark.as_deref() {
+            marked.push((owner(pod), created));
+        } else if called && is_current(hash.as_deref(), pod) {
+            let last = found.appeared.entry(owner(pod)).or_insert(created);
+            *last = created.max(*last);
+        }
         let ends = pod.node().is_some_and(selection.nodes.ends);
         let node = pod.node().and_then(selection.nodes.readiness);
         let presence = presence(pod, node, selection.now);
@@ -197,11 +246,6 @@ pub fn members(selection: &Selection<'_>) -> Members {
             continue;
         }
         let agent = look(selection, pod, standing);
-        let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
-        let by = pod.annotation(INJECTED_BY_ANNOTATION);
-        if by == Some(&*selection.settings.key()) {
-            found.called = found.called.max(Some(created));
-        }
         let member = |agent: &AgentFacts<'_>| Member {
             namespace: pod.namespace().to_owned(),
             name: pod.name().to_owned(),
@@ -239,6 +283,8 @@ pub fn members(selection: &Selection<'_>) -> Members {
             }
         }
     }
+    found.remember(selection.appeared, selection.now);
+    found.refuse(marked, selection.now);
     let due = selection.calls_since.map(|since| since.max(found.called.unwrap_or(since)));
     for (namespace, tally) in &tallies {
         found.conclude(namespace, tally, due);
@@ -248,6 +294,18 @@ pub fn members(selection: &Selection<'_>) -> Members {
         .members
         .sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
     found
+}
+
+/// Reports whether the webhook was called for a pod.
+fn was_called(settings: &Settings, pod: &PodObject) -> bool {
+    let key = settings.key();
+    pod.annotation(INJECTED_BY_ANNOTATION) == Some(&*key) || is_marked(settings, pod)
+}
+
+/// Reports whether a pod would have been refused with an agent, of whatever spec.
+fn is_marked(settings: &Settings, pod: &PodObject) -> bool {
+    let mark = pod.annotation(REFUSED_ANNOTATION).and_then(|mark| mark.split_once(' '));
+    mark.is_some_and(|(prober, _)| prober == settings.key())
 }
 
 /// In mode `DaemonSet` only the pods of our own `DaemonSet` count: others may have the same labels.
@@ -297,6 +355,9 @@ fn look<'a>(
     if is_claimed(selection.older, pod) {
         return Err(SkipReason::OtherProber.as_str());
     }
+    if is_marked(selection.settings, pod) {
+        return Err(SkipReason::AgentRefused.as_str());
+    }
     let skipped = selection.recipe.and_then(|recipe| {
         let constraints = selection.constraints.get(pod.namespace());
         let refusal = || constraints?.refusal_of_existing(pod, recipe);
@@ -345,6 +406,29 @@ impl Members {
         // Failures of an earlier spec do not count: its author has corrected it.
         if current {
             tally.take(agent, failure);
+        }
+    }
+
+    /// Remembers the pods that are gone.
+    fn remember(&mut self, appeared: Option<&BTreeMap<Owner, i64>>, now: i64) {
+        for (owner, created) in appeared.into_iter().flatten() {
+            let known = self.appeared.entry(owner.clone()).or_insert(*created);
+            *known = (*created).max(*known);
+        }
+        self.appeared.retain(|_, created| created.saturating_add(AGAIN + CONTRADICTS) > now);
+    }
+
+    /// Finds the namespaces that refuse agents: those with a marked pod that is young enough, and
+    /// whose owner has no pod with an agent of about the same age.
+    fn refuse(&mut self, marked: Vec<(Owner, i64)>, now: i64) {
+        for (owner, created) in marked {
+            let contradicts = |agent: &i64| *agent > created.saturating_sub(CONTRADICTS);
+            if created.saturating_add(AGAIN) > now
+                && !self.appeared.get(&owner).is_some_and(contradicts)
+            {
+                let last = self.refusing.entry(owner.0).or_insert(created);
+                *last = created.max(*last);
+            }
         }
     }
 

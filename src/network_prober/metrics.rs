@@ -51,7 +51,7 @@ impl Collector for Gauges {
             for (reason, count) in &members.not_injected {
                 uncovered.push(([of[0], of[1], ("reason", *reason)], *count));
             }
-            paused.push((of, members.paused.len()));
+            paused.push((of, members.pauses()));
             estimated.push((of, view.pinglists.estimated_series));
         }
         let pods: Vec<_> = pods.iter().map(|(labels, count)| (&labels[..], *count)).collect();
@@ -64,7 +64,7 @@ impl Collector for Gauges {
         let paused: Vec<_> = paused.iter().map(|(labels, count)| (&labels[..], *count)).collect();
         family(
             "traffic_operator_networkprober_paused_namespaces",
-            "Namespaces in which no further pod gets an agent, because agents there cannot start",
+            "Namespaces in which no further pod gets an agent, because agents there cannot start or are refused",
             &paused,
         )?;
         let uncovered: Vec<_> = uncovered.iter().map(|(l, count)| (&l[..], *count)).collect();

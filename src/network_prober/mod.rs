@@ -10,8 +10,9 @@
 //! | `apply`, `entries`, `cleanup` | the writes |
 //! | `conflict`, `constraints`, `watches` | other objects; demands of namespaces; budget of pods |
 //! | `memory`, `refusals` | what this process has applied, and what was refused |
+//! | `failed_creates` | why the API server refuses pods, from events |
 //! | `report`, `reasons`, `metrics`, `overview`, `live` | status and events; metrics; status page |
-//! | `injector`, `serving` | the answers to the webhook and to the agents |
+//! | `injector`, `unseen`, `serving` | the answers to the webhook and to the agents |
 //! | `measurement` | the measurements of the agents, from Prometheus |
 use std::{collections::BTreeSet, sync::Mutex, time::Instant};
 
@@ -33,6 +34,7 @@ mod cleanup;
 pub(crate) mod conflict;
 pub(crate) mod constraints;
 mod entries;
+mod failed_creates;
 mod injector;
 pub mod live;
 pub mod measurement;
@@ -56,10 +58,12 @@ pub mod settings;
 pub(crate) mod snapshot;
 pub(crate) mod state;
 pub mod tenancy;
+mod unseen;
 pub(crate) mod watches;
 
 use children::ChildKind;
 pub use entries::Entries;
+pub(crate) use failed_creates::FailedCreates;
 pub use injector::ClusterInjector;
 pub(crate) use memory::Memories;
 use memory::Memory;
@@ -88,6 +92,7 @@ pub struct NetworkProberReconciler {
     pub(crate) endpoint: Endpoint,
     pub(crate) discovered: Mutex<Discovered>,
     pub(crate) refusals: Refusals,
+    pub(crate) failed_creates: FailedCreates,
     pub(crate) metrics: Metrics,
 }
 

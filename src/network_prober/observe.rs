@@ -1,7 +1,7 @@
 //! Reads the inputs of a plan: the snapshot, the existing objects, the certificates. Decides
 //! nothing.
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, PoisonError},
     time::Duration,
 };
@@ -13,6 +13,7 @@ use super::{
     children::{self, ChildKey, ChildKind},
     memory,
     observed::Observed,
+    report,
     snapshot::{ProberState, Snapshot},
 };
 use crate::{
@@ -39,6 +40,11 @@ pub(super) async fn observe(
     let mut existing = reconciler.owned.of(&prober.uid().unwrap_or_default());
     existing.extend(reconciler.look_at_monitoring(prober, &monitoring).await?);
     existing.extend(reconciler.entries.of(&key));
+    let mut failed_creates = BTreeMap::new();
+    for namespace in view.iter().flat_map(|view| view.members.refusing.keys()).take(report::NAMED) {
+        let why = reconciler.failed_creates.why(&reconciler.client, namespace).await;
+        failed_creates.extend(why.map(|why| (namespace.clone(), why)));
+    }
     let memory = reconciler.memories.get(&key);
     let unchanged = memory.unchanged(|child, version| match child.kind {
         ChildKind::Webhook => reconciler.entries.stands(&key, version),
@@ -50,6 +56,7 @@ pub(super) async fn observe(
         bundle: reconciler.bundle.borrow().as_ref().map(|bundle| bundle.pem.to_string()),
         endpoint: reconciler.endpoint.clone(),
         configuration: reconciler.entries.is_there(),
+        failed_creates,
         monitoring,
         existing,
         unchanged,

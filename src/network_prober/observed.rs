@@ -24,6 +24,8 @@ pub struct Observed {
     pub endpoint: Endpoint,
     /// True if the `MutatingWebhookConfiguration` exists that holds the entries of all.
     pub configuration: bool,
+    /// The API server's words in namespaces that refuse pods with an agent, as far as known.
+    pub failed_creates: BTreeMap<String, String>,
     /// The kinds of the prometheus-operator that the API server serves.
     pub monitoring: BTreeSet<ChildKind>,
     /// Our children of this object that exist.

@@ -64,6 +64,11 @@ const fn words(reason: SkipReason) -> (&'static str, &'static str) {
             "agents of this spec do not start, so no further pod gets one",
             "repair the image (kubectl describe pod shows why it does not start); then restart the pod",
         ),
+        SkipReason::AgentRefused => (
+            "the API server refuses pods of its owner with an agent",
+            "allow the agent in the policy that refuses it, or change spec.injection: the condition Ready \
+             of the NetworkProber has the words of the API server; then restart the pod",
+        ),
         SkipReason::NamespaceExcluded => (
             "its namespace is kube-system or the operator's, which are never selected",
             "exclude it in spec.podSelector, or accept that it is not measured",

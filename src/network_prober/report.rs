@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Maximum number of namespaces that a sentence names, to keep it short.
-const NAMED: usize = 5;
+pub(super) const NAMED: usize = 5;
 
 /// Maximum number of pods in the status, to keep it readable and small.
 const LISTED: usize = 100;
@@ -43,11 +43,26 @@ fn reason_count(reason: &str, number: usize) -> NotInjected {
     NotInjected { reason: reason.to_owned(), count: count(number) }
 }
 
-/// The namespaces that are paused, as far as a sentence can name them.
+/// The namespaces in which agents cannot start, as far as a sentence can name them.
 fn paused(members: &Members) -> Option<String> {
-    let names: Vec<_> = members.paused.keys().take(NAMED).map(String::as_str).collect();
-    let more = if members.paused.len() > NAMED { ", …" } else { "" };
+    named(members.paused.keys())
+}
+
+fn named<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> Option<String> {
+    let more = if names.len() > NAMED { ", …" } else { "" };
+    let names: Vec<_> = names.take(NAMED).map(String::as_str).collect();
     (!names.is_empty()).then(|| format!("{}{more}", names.join(", ")))
+}
+
+/// All namespaces in which injection pauses, each with the reason.
+fn pauses(members: &Members) -> impl Iterator<Item = Paused> {
+    let one = |namespace: &String, reason: &str| Paused {
+        namespace: namespace.clone(),
+        reason: reason.to_owned(),
+    };
+    let failing = members.paused.iter().map(move |(namespace, why)| one(namespace, why));
+    let refusing = members.refusing.keys().filter(|name| !members.is_paused(name));
+    failing.chain(refusing.map(move |name| one(name, SkipReason::AgentRefused.as_str())))
 }
 
 /// Words of kubelets, as far as a sentence can name them.
@@ -74,15 +89,7 @@ pub(super) fn status(settings: &Settings, view: &ProberState) -> NetworkProberSt
             .iter()
             .map(|(reason, n)| reason_count(reason, *n))
             .collect(),
-        paused: members
-            .paused
-            .iter()
-            .take(LISTED)
-            .map(|(namespace, reason)| Paused {
-                namespace: namespace.clone(),
-                reason: reason.clone(),
-            })
-            .collect(),
+        paused: pauses(members).take(LISTED).collect(),
         pinglist_version: Some(view.pinglists.version.clone()),
         estimated_series: count(view.pinglists.estimated_series),
         conditions: vec![],
@@ -118,6 +125,9 @@ fn ready(settings: &Settings, view: &ProberState, observed: &Observed) -> Verdic
         );
         return verdict("Ready", Some(false), "AgentFailing", text);
     }
+    if let Some(refused) = agents_refused(members, observed) {
+        return refused;
+    }
     if observed.bundle.is_none() {
         let text = "the webhook has no certificate yet";
         return verdict("Ready", None, "CertificatePending", text);
@@ -150,6 +160,19 @@ fn ready(settings: &Settings, view: &ProberState, observed: &Observed) -> Verdic
         text.push_str(&turns);
     }
     verdict("Ready", Some(true), "Serving", text)
+}
+
+/// The verdict while namespaces refuse pods because of their agents.
+fn agents_refused(members: &Members, observed: &Observed) -> Option<Verdict> {
+    let namespaces = named(members.refusing.keys())?;
+    let why = observed.failed_creates.iter().map(|(name, why)| format!("; {name}: {why}"));
+    let text = format!(
+        "pods with an agent are refused in {namespaces}, so that new pods there get none, for an hour or \
+         until the spec changes: allow the agent there, or change it \
+         (docs/reference/networkprober.md#when-pods-are-refused){}",
+        why.collect::<String>()
+    );
+    Some(verdict("Ready", Some(false), "AgentRefused", text))
 }
 
 /// Returns the namespaces in which new pods get no agent, because they would be refused with one.
@@ -302,6 +325,14 @@ pub(super) fn notices(prober: &NetworkProber, view: &ProberState) -> Vec<Notice>
         && let Some(namespaces) = paused(members)
     {
         let note = format!("no further pod gets an agent in {namespaces} until those there start");
+        notices.push(Notice { warning: true, reason: "InjectionPaused", note, node: None });
+    }
+    let known = |paused: &Paused| paused.reason == SkipReason::AgentRefused.as_str();
+    if !before.paused.iter().any(known)
+        && let Some(namespaces) = named(members.refusing.keys())
+    {
+        let note =
+            format!("no further pod gets an agent in {namespaces}: it would be refused with one");
         notices.push(Notice { warning: true, reason: "InjectionPaused", note, node: None });
     }
     notices

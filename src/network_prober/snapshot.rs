@@ -224,6 +224,9 @@ impl ProberState {
             nodes: &surroundings.nodes,
             constraints: surroundings.constraints,
             last: last.map(|last| &last.members),
+            appeared: last
+                .filter(|last| last.recipe == view.recipe)
+                .map(|last| &last.members.appeared),
             calls_since: view.calls_since,
             now,
         };

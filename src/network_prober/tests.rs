@@ -215,6 +215,7 @@ fn observed(view: ProberState) -> Observed {
         bundle: Some("PEM".into()),
         endpoint: Endpoint::Service,
         configuration: true,
+        failed_creates: BTreeMap::new(),
         monitoring: BTreeSet::new(),
         existing: vec![],
         unchanged: BTreeMap::new(),

@@ -22,6 +22,9 @@ pub const INJECT_ANNOTATION: &str = "probes.bigmikes.io/inject";
 pub const INJECTED_BY_ANNOTATION: &str = "probes.bigmikes.io/injected-by";
 /// Identifies the injected agent: the hash of the recipe.
 pub const HASH_ANNOTATION: &str = "probes.bigmikes.io/injected-hash";
+/// The mark of a pod that would be refused with an agent: `<namespace>/<name>` of the
+/// `NetworkProber`, and the hash of the recipe.
+pub const REFUSED_ANNOTATION: &str = "probes.bigmikes.io/refused-with";
 /// Set by the kubelet on the mirror of a static pod, which cannot be changed.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Set by `OpenShift` before webhooks are called: the security context constraint that admits the

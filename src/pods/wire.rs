@@ -57,6 +57,8 @@ struct Annotations {
     by: Option<String>,
     #[serde(default, rename = "probes.bigmikes.io/injected-hash", deserialize_with = "present")]
     hash: Option<String>,
+    #[serde(default, rename = "probes.bigmikes.io/refused-with", deserialize_with = "present")]
+    refused: Option<String>,
     #[serde(default, rename = "kubernetes.io/config.mirror", deserialize_with = "present")]
     mirror: Option<String>,
     #[serde(default, rename = "openshift.io/scc", deserialize_with = "present")]
@@ -317,6 +319,7 @@ impl From<Metadata> for ObjectMeta {
                 (names::INJECT_ANNOTATION, found.inject),
                 (names::INJECTED_BY_ANNOTATION, found.by),
                 (names::HASH_ANNOTATION, found.hash),
+                (names::REFUSED_ANNOTATION, found.refused),
                 (names::MIRROR_ANNOTATION, found.mirror),
                 (names::CONSTRAINT_ANNOTATION, found.constraint),
                 (names::SCRAPED_ANNOTATION, found.scraped),

@@ -272,7 +272,7 @@ impl Serving {
 
     /// Starts the server for the API server.
     async fn serve_webhook(&self, cluster: &ClusterState, tasks: &mut Tasks) -> anyhow::Result<()> {
-        let injector = Arc::new(ClusterInjector(cluster.clone()));
+        let injector = Arc::new(ClusterInjector::new(cluster.clone()));
         let router = server::router(injector, Arc::new(Counted(self.metrics.clone())));
         let address = self.config.address;
         let refused = self.metrics.refused_connections("webhook");

@@ -12,10 +12,10 @@ use crate::pods::PodObject;
 /// request that delays the creation of a pod, so it only reads memory.
 pub trait Injector: Send + Sync + 'static {
     /// Decides whether this prober (`(namespace, name)`) wants its agent in a pod that is about to
-    /// be created in `namespace`. The pod may have no name, and no namespace field.
+    /// be created. The pod may have no name; after a dry run it is not created.
     ///
     /// The pod's own fields ([`injection::skip_reason`]) are checked afterwards.
-    fn decide(&self, prober: (&str, &str), namespace: &str, pod: &PodObject) -> Decision;
+    fn decide(&self, prober: (&str, &str), pod: &PodObject, dry_run: bool) -> Decision;
 
     /// Resolves when the known facts have changed since this call, so that the decision may differ.
     fn changed(&self) -> BoxFuture<'static, ()> {
@@ -30,6 +30,8 @@ pub enum Decision {
     Inject(Box<Recipe>),
     /// The pod gets none.
     Skip(SkipReason),
+    /// The pod gets none but a mark, because it would be refused with this agent.
+    Mark(Box<Recipe>),
     /// The pod gets none, because of an error.
     Unknown(&'static str),
     /// The operator has not received the prober or the namespace yet, which may be as new as the
@@ -103,6 +105,7 @@ struct Request<'a> {
     sub_resource: Option<String>,
     operation: Option<String>,
     namespace: Option<String>,
+    dry_run: Option<bool>,
     /// Kept as text, because only the used fields are read, once.
     #[serde(borrow)]
     object: Option<&'a RawValue>,
@@ -148,7 +151,7 @@ pub fn answer(
     let request = review.request.ok_or_else(|| Unreadable("it has no request".into()))?;
     let mut not_yet = false;
     let (patch, outcome) = match consider(&request, prober, injector, &mut not_yet) {
-        Ok(patch) => (Some(patch), Outcome::Injected),
+        Ok((patch, outcome)) => (Some(patch), outcome),
         Err(outcome) => (None, outcome),
     };
     let response = Response {
@@ -163,13 +166,13 @@ pub fn answer(
     Ok(Answer { body, outcome, not_yet })
 }
 
-/// Returns the patch, or the reason why there is none.
+/// Returns the patch and the result, or the result without one.
 fn consider(
     request: &Request<'_>,
     prober: (&str, &str),
     injector: &dyn Injector,
     not_yet: &mut bool,
-) -> Result<Vec<u8>, Outcome> {
+) -> Result<(Vec<u8>, Outcome), Outcome> {
     if !request.is_creation_of_a_pod() {
         return Err(Outcome::NotAPod);
     }
@@ -181,8 +184,15 @@ fn consider(
     if request.namespace.is_some() {
         pod.metadata.namespace.clone_from(&request.namespace);
     }
-    let recipe = match injector.decide(prober, pod.namespace(), &pod) {
+    let patch = |ops: &[injection::Op]| {
+        serde_json::to_vec(ops).map_err(|e| Outcome::Failed(format!("patch: {e}")))
+    };
+    let recipe = match injector.decide(prober, &pod, request.dry_run.unwrap_or(false)) {
         Decision::Inject(recipe) => recipe,
+        Decision::Mark(recipe) => {
+            let skipped = Outcome::Skipped(SkipReason::AgentRefused);
+            return Ok((patch(&injection::mark(&pod, &recipe))?, skipped));
+        }
         Decision::Skip(reason) => return Err(Outcome::Skipped(reason)),
         Decision::Unknown(why) => return Err(failed(why)),
         Decision::NotYet(why) => {
@@ -197,7 +207,7 @@ fn consider(
     if ops.is_empty() {
         return Err(failed("the pod has no containers"));
     }
-    serde_json::to_vec(&ops).map_err(|e| Outcome::Failed(format!("patch: {e}")))
+    Ok((patch(&ops)?, Outcome::Injected))
 }
 
 impl Request<'_> {
@@ -224,8 +234,8 @@ mod tests {
     struct Says(Decision);
 
     impl Injector for Says {
-        fn decide(&self, prober: (&str, &str), namespace: &str, _: &PodObject) -> Decision {
-            assert_eq!((prober, namespace), (("ns", "mesh"), "apps"));
+        fn decide(&self, prober: (&str, &str), pod: &PodObject, _: bool) -> Decision {
+            assert_eq!((prober, pod.namespace()), (("ns", "mesh"), "apps"));
             self.0.clone()
         }
     }
@@ -234,7 +244,7 @@ mod tests {
     struct Any(Decision);
 
     impl Injector for Any {
-        fn decide(&self, _: (&str, &str), _: &str, _: &PodObject) -> Decision {
+        fn decide(&self, _: (&str, &str), _: &PodObject, _: bool) -> Decision {
             self.0.clone()
         }
     }
@@ -292,6 +302,21 @@ mod tests {
         let mut pod = pod();
         json_patch::patch(&mut pod, &patch).unwrap();
         assert_eq!(pod["spec"]["initContainers"][0]["name"], "net-prober");
+    }
+
+    #[test]
+    fn a_pod_that_would_be_refused_with_an_agent_gets_a_mark() {
+        let Decision::Inject(recipe) = recipe() else { unreachable!() };
+        let mark = recipe.mark();
+        let (response, outcome) = ask(&request(|_| {}), Decision::Mark(recipe));
+        assert_eq!((outcome.result(), outcome.skip_reason()), ("skipped", "AgentRefused"));
+        let ByteString(patch) = serde_json::from_value(response["patch"].clone()).unwrap();
+        let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+        let mut changed = pod();
+        json_patch::patch(&mut changed, &patch).unwrap();
+        let mut expected = pod();
+        expected["metadata"]["annotations"] = json!({"probes.bigmikes.io/refused-with": mark});
+        assert_eq!(changed, expected);
     }
 
     #[test]

@@ -31,6 +31,7 @@ fn found(spec: &Value, pods: &[Value], node: Option<Readiness>, last: Option<&Me
         nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| node, ends: &|_| false },
         constraints: &ByNamespace::new(),
         last,
+        appeared: None,
         calls_since: None,
         now: NOON,
     })
@@ -73,6 +74,7 @@ fn a_node_whose_end_is_announced_is_not_probed() {
         },
         constraints: &ByNamespace::new(),
         last: None,
+        appeared: None,
         calls_since: None,
         now: NOON,
     });
@@ -346,6 +348,7 @@ fn forged_annotations_pause_no_other_namespace() {
         },
         constraints: &ByNamespace::new(),
         last: None,
+        appeared: None,
         calls_since: None,
         now: NOON,
     });

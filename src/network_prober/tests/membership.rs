@@ -198,3 +198,58 @@ fn stripped_agents_pause_injection_and_a_repair_is_never_paused() {
     let whole = asked(&pod("n", Some("team/np"), &json!({})));
     assert_eq!(whole, Decision::Skip(SkipReason::AlreadyInjected));
 }
+
+/// A marked pod is the witness that pods of its namespace are refused with an agent.
+#[test]
+fn a_namespace_that_refuses_agents_gets_none_for_an_hour() {
+    let np = prober("np", "2026-01-01T00:00:00Z", &json!({}));
+    let recipe = next(&np, &[], None, (None, 0)).recipe.unwrap();
+    let mark = recipe.mark();
+    // Minutes after 1970.
+    let created =
+        |minute: i64| k8s_openapi::jiff::Timestamp::from_second(minute * 60).unwrap().to_string();
+    let of = |owner: &str, minute: i64| {
+        json!({"metadata": {"creationTimestamp": created(minute), "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner,
+             "controller": true}]}})
+    };
+    let marked = |mark: &str, minute: i64| {
+        let mut pod = pod("m", None, &of("web", minute));
+        pod["metadata"]["annotations"] = json!({"probes.bigmikes.io/refused-with": mark});
+        pod
+    };
+    let with_agent = |owner: &str, minute: i64| {
+        let mut pod = pod("a", Some("team/np"), &of(owner, minute));
+        pod["metadata"]["annotations"]["probes.bigmikes.io/injected-hash"] = recipe.hash().into();
+        pod
+    };
+    let at = |pods: &[Value], last: Option<&ProberState>, minute: u64| {
+        next(&np, pods, last, (None, minute * 60))
+    };
+    let refuses = |view: &ProberState| view.members.refusing.contains_key("team");
+    let first = at(&[marked(&mark, 100)], None, 101);
+    assert!(refuses(&first));
+    assert_eq!(first.members.not_injected, [("AgentRefused", 1)].into());
+    assert!(refuses(&at(&[marked(&mark, 100)], None, 159)));
+    assert!(!refuses(&at(&[marked(&mark, 100)], None, 160)), "pods are tried again");
+    // Of another spec, it is still the reason of this pod.
+    let earlier = at(&[marked("team/np 0", 100)], None, 101);
+    assert!(!refuses(&earlier) && earlier.members.not_injected.contains_key("AgentRefused"));
+    assert!(
+        !at(&[marked("team/other 0", 100)], None, 101)
+            .members
+            .not_injected
+            .contains_key("AgentRefused")
+    );
+    // A pod of the same owner with an agent contradicts it, also after its end; others do not.
+    let seen = at(&[with_agent("web", 95), marked(&mark, 100)], None, 101);
+    assert!(!refuses(&seen));
+    assert!(!refuses(&at(&[marked(&mark, 100)], Some(&seen), 120)));
+    assert!(refuses(&at(&[with_agent("api", 95), marked(&mark, 100)], None, 101)));
+    assert!(refuses(&at(&[with_agent("web", 60), marked(&mark, 100)], None, 101)));
+    let mut snapshot = Snapshot { synced: true, ..Snapshot::default() };
+    snapshot.views.insert(("team".into(), "np".into()), Arc::new(first));
+    let fresh = serde_json::from_value(pod("n", None, &json!({}))).unwrap();
+    let decided = decide(&snapshot, ("team", "np"), "team", &fresh);
+    assert!(matches!(decided, Decision::Mark(_)), "{decided:?}");
+}

@@ -10,7 +10,8 @@ use crate::{
     api::NetworkProber,
     infra::watch::DeserializeGuard,
     network_prober::{
-        Entries, Gauges, Memories, NetworkProberReconciler, Owned, Refusals, state::ClusterState,
+        Entries, FailedCreates, Gauges, Memories, NetworkProberReconciler, Owned, Refusals,
+        state::ClusterState,
     },
     webhook::certificates::CertificateKeeper,
 };
@@ -73,6 +74,7 @@ impl Start for NetworkProberReconciler {
             endpoint: leader.webhook.endpoint(),
             discovered: Mutex::default(),
             refusals: Refusals::default(),
+            failed_creates: FailedCreates::default(),
             metrics: leader.metrics.clone(),
         };
         let listed = async move {

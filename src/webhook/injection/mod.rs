@@ -15,7 +15,7 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-pub use patch::{Op, patch};
+pub use patch::{Op, mark, patch};
 
 /// The version since which API servers and kubelets start init containers that always restart
 /// before the others, and stop them afterwards.
@@ -93,6 +93,13 @@ impl Recipe {
         self.prober.split_once('/').is_some_and(|(home, _)| home == namespace)
     }
 
+    /// Returns the mark of a pod that would be refused with this agent: it changes with everything
+    /// that a policy may look at.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        format!("{} {:016x}", self.prober, crate::webhook::fnv(format!("{self:?}").bytes()))
+    }
+
     /// Returns a hash of the settings that require a restart of running pods when they change, as
     /// 16 hexadecimal digits.
     ///
@@ -141,6 +148,8 @@ pub enum SkipReason {
     AlreadyInjected,
     /// Agents of this recipe do not start: no further pod must wait for one.
     AgentFailing,
+    /// The API server refuses its owner's pods with an agent.
+    AgentRefused,
     /// A namespace that is never touched: the system's and the operator's.
     NamespaceExcluded,
     /// Its namespace does not consent to this `NetworkProber`.
@@ -160,8 +169,8 @@ pub enum SkipReason {
 traffic_operator_core::named! {
     SkipReason {
         HostNetwork, OptedOut, PortTaken, NameTaken, SharedProcesses, Windows, MirrorPod,
-        JobOnOldServer, NoClusterDns, OtherProber, AlreadyInjected, AgentFailing, NamespaceExcluded,
-        NamespaceNotConsenting, ResourcesRefused, OverBudget, CreatedBefore, NotCalled, Stripped,
+        JobOnOldServer, NoClusterDns, OtherProber, AlreadyInjected, AgentFailing, AgentRefused,
+        NamespaceExcluded, NamespaceNotConsenting, ResourcesRefused, OverBudget, CreatedBefore, NotCalled, Stripped,
     }
 }
 

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::{Recipe, container, skip_reason, stripped};
 use crate::pods::{
     AGENT_VOLUME, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject,
+    REFUSED_ANNOTATION,
 };
 
 /// One operation: `add`.
@@ -46,7 +47,12 @@ pub fn patch(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
         let path = format!("/spec/initContainers/{place}/restartPolicy");
         return vec![Op::new(path, json!("Always"))];
     }
-    let mut ops = annotations(pod, recipe);
+    let ours = [
+        (DEPLOYED_ANNOTATION, "true".to_owned()),
+        (INJECTED_BY_ANNOTATION, recipe.prober.clone()),
+        (HASH_ANNOTATION, recipe.hash()),
+    ];
+    let mut ops = annotations(pod, ours);
     ops.extend(volumes(pod, recipe));
     let agent = container::container(pod, recipe);
     // The first to start and the last to end, so that it measures all of the pod's life.
@@ -69,17 +75,19 @@ fn volumes(pod: &PodObject, recipe: &Recipe) -> Option<Op> {
     }
 }
 
-fn annotations(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
-    let ours = [
-        (DEPLOYED_ANNOTATION, "true".to_owned()),
-        (INJECTED_BY_ANNOTATION, recipe.prober.clone()),
-        (HASH_ANNOTATION, recipe.hash()),
-    ];
+/// Returns the operations that mark a pod which would be refused with the agent.
+#[must_use]
+pub fn mark(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
+    annotations(pod, [(REFUSED_ANNOTATION, recipe.mark())])
+}
+
+fn annotations<const N: usize>(pod: &PodObject, ours: [(&str, String); N]) -> Vec<Op> {
+    const REPLACED: [&str; 2] = [HASH_ANNOTATION, REFUSED_ANNOTATION];
     if pod.metadata.annotations.is_some() {
-        // Adding an existing field would replace it: only an outdated hash, which is always ours,
-        // is overwritten.
+        // Adding an existing field would replace it: only what is outdated and always ours is
+        // overwritten.
         let missing = ours.into_iter().filter(|(key, value)| match pod.annotation(key) {
-            Some(present) => *key == HASH_ANNOTATION && present != value,
+            Some(present) => REPLACED.contains(key) && present != value,
             None => true,
         });
         let add = |(key, value): (&str, String)| {

@@ -15,7 +15,7 @@ use crate::{
 struct Always(Recipe);
 
 impl Injector for Always {
-    fn decide(&self, _: (&str, &str), _: &str, _: &PodObject) -> Decision {
+    fn decide(&self, _: (&str, &str), _: &PodObject, _: bool) -> Decision {
         Decision::Inject(Box::new(self.0.clone()))
     }
 }

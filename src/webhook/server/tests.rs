@@ -37,7 +37,7 @@ const START: i64 = 1_767_225_600;
 struct Refuses;
 
 impl Injector for Refuses {
-    fn decide(&self, prober: (&str, &str), _: &str, _: &PodObject) -> Decision {
+    fn decide(&self, prober: (&str, &str), _: &PodObject, _: bool) -> Decision {
         assert_eq!(prober, ("ns", "mesh"));
         Decision::Skip(SkipReason::OptedOut)
     }

@@ -23,6 +23,7 @@ mod lists;
 mod namespaces;
 mod originals;
 mod quotas;
+mod refused;
 mod watches;
 
 /// The selector of every test.

@@ -8,7 +8,7 @@ use super::*;
 struct Learns(watch::Receiver<bool>);
 
 impl Injector for Learns {
-    fn decide(&self, _: (&str, &str), _: &str, _: &PodObject) -> Decision {
+    fn decide(&self, _: (&str, &str), _: &PodObject, _: bool) -> Decision {
         if *self.0.borrow() {
             Decision::Skip(SkipReason::OptedOut)
         } else {

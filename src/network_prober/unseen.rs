@@ -1,0 +1,161 @@
+//! Pods that were created with an agent and never came to be: something refuses them because of
+//! it, such as a policy that allows certain images only.
+//!
+//! What creates pods (a `ReplicaSet`, a `Job`, …) tries again and again. Once several pods of one
+//! owner got an agent and none of its pods appeared, the next ones get a mark in its place, and
+//! with the first marked pod that appears it is known that the agent was the cause: until the mark
+//! is an hour old, the namespace gets no agents ([`super::members::Members::refusing`]). If they do
+//! not appear with the mark either, not even without it, then something else keeps them away (a
+//! quota of pods, another webhook), and they get agents again.
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+/// Number of pods with an agent of which none appears.
+const TRIES: u32 = 3;
+
+/// Seconds for which a pod may take to appear. Controllers double the time between attempts, from
+/// 5 ms: the 13th is after 20 s, the next ones are after 41 and 82 s.
+const PATIENCE: i64 = 20;
+
+/// A pod may have been created earlier than this clock says.
+const SKEW: i64 = 30;
+
+/// Seconds for which nothing is tried with an owner whose pods do not appear without an agent.
+const PEACE: i64 = 10 * 60;
+
+/// Seconds after which an owner that creates no pods is forgotten: shorter than pods are remembered
+/// that have appeared.
+const FORGOTTEN: i64 = 10 * 60;
+
+/// Maximum number of owners; beyond it, further ones get agents.
+const MOST: usize = 10_000;
+
+/// What a pod is created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum With {
+    /// The agent.
+    Agent,
+    /// The annotation [`crate::pods::REFUSED_ANNOTATION`] in its place.
+    Mark,
+    /// Neither of them.
+    Nothing,
+}
+
+/// The owners whose pods have not appeared.
+#[derive(Debug, Default)]
+pub struct Unseen(Mutex<HashMap<String, Tries>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Tries {
+    /// What its pods are created with; `None`: they appear with nothing, and get agents.
+    with: Option<With>,
+    count: u32,
+    since: i64,
+    last: i64,
+}
+
+impl Tries {
+    const fn new(with: Option<With>, now: i64) -> Self {
+        Self { with, count: 0, since: now, last: now }
+    }
+
+    /// The state before one more pod is created.
+    fn next(self, seen: Option<i64>, now: i64) -> Self {
+        let appeared = seen.is_some_and(|seen| seen >= self.since.saturating_sub(SKEW));
+        if appeared || now.saturating_sub(self.last) > FORGOTTEN {
+            return Self::new(Some(With::Agent), now);
+        }
+        let waited = now.saturating_sub(self.since);
+        let (enough, patience, next) = match self.with {
+            Some(With::Agent) => (TRIES, PATIENCE, Some(With::Mark)),
+            Some(With::Mark) => (1, PATIENCE, Some(With::Nothing)),
+            Some(With::Nothing) => (1, PATIENCE, None),
+            None => (0, PEACE, Some(With::Agent)),
+        };
+        if self.count >= enough && waited >= patience { Self::new(next, now) } else { self }
+    }
+}
+
+impl Unseen {
+    /// Returns what the next pod of an owner is created with. `seen` is when the youngest of its
+    /// pods with an agent was created, and `now` the time, in seconds since 1970. A dry
+    /// run creates no pod.
+    pub fn next(&self, owner: &str, seen: Option<i64>, now: i64, dry_run: bool) -> With {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.get(owner).copied().unwrap_or(Tries::new(Some(With::Agent), now));
+        let next = known.next(seen, now);
+        if !dry_run {
+            if all.len() >= MOST {
+                all.retain(|_, tries| now.saturating_sub(tries.last) <= FORGOTTEN);
+            }
+            if all.len() < MOST || all.contains_key(owner) {
+                let tries = Tries { count: next.count.saturating_add(1), last: now, ..next };
+                all.insert(owner.to_owned(), tries);
+            }
+        }
+        next.with.unwrap_or(With::Agent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What pods get at these times, and `seen` by then.
+    fn pods(times: &[(i64, Option<i64>)]) -> Vec<With> {
+        let unseen = Unseen::default();
+        times.iter().map(|(now, seen)| unseen.next("o", *seen, *now, false)).collect()
+    }
+
+    #[test]
+    fn pods_that_appear_have_agents_however_many_there_are() {
+        let times: Vec<_> = (0..500).map(|n| (1000 + n, Some(999 + n))).collect();
+        assert!(pods(&times).iter().all(|with| *with == With::Agent));
+        // As many at once, and seen a little later.
+        let mut unseen = vec![(1000, None); 500];
+        unseen.push((1019, None));
+        unseen.push((1031, Some(1000)));
+        assert!(pods(&unseen).iter().all(|with| *with == With::Agent));
+    }
+
+    /// The attempts of a `ReplicaSet`, each after twice the time.
+    #[test]
+    fn an_agent_that_is_refused_is_left_out_after_twenty_seconds() {
+        let attempts = [1000, 1000, 1001, 1002, 1005, 1010, 1020, 1041];
+        let none: Vec<_> = attempts.iter().map(|now| (*now, None)).collect();
+        let with = pods(&none);
+        assert_eq!(with[..6], [With::Agent; 6]);
+        assert_eq!(with[6..], [With::Mark, With::Nothing]);
+    }
+
+    #[test]
+    fn what_does_not_appear_without_an_agent_either_gets_one_again() {
+        let times: Vec<_> = (0..19).map(|n| (1000 + n * 40, None)).collect();
+        let with = pods(&times);
+        assert_eq!(with[..5], [With::Agent, With::Agent, With::Agent, With::Mark, With::Nothing]);
+        assert!(with[5..].iter().all(|with| *with == With::Agent), "{with:?}");
+    }
+
+    #[test]
+    fn few_attempts_and_dry_runs_accuse_nobody() {
+        assert_eq!(pods(&[(1000, None), (1100, None), (1200, None)])[2], With::Agent);
+        let seldom: Vec<_> = (0..9).map(|n| (1000 + n * 1000, None)).collect();
+        assert!(pods(&seldom).iter().all(|with| *with == With::Agent));
+        let unseen = Unseen::default();
+        let dry = (0..100).map(|n| unseen.next("o", None, 1000 + n, true));
+        assert!(dry.into_iter().all(|with| with == With::Agent));
+    }
+
+    #[test]
+    fn the_number_of_owners_is_limited() {
+        let unseen = Unseen::default();
+        for n in 0..MOST + 10 {
+            unseen.next(&n.to_string(), None, 1000, false);
+        }
+        assert_eq!(unseen.0.lock().unwrap().len(), MOST);
+        unseen.next("late", None, 1001 + FORGOTTEN, false);
+        assert_eq!(unseen.0.lock().unwrap().len(), 1);
+    }
+}
