@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::core::v1::Event;
 use kube::{
     Client, Resource,
     api::ListParams,
@@ -36,9 +36,9 @@ struct EventObject {
     #[serde(deserialize_with = "partial_resource::metadata")]
     metadata: ObjectMeta,
     #[serde(default, deserialize_with = "nullable")]
-    note: String,
-    /// The time of its first and of its last occurrence, as text: many forms are in use.
-    #[serde(default, rename = "deprecatedLastTimestamp", deserialize_with = "nullable")]
+    message: String,
+    /// The time of its last occurrence, as text: many forms are in use.
+    #[serde(default, rename = "lastTimestamp", deserialize_with = "nullable")]
     last: String,
 }
 
@@ -81,7 +81,7 @@ fn last(events: &[EventObject]) -> Option<String> {
         event.meta().creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default()
     };
     let last = events.iter().max_by_key(|event| created(event).max(event.last.clone()))?;
-    let words = printable(last.note.trim());
+    let words = printable(last.message.trim());
     (!words.is_empty()).then(|| truncate(&words, LONGEST))
 }
 
@@ -95,8 +95,8 @@ mod tests {
     fn the_last_event_says_it_whatever_it_contains() {
         let event = |note: &str, created: &str, last: Option<&str>| {
             serde_json::from_value::<EventObject>(json!({
-                "metadata": {"name": "e", "creationTimestamp": created}, "note": note,
-                "deprecatedLastTimestamp": last, "eventTime": null,
+                "metadata": {"name": "e", "creationTimestamp": created}, "message": note,
+                "lastTimestamp": last, "eventTime": null,
             }))
             .unwrap()
         };

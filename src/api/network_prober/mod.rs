@@ -60,7 +60,7 @@ pub const WEBHOOK_ACCESS: WebhookAccess = WebhookAccess {
 /// Permissions of the controller, in addition to those and to reading and patching `NetworkProber`.
 pub const PERMISSIONS: &[Permission] = &[
     // Why pods are refused with an agent.
-    Permission { group: "events.k8s.io", resources: &["events"], verbs: &["list"] },
+    Permission { group: "", resources: &["events"], verbs: &["list"] },
     // config.json and ca.crt for the agents, in the namespaces of the selected pods.
     Permission {
         group: "",
