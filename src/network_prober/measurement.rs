@@ -256,7 +256,7 @@ pub async fn agent(
             "skipped" if row.value > 0.0 => {
                 found.skipped.insert(row.label("reason"), row.value);
             }
-            "probes" if row.value > 0.0 => found.probes.push(Probes {
+            "probes" | "failures" if row.value > 0.0 => found.probes.push(Probes {
                 protocol: row.label("protocol"),
                 result: row.label("result"),
                 reason: row.label("reason"),
@@ -265,8 +265,27 @@ pub async fn agent(
             _ => {}
         }
     }
+    found.probes = by_reason(found.probes);
     found.probes.sort_by(|a, b| b.count.total_cmp(&a.count));
     Ok(found)
+}
+
+/// Combines the counts by result with those by reason, which may be lower: a series that is new does
+/// not show how it began.
+fn by_reason(all: Vec<Probes>) -> Vec<Probes> {
+    let (reasons, mut results): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|one| one.result.is_empty());
+    for mut one in reasons {
+        "failure".clone_into(&mut one.result);
+        let of = |all: &&mut Probes| (&all.protocol, &*all.result) == (&one.protocol, "failure");
+        if let Some(all) = results.iter_mut().filter(|all| all.reason.is_empty()).find(of) {
+            all.count -= one.count;
+        }
+        results.push(one);
+    }
+    // Increases are extrapolated, each for itself.
+    results.retain(|one| one.count >= 0.5);
+    results
 }
 
 impl Blame {

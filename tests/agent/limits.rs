@@ -205,7 +205,7 @@ fn an_agent_without_descriptors_skips_and_blames_nobody() {
     let local = |page: &Page| page.sum("netprober_skipped_probes_total", &[("reason", "local")]);
     let page = agent.page_with("it lacks descriptors", |page| local(page) >= 50);
     assert_eq!(page.failures("healthy"), 0, "{}", page.text);
-    assert_eq!(page.sum("netprober_probes_total", &[("reason", "other")]), 0, "{}", page.text);
+    assert_eq!(page.sum("netprober_failures_total", &[("reason", "other")]), 0, "{}", page.text);
     // As soon as there are descriptors, it probes.
     agent.publish(&config(1000, 900, r#"["HTTP","TCP"]"#, &entries[..1]));
     let page = agent.page_with("probing continues", |page| page.successes("healthy") >= 3);

@@ -72,7 +72,7 @@ fn failures_are_counted_by_reason_and_never_measured() {
     let entries = cases.map(|(name, _, port)| entry(name, "127.0.0.2", port));
     agent.publish(&config(500, 400, r#"["HTTP"]"#, &entries));
     let page = agent.page_with("each has failed", |page| {
-        cases.iter().all(|(name, reason, _)| page.probes(name, &[("reason", reason)]) >= 2)
+        cases.iter().all(|(name, reason, _)| page.failed(name, reason) >= 2)
     });
     for (name, _, _) in cases {
         assert!(page.successes(name) == 0, "{name}: {}", page.text);

@@ -52,12 +52,12 @@ fn duplicates_reordering_and_loss_are_distinguished() {
     let page = agent.page_with("all of it", |page| {
         of(page, duplicates, "twice") >= 5
             && of(page, reordered, "swapped") >= 5
-            && page.probes("lost", &[("reason", "timeout")]) >= 5
-            && page.probes("forged", &[("reason", "timeout")]) >= 5
+            && page.failed("lost", "timeout") >= 5
+            && page.failed("forged", "timeout") >= 5
     });
     // A duplicate is no second answer, and a late answer still counts as lost.
     assert!(of(&page, duplicates, "twice") <= page.successes("twice"), "{}", page.text);
-    assert!(page.probes("swapped", &[("reason", "timeout")]) >= 5, "{}", page.text);
+    assert!(page.failed("swapped", "timeout") >= 5, "{}", page.text);
     assert!(page.successes("swapped") >= 5, "{}", page.text);
     for (metric, name) in
         [(reordered, "twice"), (duplicates, "lost"), (duplicates, "swapped"), (reordered, "forged")]

@@ -315,6 +315,12 @@ impl Page {
         self.sum("netprober_probes_total", &labels)
     }
 
+    /// Returns the failed probes of a pod's node, for this reason.
+    pub fn failed(&self, name: &str, reason: &str) -> i64 {
+        let node = format!("node-{name}");
+        self.sum("netprober_failures_total", &[("dst_node", &node), ("reason", reason)])
+    }
+
     pub fn successes(&self, name: &str) -> i64 {
         self.probes(name, &[("result", "success")])
     }

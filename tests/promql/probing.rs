@@ -35,8 +35,7 @@ impl Series {
     fn probes(&mut self, (from, to): (&str, &str), more: &str, good: &str, bad: &str) {
         let path = format!(r#",src_node="{from}",dst_node="{to}",protocol="udp"{more}"#);
         self.add("netprober_probes_total", &format!(r#"{path},result="success""#), good);
-        let bad_labels = format!(r#"{path},result="failure",reason="timeout""#);
-        self.add("netprober_probes_total", &bad_labels, bad);
+        self.add("netprober_probes_total", &format!(r#"{path},result="failure""#), bad);
     }
 
     /// Answers of one path that each take this many seconds.

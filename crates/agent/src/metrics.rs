@@ -1,6 +1,6 @@
 //! The metrics of an agent. Series of a pair exist exactly as long as a peer of the pair is on the
-//! list, all of them from the first moment: a counter that starts at one loses its first failure to
-//! `increase()`.
+//! list, those that rules count from the first moment: a counter that starts at one loses its first
+//! failure to `increase()`.
 use std::{
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
@@ -60,6 +60,13 @@ struct Outcome {
     #[prometheus(flatten)]
     pair: Pair,
     result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Failure {
+    protocol: &'static str,
+    #[prometheus(flatten)]
+    pair: Pair,
     reason: &'static str,
 }
 
@@ -79,6 +86,7 @@ struct Inner {
     registry: Registry,
     rtt: Histograms<Rtt>,
     probes: Family<Outcome, Counter>,
+    failures: Family<Failure, Counter>,
     duplicates: Family<Pair, Counter>,
     reordered: Family<Pair, Counter>,
     srtt: Family<Pair, Seconds>,
@@ -103,11 +111,12 @@ struct Changing {
 
 /// The metrics of one target.
 pub struct Series {
+    protocol: &'static str,
     pair: Pair,
     metrics: Metrics,
     rtt: Histogram,
     successes: Counter,
-    failures: Vec<(Reason, Counter)>,
+    failures: Counter,
     interpod: Option<Histogram>,
     /// Packets that arrived twice, and those that arrived after a later one: UDP only.
     pub strays: Option<(Counter, Counter)>,
@@ -127,6 +136,7 @@ impl Metrics {
             registry: Registry::default(),
             rtt: Family::new_with_constructor(rtt_histogram as fn() -> Histogram),
             probes: Family::default(),
+            failures: Family::default(),
             duplicates: Family::default(),
             reordered: Family::default(),
             srtt: Family::default(),
@@ -157,20 +167,18 @@ impl Metrics {
     pub fn series(&self, target: &Target) -> Series {
         let Target { protocol, pair, .. } = target;
         let inner = &self.0;
-        let counter = |result, reason| {
-            inner.probes.get_or_create_owned(&outcome(*protocol, pair, result, reason))
-        };
-        let failures = Reason::ALL.into_iter().filter(|reason| reason.possible(*protocol));
+        let counter = |result| inner.probes.get_or_create_owned(&outcome(*protocol, pair, result));
         let strays = (*protocol == Protocol::Udp).then(|| {
             (inner.duplicates.get_or_create_owned(pair), inner.reordered.get_or_create_owned(pair))
         });
         let rtt = Rtt { protocol: protocol.label(), pair: pair.clone() };
         Series {
+            protocol: protocol.label(),
             pair: pair.clone(),
             metrics: self.clone(),
             rtt: inner.rtt.get_or_create_owned(&rtt),
-            successes: counter("success", ""),
-            failures: failures.map(|reason| (reason, counter("failure", reason.label()))).collect(),
+            successes: counter("success"),
+            failures: counter("failure"),
             interpod: target.original.as_ref().map(|of| inner.interpod.get_or_create_owned(of)),
             strays,
         }
@@ -181,9 +189,11 @@ impl Metrics {
         let inner = &self.0;
         for (protocol, pair) in &stale.probes {
             inner.rtt.remove(&Rtt { protocol: protocol.label(), pair: pair.clone() });
-            inner.probes.remove(&outcome(*protocol, pair, "success", ""));
+            for result in ["success", "failure"] {
+                inner.probes.remove(&outcome(*protocol, pair, result));
+            }
             for reason in Reason::ALL {
-                inner.probes.remove(&outcome(*protocol, pair, "failure", reason.label()));
+                inner.failures.remove(&failure(protocol.label(), pair, reason));
             }
             match protocol {
                 Protocol::Http => {}
@@ -278,11 +288,10 @@ impl Series {
 
     /// The probe failed.
     pub fn failure(&self, reason: Reason) {
-        // A reason that is not expected of the protocol is counted as `other`.
-        let counted = |reason| self.failures.iter().find(|(of, _)| *of == reason);
-        if let Some((_, counter)) = counted(reason).or_else(|| counted(Reason::Other)) {
-            counter.inc();
-        }
+        self.failures.inc();
+        // Most never occur, and each would be a series of every pair.
+        let of = failure(self.protocol, &self.pair, reason);
+        self.metrics.0.failures.get_or_create(&of).inc();
     }
 }
 
@@ -296,6 +305,10 @@ impl Refreshed {
     }
 }
 
-fn outcome(protocol: Protocol, pair: &Pair, result: &'static str, reason: &'static str) -> Outcome {
-    Outcome { protocol: protocol.label(), pair: pair.clone(), result, reason }
+fn outcome(protocol: Protocol, pair: &Pair, result: &'static str) -> Outcome {
+    Outcome { protocol: protocol.label(), pair: pair.clone(), result }
+}
+
+fn failure(protocol: &'static str, pair: &Pair, reason: Reason) -> Failure {
+    Failure { protocol, pair: pair.clone(), reason: reason.label() }
 }

@@ -1,8 +1,6 @@
 //! The reasons of failed probes.
 use std::io;
 
-use super::pinglist::Protocol;
-
 /// The reason why a probe failed: the label `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -35,16 +33,6 @@ impl Reason {
             Self::Reset => "reset",
             Self::Status => "status",
             Self::Other => "other",
-        }
-    }
-
-    /// Reports whether a probe of that protocol can fail like this.
-    #[must_use]
-    pub const fn possible(self, protocol: Protocol) -> bool {
-        match self {
-            Self::Timeout | Self::Refused | Self::Unreachable | Self::Other => true,
-            Self::Reset => !matches!(protocol, Protocol::Udp),
-            Self::Status => matches!(protocol, Protocol::Http),
         }
     }
 

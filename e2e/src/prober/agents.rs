@@ -119,8 +119,9 @@ async fn a_peer_hangs(stage: &Stage<'_>, nodes: &[String]) -> Result<()> {
     // Probes that a healthy agent has counted of the other one, and of the one that hangs.
     let counts = async || -> Result<(f64, f64)> {
         let page = metrics(stage, NAMESPACE, PODS[1]).await?;
-        let of = |node: &str, kind| sum_of(&page, PROBES, &[("dst_node", node), kind]);
-        Ok((of(&nodes[2], ("result", "success")), of(&nodes[0], ("reason", "timeout"))))
+        let of = |metric, node: &str, kind| sum_of(&page, metric, &[("dst_node", node), kind]);
+        let lost = of("netprober_failures_total", &nodes[0], ("reason", "timeout"));
+        Ok((of(PROBES, &nodes[2], ("result", "success")), lost))
     };
     let counted = async || -> Result<(f64, f64)> {
         let before = counts().await?;

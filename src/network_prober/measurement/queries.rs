@@ -16,7 +16,8 @@ pub(super) fn of_agent(subject: &Subject, namespace: &str, pod: &str) -> String 
     let parts = [
         ("list_age", format!("max(netprober_pinglist_age_seconds{of})")),
         ("peers", format!("max(netprober_peers{of})")),
-        ("probes", counted("protocol, result, reason", "netprober_probes_total")),
+        ("probes", counted("protocol, result", "netprober_probes_total")),
+        ("failures", counted("protocol, reason", "netprober_failures_total")),
         ("skipped", counted("reason", "netprober_skipped_probes_total")),
     ];
     parts.map(|(figure, promql)| labeled(figure, &promql)).join(" or ")

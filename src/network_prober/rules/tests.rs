@@ -62,9 +62,9 @@ fn limits_are_bounds_of_buckets_below_the_timeout() {
         (200, 0.1),
         (199, 0.05),
         (100, 0.05),
-        (50, 0.02),
+        (50, 0.025),
         (1, 0.0005),
-        (0, 0.00005),
+        (0, 0.0002),
     ] {
         let timeout = Duration::from_millis(millis);
         assert!(RTT_BOUNDS.contains(&limit));

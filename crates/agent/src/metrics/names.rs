@@ -18,6 +18,7 @@ use crate::process::Process;
 pub const NAMES: &[&str] = &[
     "netprober_rtt_seconds",
     "netprober_probes_total",
+    "netprober_failures_total",
     "netprober_udp_duplicates_total",
     "netprober_udp_reordered_total",
     "netprober_tcp_srtt_seconds",
@@ -39,14 +40,11 @@ pub const NAMES: &[&str] = &[
     "process_start_time_seconds",
 ];
 
-/// Bounds of the buckets of `netprober_rtt_seconds`, in seconds: 1-2-5 from 50 µs (two pods of one
-/// node) to 5 s (a default timeout that allows for a lost SYN, 1 s and 3 s). Limits must be bounds:
-/// buckets do not show whether a percentile is above any other value. 0.25 is a bound because users
-/// choose it.
-pub const RTT_BOUNDS: [f64; 17] = [
-    0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.5,
-    1.0, 2.0, 5.0,
-];
+/// Bounds of the buckets of `netprober_rtt_seconds`, in seconds, from two pods of one node (200 µs)
+/// to a default timeout that allows for a lost SYN (1 s and 3 s): each is a series of every pair.
+/// Limits must be bounds: buckets do not show whether a percentile is above any other value.
+pub const RTT_BOUNDS: [f64; 12] =
+    [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
 /// Bounds of scheduling delays: from the timer's resolution (1 ms) to the longest delay after which
 /// a probe still starts (a timeout of some seconds).
@@ -81,6 +79,7 @@ impl Inner {
         r.register_collector(Box::new(Process));
         r.register("rtt_seconds", "Round-trip time of answered probes", self.rtt.clone());
         r.register("probes", "Probes by result; each ends in exactly one", self.probes.clone());
+        r.register("failures", "Failed probes by reason", self.failures.clone());
         r.register(
             "udp_duplicates",
             "UDP echoes that arrived more than once",

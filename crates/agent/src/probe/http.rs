@@ -10,14 +10,14 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::Instant};
 
-use super::{Answer, Unanswered};
+use super::{Answer, Unanswered, end_by_reset};
 use crate::reason::Reason;
 
 /// Maximum number of bytes of a body that are read before the connection is closed: the agent's
 /// body has 5 bytes, and another server must not send its entire front page.
 const BODY: usize = 4096;
 
-/// Sends one request on a new connection, which is always closed at the end.
+/// Sends one request on a new connection, which ends by a reset: neither end is asked to close it.
 pub(super) async fn get(address: SocketAddr) -> Result<Answer, Unanswered> {
     let started = Instant::now();
     let unanswered = |error: &io::Error| Unanswered::of(error, address);
@@ -25,13 +25,13 @@ pub(super) async fn get(address: SocketAddr) -> Result<Answer, Unanswered> {
     let stream = TcpStream::connect(address).await.map_err(|error| unanswered(&error))?;
     // No data follows with which the request could be combined.
     stream.set_nodelay(true).map_err(|error| unanswered(&error))?;
+    end_by_reset(&stream, address)?;
     let (mut sender, connection) =
         http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await.map_err(|e| reason(&e))?;
     // `SocketAddr` writes IPv6 addresses in brackets.
     let request = Request::get("/ping")
         .header(header::HOST, address.to_string())
         .header(header::USER_AGENT, crate::USER_AGENT)
-        .header(header::CONNECTION, "close")
         .body(Empty::new())
         .map_err(|_| Reason::Other)?;
     let exchange = pin!(async {

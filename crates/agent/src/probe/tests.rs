@@ -1,9 +1,15 @@
 use std::{collections::BTreeSet, io::ErrorKind};
 
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, UdpSocket},
+};
 
 use super::*;
-use crate::{metrics::Metrics, target::Pair};
+use crate::{
+    metrics::Metrics,
+    target::{Pair, Stale},
+};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const fn answer(rtt: Duration) -> Answer {
@@ -96,6 +102,29 @@ async fn the_kernel_says_its_round_trip_time() {
     assert!(answer.smoothed.is_some_and(|rtt| !rtt.is_zero() && rtt <= answer.rtt), "{answer:?}");
 }
 
+/// On every node between, a connection that was closed is remembered for two minutes.
+#[tokio::test]
+async fn connections_end_by_a_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let ends = async |answer: &[u8]| {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        if !answer.is_empty() {
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            stream.write_all(answer).await.unwrap();
+        }
+        stream.read_to_end(&mut request).await.map_err(|error| error.kind())
+    };
+    let (answer, end) = tokio::join!(connect(address), ends(b""));
+    assert!(answer.is_ok() && end == Err(ErrorKind::ConnectionReset), "{answer:?} {end:?}");
+    let pong = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\npong\n";
+    let (answer, end) = tokio::join!(http::get(address), ends(pong));
+    assert!(answer.is_ok() && end == Err(ErrorKind::ConnectionReset), "{answer:?} {end:?}");
+}
+
 /// The ICMP error of one packet does not count for the next.
 #[tokio::test]
 async fn a_refusal_is_counted_once_and_forgotten() {
@@ -112,29 +141,30 @@ async fn a_refusal_is_counted_once_and_forgotten() {
     serving.abort();
 }
 
-#[tokio::test]
-async fn every_reason_that_a_protocol_can_have_is_exported_from_the_beginning() {
+/// Both results exist from the beginning, and of the reasons only those that have occurred.
+#[test]
+fn every_failure_is_counted_with_its_reason_and_vanishes_with_its_pair() {
     let metrics = Metrics::new();
-    for protocol in Protocol::ALL {
-        let target = target(protocol, SocketAddr::from(([127, 0, 0, 1], 1)));
-        let series = metrics.series(&target);
-        for reason in Reason::ALL {
-            series.failure(reason);
-        }
+    let target = target(Protocol::Udp, SocketAddr::from(([127, 0, 0, 1], 1)));
+    let series = metrics.series(&target);
+    let lines = |of: &str| {
         let mut page = String::new();
         metrics
             .encode_with(|registry| prometheus_client::encoding::text::encode(&mut page, registry))
             .unwrap();
-        let label = format!("netprober_probes_total{{protocol=\"{}\"", protocol.label());
-        let counts = page.lines().filter(|line| line.starts_with(&label));
-        let failures: Vec<_> = counts.filter(|line| line.contains("failure")).collect();
-        let possible = Reason::ALL.iter().filter(|reason| reason.possible(protocol)).count();
-        assert_eq!(failures.len(), possible, "{page}");
-        // A reason that the protocol cannot have is counted all the same.
-        let total: usize = failures
-            .iter()
-            .map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap())
-            .sum();
-        assert_eq!(total, Reason::ALL.len(), "{page}");
-    }
+        let lines = page.lines().filter(|line| line.starts_with(of));
+        let values = lines.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap());
+        values.collect::<Vec<usize>>()
+    };
+    let (probes, failures) = ("netprober_probes_total{", "netprober_failures_total{");
+    assert_eq!((lines(probes), lines(failures)), (vec![0, 0], vec![]));
+    Reason::ALL.into_iter().for_each(|reason| series.failure(reason));
+    assert_eq!(lines(probes).into_iter().sum::<usize>(), Reason::ALL.len());
+    assert_eq!(lines(failures), vec![1; Reason::ALL.len()]);
+    let stale = Stale {
+        probes: [(target.protocol, target.pair.clone())].into(),
+        originals: BTreeSet::new(),
+    };
+    metrics.forget(&stale);
+    assert_eq!((lines(probes), lines(failures)), (vec![], vec![]));
 }
