@@ -75,8 +75,8 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Command::BgpPaths => return Ok(verdict(interruptible(bgp::check::paths::run())?)),
         Command::Traffic { node, rate, seconds } => interruptible(traffic(node, rate, seconds))?,
-        Command::Impair { node, seconds, loss, delay } => {
-            interruptible(impair(node, seconds, loss, delay))?;
+        Command::Impair { node, seconds, loss, delay, longest } => {
+            interruptible(impair(node, seconds, (loss, delay), longest))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -197,9 +197,14 @@ async fn traffic(node: String, rate: String, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-async fn impair(node: String, seconds: u64, loss: String, delay: String) -> Result<()> {
+async fn impair(
+    node: String,
+    seconds: u64,
+    (loss, delay): (String, String),
+    longest: Option<usize>,
+) -> Result<()> {
     let cluster = Cluster::attach().await?;
-    let impairment = Impairment { delay: parse_delay(&delay)?, loss: parse_share(&loss)? };
+    let impairment = Impairment { delay: parse_delay(&delay)?, loss: parse_share(&loss)?, longest };
     // The margin keeps it from ending by itself before it is ended here.
     let (time, margin) = (Duration::from_secs(seconds), Duration::from_secs(10));
     let impaired = cluster.impair(&node, impairment, time + margin).await?;

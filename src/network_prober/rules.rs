@@ -43,6 +43,7 @@ pub const NAMES: &[&str] = &[
     "netprober:node_loss:ratio1m",
     "netprober:node_rtt_seconds:p99_5m",
     "netprober:node_rtt_seconds:p99_1m",
+    "netprober:pair_large_loss:ratio1m",
 ];
 
 /// The windows, each also as PromQL writes it; so end the names of what is recorded over it.
@@ -59,6 +60,9 @@ const PAIR: &str = "cluster, src_node, src_zone, dst_node, dst_zone";
 /// loses one in ten thousand or less (Pingmesh), TCP slows down from one in a hundred; one lost
 /// probe of the 30 in the window of one pair must not be enough.
 pub(super) const LOSS: f64 = 0.05;
+
+/// A path carries no large packets: a path with ordinary loss carries some of six.
+const LARGE_LOSS: f64 = 0.9;
 
 /// A node is too far: no two zones of a region are 100 ms apart, and agents time out after one
 /// second. In seconds, and a bound of a bucket.
@@ -118,6 +122,10 @@ pub fn rules(prober: &str, pace: Pace, runbooks: Option<&str>) -> Value {
             recorded.push(json!({"record": node, "expr": blame, "labels": {PROBER: prober}}));
         }
     }
+    recorded.push(json!({
+        "record": "netprober:pair_large_loss:ratio1m", "expr": large_loss(&job),
+        "labels": {PROBER: prober},
+    }));
     // One group: the rules of a group see what those before them have just recorded.
     let alerts = alerts(prober, &job, pace).into_iter();
     recorded.extend(alerts.map(|alert| alert.rule(prober, runbooks)));
@@ -164,6 +172,15 @@ fn loss(job: &str, range: &str, enough: u64) -> String {
     };
     let (all, failed) = (probes(job), probes(&format!("{job}, result=\"failure\"")));
     format!("max by ({PAIR}) (({failed} or 0 * {all}) / ({all} >= {enough}))")
+}
+
+/// A pair's loss of large packets while short ones arrive. A path that drops them drops all: one
+/// minute is enough, of which agents have six rounds and a scrape sees at least two.
+fn large_loss(job: &str) -> String {
+    let sent = |more: &str| {
+        format!("sum by ({PAIR}) (increase(netprober_udp_large_packets_total{{{job}{more}}}[1m]))")
+    };
+    format!("{} / ({} >= 2)", sent(", result=\"failure\""), sent(""))
 }
 
 /// A pair's 99th percentile in its slowest protocol. Only answers have a round-trip time, so that
@@ -225,6 +242,19 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Alert> {
                 "For 5 minutes the 99th percentile of the round-trip times of NetworkProber {prober} has been above \
                  {latency}s on more than half of the paths to or from node {{{{ $labels.node }}}}; now \
                  {{{{ $value | humanizeDuration }}}}."
+            ),
+        },
+        Alert {
+            name: "NetworkProberLargePacketsLost",
+            expr: format!(
+                "count by (cluster) (netprober:pair_large_loss:ratio1m{of} > {LARGE_LOSS}) > 0"
+            ),
+            // A path that loses everything for a moment may lose only large packets in a round.
+            wait: "2m",
+            summary: format!("Paths of NetworkProber {prober} carry no large packets."),
+            description: format!(
+                "For 2 minutes paths of NetworkProber {prober} have lost packets as large as their interfaces allow, \
+                 and no short ones (paths now: {{{{ $value }}}}). Connections over them open and then stall."
             ),
         },
         Alert {

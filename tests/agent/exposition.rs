@@ -109,7 +109,7 @@ fn round_trips_are_native_and_classic_and_the_originals_classic_only() {
     let (_, body) = get_bytes(agent.metrics_port, "/metrics", ACCEPT).unwrap();
     for (name, buckets, native) in [
         // The library decides whether the bucket +Inf is included.
-        ("netprober_rtt_seconds", [12, 13], true),
+        ("netprober_rtt_seconds", [13, 14], true),
         ("netprober_scheduling_delay_seconds", [10, 11], true),
         ("netprober_interpod_latency_s", [25, 26], false),
     ] {

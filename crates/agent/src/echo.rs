@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! 0      4 magic "NPE1"
-//! 4      1 kind: 0 request, 1 reply
+//! 4      1 kind: 0 request, 1 reply; 2 request of any length from 64 bytes on, 3 its reply
 //! 5      3 zero
 //! 8      8 nonce, big-endian: chosen at random by the prober for each socket
 //! 16     8 sequence number, big-endian
-//! 24    40 zero
+//! 24     4 kind 3: the length of the request in bytes, big-endian; else zero
+//! 28    36 zero, as is everything after them
 //! ```
 //!
-//! A reply is as long as its request, so that the echo does not amplify an attack, and only
+//! A reply is never longer than its request, so that the echo does not amplify an attack, and only
 //! requests are answered, so that two echo servers never keep each other busy.
 use std::hash::{BuildHasher, RandomState};
 
@@ -61,6 +62,69 @@ impl Packet {
     #[must_use]
     pub fn answer(&self) -> Option<Self> {
         (!self.reply).then_some(Self { reply: true, ..*self })
+    }
+}
+
+/// A request of a certain length, or its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Padded {
+    kind: u8,
+    /// Identifies the sender.
+    pub nonce: u64,
+    /// Number of the packet.
+    pub sequence: u64,
+    /// Of a reply: the length of the request.
+    pub length: u32,
+}
+
+const PADDED_REQUEST: u8 = 2;
+const PADDED_REPLY: u8 = 3;
+
+impl Padded {
+    /// A request.
+    #[must_use]
+    pub const fn request(nonce: u64, sequence: u64) -> Self {
+        Self { kind: PADDED_REQUEST, nonce, sequence, length: 0 }
+    }
+
+    /// The bytes on the wire, padded to this length.
+    #[must_use]
+    pub fn encode(&self, length: usize) -> Vec<u8> {
+        let mut bytes =
+            Packet { reply: false, nonce: self.nonce, sequence: self.sequence }.encode();
+        bytes[4] = self.kind;
+        bytes[24..28].copy_from_slice(&self.length.to_be_bytes());
+        let mut bytes = bytes.to_vec();
+        bytes.resize(length.max(LENGTH), 0);
+        bytes
+    }
+
+    fn decode(head: &[u8]) -> Option<Self> {
+        let bytes: &[u8; LENGTH] = head.try_into().ok()?;
+        let number = |from: usize, to: usize| {
+            bytes[from..to].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+        };
+        let length = u32::try_from(number(24, 28)).ok()?;
+        let padded =
+            Self { kind: bytes[4], nonce: number(8, 16), sequence: number(16, 24), length };
+        (padded.encode(LENGTH) == bytes).then_some(padded)
+    }
+
+    /// Decodes a reply.
+    #[must_use]
+    pub fn decode_reply(bytes: &[u8]) -> Option<Self> {
+        Self::decode(bytes).filter(|padded| padded.kind == PADDED_REPLY)
+    }
+
+    /// Returns the reply of the echo server to a request that begins with these bytes and has this
+    /// length; none to anything else.
+    #[must_use]
+    pub fn answer(head: &[u8], length: usize) -> Option<[u8; LENGTH]> {
+        let request = Self::decode(head);
+        let request =
+            request.filter(|padded| (padded.kind, padded.length) == (PADDED_REQUEST, 0))?;
+        let reply = Self { kind: PADDED_REPLY, length: u32::try_from(length).ok()?, ..request };
+        reply.encode(LENGTH).try_into().ok()
     }
 }
 
@@ -189,6 +253,23 @@ mod tests {
         fn nothing_malformed_is_answered_and_no_answer_is_longer(bytes in vec(any::<u8>(), 0..200)) {
             let answer = Packet::decode(&bytes).and_then(|packet| packet.answer());
             prop_assert!(answer.is_none_or(|answer| answer.encode().len() <= bytes.len()));
+        }
+
+        #[test]
+        fn a_request_of_any_length_has_a_short_answer_with_it(
+            nonce: u64, sequence: u64, length in LENGTH..10_000,
+        ) {
+            let request = Padded::request(nonce, sequence).encode(length);
+            prop_assert_eq!(request.len(), length);
+            let answer = Padded::answer(&request[..LENGTH], length).unwrap();
+            let reply = Padded::decode_reply(&answer).unwrap();
+            prop_assert_eq!((reply.nonce, reply.sequence), (nonce, sequence));
+            prop_assert_eq!(usize::try_from(reply.length).unwrap(), length);
+            // Neither kind is taken for the other, and no answer is answered.
+            prop_assert_eq!((Packet::decode(&answer), Packet::decode(&request)), (None, None));
+            prop_assert_eq!(Padded::answer(&answer, LENGTH), None);
+            let small = Packet { reply: false, nonce, sequence }.encode();
+            prop_assert_eq!(Padded::answer(&small, LENGTH), None);
         }
 
         #[test]

@@ -71,6 +71,13 @@ struct Failure {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Sent {
+    #[prometheus(flatten)]
+    pair: Pair,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Result {
     result: &'static str,
 }
@@ -90,6 +97,8 @@ struct Inner {
     duplicates: Family<Pair, Counter>,
     reordered: Family<Pair, Counter>,
     srtt: Family<Pair, Seconds>,
+    large: Family<Sent, Counter>,
+    packet: Family<Pair, Gauge>,
     delay: Histogram,
     starved: Counter,
     busy: Counter,
@@ -122,6 +131,17 @@ pub struct Series {
     pub strays: Option<(Counter, Counter)>,
 }
 
+/// The metrics of large packets to one node.
+#[derive(Clone, Debug)]
+pub struct LargeSeries {
+    pair: Pair,
+    packet: Family<Pair, Gauge>,
+    /// Those that arrived.
+    pub successes: Counter,
+    /// Those that did not, although a short one did.
+    pub failures: Counter,
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
@@ -140,6 +160,8 @@ impl Metrics {
             duplicates: Family::default(),
             reordered: Family::default(),
             srtt: Family::default(),
+            large: Family::default(),
+            packet: Family::default(),
             delay: Histogram::new_classic_and_native(DELAYS, native()),
             starved: Counter::default(),
             busy: Counter::default(),
@@ -184,6 +206,19 @@ impl Metrics {
         }
     }
 
+    /// Returns the series of large packets to a node.
+    #[must_use]
+    pub fn large(&self, pair: &Pair) -> LargeSeries {
+        let inner = &self.0;
+        let sent = |result| inner.large.get_or_create_owned(&Sent { pair: pair.clone(), result });
+        LargeSeries {
+            pair: pair.clone(),
+            packet: inner.packet.clone(),
+            successes: sent("success"),
+            failures: sent("failure"),
+        }
+    }
+
     /// Removes the series of label sets that are no longer in use.
     pub fn forget(&self, stale: &Stale) {
         let inner = &self.0;
@@ -203,6 +238,10 @@ impl Metrics {
                 Protocol::Udp => {
                     inner.duplicates.remove(pair);
                     inner.reordered.remove(pair);
+                    inner.packet.remove(pair);
+                    for result in ["success", "failure"] {
+                        inner.large.remove(&Sent { pair: pair.clone(), result });
+                    }
                 }
             }
         }
@@ -272,7 +311,27 @@ impl Changing {
     }
 }
 
+impl LargeSeries {
+    /// Counts a large packet: its length, if it has arrived.
+    pub fn count(&self, arrived: Option<usize>) {
+        let Some(length) = arrived else {
+            self.failures.inc();
+            return;
+        };
+        self.successes.inc();
+        // Does not exist from the beginning, because zero would be a measurement.
+        let length = i64::try_from(length).unwrap_or(i64::MAX);
+        self.packet.get_or_create(&self.pair).set(length);
+    }
+}
+
 impl Series {
+    /// The series of large packets to the same node.
+    #[must_use]
+    pub fn large(&self) -> LargeSeries {
+        self.metrics.large(&self.pair)
+    }
+
     /// The probe was answered.
     pub fn success(&self, rtt: Duration, smoothed: Option<Duration>) {
         self.rtt.observe(rtt.as_secs_f64());

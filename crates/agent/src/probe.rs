@@ -11,6 +11,7 @@ use super::{metrics::Series, pinglist::Protocol, reason::Reason, target::Target}
 
 mod http;
 mod kernel;
+mod large;
 mod udp;
 
 /// The reason why there is no answer.
@@ -89,7 +90,7 @@ pub enum Probe {
     /// A connection.
     Tcp(SocketAddr),
     /// A packet.
-    Udp(udp::Udp),
+    Udp(Box<udp::Udp>),
 }
 
 impl Probe {
@@ -99,7 +100,10 @@ impl Probe {
         match target.protocol {
             Protocol::Http => Self::Http(target.address),
             Protocol::Tcp => Self::Tcp(target.address),
-            Protocol::Udp => Self::Udp(udp::Udp::new(target.address, series.strays.clone())),
+            Protocol::Udp => {
+                let large = series.large();
+                Self::Udp(Box::new(udp::Udp::new(target.address, series.strays.clone(), large)))
+            }
         }
     }
 

@@ -10,11 +10,11 @@ use crate::placement::ring::Bound;
 pub const SERIES: usize = 2000;
 
 /// Buckets of `netprober_rtt_seconds` with +Inf, sum and count.
-pub const RTT_SERIES: usize = 15;
+pub const RTT_SERIES: usize = 16;
 
 /// The other series of each protocol: the counters by result, at most six by reason (TCP five, UDP
-/// four), the kernel's figure (TCP), duplicates and reordering (UDP): eight at most.
-pub const OTHER_SERIES: usize = 8;
+/// four), the kernel's figure (TCP), duplicates, reordering and large packets (UDP): eleven at most.
+pub const OTHER_SERIES: usize = 11;
 
 /// Buckets of the original's histogram with +Inf, sum and count.
 pub const ORIGINAL_SERIES: usize = 28;
@@ -45,7 +45,7 @@ pub const fn per_address(original_metrics: bool) -> usize {
 }
 
 /// Returns the maximum number of peers of an agent, each on a separate node and with this many
-/// addresses: from 15 (three protocols, two families, the original's metric) to 85.
+/// addresses: from 14 (three protocols, two families, the original's metric) to 72.
 #[must_use]
 pub const fn most_peers(protocols: usize, addresses: usize, original_metrics: bool) -> usize {
     let each = per_node(protocols) + addresses * per_address(original_metrics);

@@ -234,10 +234,10 @@ mod tests {
         let peer = |i: usize| Peer { key: format!("pod-{i}"), ..list.peers[0].clone() };
         let peers: Vec<_> = (0..5000).map(peer).collect();
         // Three protocols, two families, the original's metric: the smallest maximum.
-        assert_eq!(Pinglist { peers: peers.clone(), ..list.clone() }.sane().peers.len(), 15);
+        assert_eq!(Pinglist { peers: peers.clone(), ..list.clone() }.sane().peers.len(), 14);
         let cheap =
             Pinglist { peers, probes: vec![Protocol::Tcp], original_metrics: false, ..list };
-        assert_eq!(cheap.sane().peers.len(), 85);
+        assert_eq!(cheap.sane().peers.len(), 72);
     }
 
     proptest! {

@@ -41,7 +41,7 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
         DELAY.as_millis()
     ));
     let (began, since) = (Instant::now(), Timestamp::now());
-    let impairment = Impairment { delay: DELAY, loss: 0.0 };
+    let impairment = Impairment { delay: DELAY, loss: 0.0, longest: None };
     let impaired = stage.cluster.impair(&victim, impairment, STEPS * 2).await?;
     let unfit = stage
         .until("the node unfit", PATIENCE, async || {

@@ -61,7 +61,7 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
     watch(stage, NAME, &criterion).await?;
     until_label(stage, &bad, NAME, "false").await?;
 
-    let impairment = Impairment { delay: Duration::ZERO, loss: LOSS };
+    let impairment = Impairment { delay: Duration::ZERO, loss: LOSS, longest: None };
     stage.say(&format!("the link of {bad} loses {:.0} % of its packets, each way", LOSS * 100.0));
     let impaired = stage.cluster.impair(&bad, impairment, IMPAIRED).await?;
     let began = Instant::now();

@@ -52,7 +52,7 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
         LOSS * 100.0,
         Impairment::mechanism()
     ));
-    let impairment = Impairment { delay: DELAY, loss: LOSS };
+    let impairment = Impairment { delay: DELAY, loss: LOSS, longest: None };
     let impaired = cluster.impair(SLOW, impairment, PATIENCE * 2).await?;
     let found = watch(stage, "true").await?;
     stage.say(&format!("==> {SLOW} is unfit after {found:.1} s"));

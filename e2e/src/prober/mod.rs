@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod broken;
 mod figures;
+mod large;
 mod link;
 pub mod objects;
 mod original;
@@ -23,11 +24,13 @@ const PROBER: &str = "default/networkprober-sample";
 /// Labels of the tour's pods.
 const PODS: &str = "app=net-prober,part=web";
 
-/// The tour: the original's sample, the operator's own agent, a link that is slow and lossy.
+/// The tour: the original's sample, the operator's own agent, a link that is slow and lossy, and one
+/// that carries no large packets.
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
     original::play(stage).await?;
     sidecar::play(stage).await?;
-    link::play(stage).await
+    link::play(stage).await?;
+    large::play(stage).await
 }
 
 /// The operator away, with the agents of the tour.

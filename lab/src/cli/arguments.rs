@@ -81,6 +81,9 @@ pub(super) enum Command {
         /// Delay added to each round trip.
         #[arg(long, default_value = "0ms")]
         delay: String,
+        /// Longer packets are lost, in bytes with the IP header.
+        #[arg(long)]
+        longest: Option<usize>,
     },
     /// Run kubectl on the cluster that is up.
     #[command(disable_help_flag = true)]

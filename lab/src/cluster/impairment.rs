@@ -28,6 +28,8 @@ pub struct Impairment {
     pub delay: Duration,
     /// The share of packets that are lost in each direction, 0 to 1.
     pub loss: f64,
+    /// The longest packet that is not lost, in bytes with its IP header.
+    pub longest: Option<usize>,
 }
 
 impl Impairment {
@@ -141,6 +143,8 @@ async fn start(
         format!("--limit-ms={}", limit.as_millis()),
         format!("--report={}", report.display()),
     ];
+    let longest = impairment.longest.map(|longest| format!("--longest={longest}"));
+    let arguments = arguments.into_iter().chain(longest);
     // It ends with this process whatever happens; the packets then go their ordinary way.
     let process = Process::start(name, CommandLine::new(lab, arguments), dir, Lifetime::Starter)?;
     let impaired = Impaired {

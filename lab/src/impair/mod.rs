@@ -56,6 +56,9 @@ pub struct Config {
     /// The share of packets that are lost, 0 to 1.
     #[arg(long)]
     pub loss: f64,
+    /// Longer packets are lost, in bytes with the IP header.
+    #[arg(long)]
+    pub longest: Option<usize>,
     /// Milliseconds after which it ends by itself.
     #[arg(long)]
     pub limit_ms: u64,
@@ -105,7 +108,8 @@ pub fn run(config: &Config) -> Result<()> {
     let hold = Duration::from_micros(config.hold_us);
     let reading = {
         let (link, counters, loss) = (link.clone(), counters.clone(), config.loss);
-        std::thread::spawn(move || read(&link, &sender, &counters, hold, loss))
+        let longest = config.longest.map_or(FRAME, |longest| longest + packet::LINK);
+        std::thread::spawn(move || read(&link, &sender, &counters, hold, (loss, longest)))
     };
     let sending = {
         let (link, counters) = (link, counters.clone());
@@ -163,7 +167,7 @@ fn read(
     sender: &SyncSender<Held>,
     counters: &Counters,
     hold: Duration,
-    loss: f64,
+    (loss, longest): (f64, usize),
 ) -> Result<()> {
     let mut dice = Dice::new();
     let mut buffer = [0; FRAME];
@@ -175,7 +179,7 @@ fn read(
             Err(error) => return Err(error.into()),
         };
         let due = Instant::now() + hold;
-        if dice.hits(loss) {
+        if length > longest || dice.hits(loss) {
             counters.lost.fetch_add(1, Ordering::Relaxed);
             continue;
         }

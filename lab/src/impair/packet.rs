@@ -1,7 +1,7 @@
 //! Checksums of packets that were caught before a device would have computed them.
 
 /// The Ethernet header.
-const LINK: usize = 14;
+pub(super) const LINK: usize = 14;
 /// The shortest IPv4 header.
 const SHORTEST: usize = 20;
 

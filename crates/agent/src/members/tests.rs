@@ -163,8 +163,8 @@ fn an_agent_bounds_what_it_reads_from_a_file_and_all_have_their_turn() {
         for epoch in 0..64 {
             let now = budget::turn(Duration::from_secs(10)) * epoch;
             let (list, rotates) = members.pinglist(now);
-            // Three protocols and the original's metric: 97 series for each peer.
-            assert_eq!((list.peers.len(), rotates), (20, true), "{neighbors}");
+            // Three protocols and the original's metric: 109 series for each peer.
+            assert_eq!((list.peers.len(), rotates), (17, true), "{neighbors}");
             seen.extend(list.peers.into_iter().map(|peer| peer.key));
         }
         assert_eq!(seen.len(), all, "{neighbors}");

@@ -21,6 +21,8 @@ pub const NAMES: &[&str] = &[
     "netprober_failures_total",
     "netprober_udp_duplicates_total",
     "netprober_udp_reordered_total",
+    "netprober_udp_large_packets_total",
+    "netprober_udp_packet_bytes",
     "netprober_tcp_srtt_seconds",
     "netprober_scheduling_delay_seconds",
     "netprober_skipped_probes_total",
@@ -43,8 +45,8 @@ pub const NAMES: &[&str] = &[
 /// Bounds of the buckets of `netprober_rtt_seconds`, in seconds, from two pods of one node (200 µs)
 /// to a default timeout that allows for a lost SYN (1 s and 3 s): each is a series of every pair.
 /// Limits must be bounds: buckets do not show whether a percentile is above any other value.
-pub const RTT_BOUNDS: [f64; 12] =
-    [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+pub const RTT_BOUNDS: [f64; 13] =
+    [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
 /// Bounds of scheduling delays: from the timer's resolution (1 ms) to the longest delay after which
 /// a probe still starts (a timeout of some seconds).
@@ -90,6 +92,11 @@ impl Inner {
             "UDP echoes that arrived after a later one",
             self.reordered.clone(),
         );
+        let help =
+            "Packets as large as the path should carry, by result; only while short ones arrive";
+        r.register("udp_large_packets", help, self.large.clone());
+        let help = "Length of the last large packet that arrived";
+        r.register("udp_packet_bytes", help, self.packet.clone());
         let help = "The kernel's smoothed round-trip time of the last answered TCP probe";
         r.register("tcp_srtt_seconds", help, self.srtt.clone());
         let help = "Delay between the scheduled and the actual start of a probe";

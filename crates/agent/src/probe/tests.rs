@@ -158,7 +158,9 @@ fn every_failure_is_counted_with_its_reason_and_vanishes_with_its_pair() {
     };
     let (probes, failures) = ("netprober_probes_total{", "netprober_failures_total{");
     assert_eq!((lines(probes), lines(failures)), (vec![0, 0], vec![]));
-    Reason::ALL.into_iter().for_each(|reason| series.failure(reason));
+    for reason in Reason::ALL {
+        series.failure(reason);
+    }
     assert_eq!(lines(probes).into_iter().sum::<usize>(), Reason::ALL.len());
     assert_eq!(lines(failures), vec![1; Reason::ALL.len()]);
     let stale = Stale {

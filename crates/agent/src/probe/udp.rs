@@ -7,9 +7,9 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Answer, Unanswered};
+use super::{Answer, Unanswered, large::Large};
 use crate::echo::{self, Packet, Replies, Reply};
-use crate::reason::Reason;
+use crate::{metrics::LargeSeries, reason::Reason};
 
 /// The pause after an error between probes, for a socket that reports errors without end: ICMP
 /// errors belong to packets, and each probe sends only one.
@@ -24,11 +24,17 @@ pub struct Udp {
     replies: Replies,
     /// Counters of duplicate and reordered packets.
     strays: Option<(Counter, Counter)>,
+    large: Large,
 }
 
 impl Udp {
-    pub(super) fn new(address: SocketAddr, strays: Option<(Counter, Counter)>) -> Self {
-        Self { address, socket: None, replies: Replies::new(echo::nonce()), strays }
+    pub(super) fn new(
+        address: SocketAddr,
+        strays: Option<(Counter, Counter)>,
+        large: LargeSeries,
+    ) -> Self {
+        let large = Large::new(address, large);
+        Self { address, socket: None, replies: Replies::new(echo::nonce()), strays, large }
     }
 
     pub(super) async fn echo(&mut self) -> Result<Answer, Unanswered> {
@@ -76,17 +82,29 @@ impl Udp {
     /// Reads packets that arrive between probes, and also errors, which would otherwise count for
     /// the next probe.
     pub(super) async fn idle(&mut self) -> Infallible {
-        let Some(socket) = &self.socket else { return std::future::pending().await };
-        let mut buffer = [0; echo::LENGTH + 1];
-        loop {
-            match socket.recv(&mut buffer).await {
-                Ok(length) => {
-                    if let Some(reply) = Packet::decode(&buffer[..length]) {
-                        count(self.replies.receive(&reply), self.strays.as_ref());
-                    }
+        let Self { socket, replies, strays, large, .. } = self;
+        tokio::select! {
+            never = read(socket.as_ref(), replies, strays.as_ref()) => never,
+            never = large.rounds() => never,
+        }
+    }
+}
+
+async fn read(
+    socket: Option<&UdpSocket>,
+    replies: &mut Replies,
+    strays: Option<&(Counter, Counter)>,
+) -> Infallible {
+    let Some(socket) = socket else { return std::future::pending().await };
+    let mut buffer = [0; echo::LENGTH + 1];
+    loop {
+        match socket.recv(&mut buffer).await {
+            Ok(length) => {
+                if let Some(reply) = Packet::decode(&buffer[..length]) {
+                    count(replies.receive(&reply), strays);
                 }
-                Err(_) => sleep(ERRORS).await,
             }
+            Err(_) => sleep(ERRORS).await,
         }
     }
 }
@@ -101,7 +119,7 @@ fn count(sort: Reply, strays: Option<&(Counter, Counter)>) {
     }
 }
 
-async fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
+pub(super) async fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).await?;
     socket.connect(address).await?;

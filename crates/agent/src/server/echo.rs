@@ -19,7 +19,7 @@ use tokio::{io::Interest, net::UdpSocket, time::sleep};
 
 use super::rates::Rates;
 use crate::{
-    echo::{LENGTH, Packet},
+    echo::{LENGTH, Packet, Padded},
     metrics::Metrics,
 };
 
@@ -34,7 +34,7 @@ enum Asked {
 struct Received {
     from: SockaddrStorage,
     asked: Option<Asked>,
-    packet: Option<Packet>,
+    answer: Option<[u8; LENGTH]>,
 }
 
 /// Binds every address of a port.
@@ -75,7 +75,7 @@ pub async fn serve(socket: UdpSocket, metrics: Metrics) -> anyhow::Result<()> {
             }
             Err(error) => return Err(error.into()),
         };
-        let Some(reply) = received.packet.and_then(|packet| packet.answer()) else { continue };
+        let Some(reply) = received.answer else { continue };
         if let Some(from) = address(&received.from) {
             if !rates.admit(from.ip(), Instant::now()) {
                 continue;
@@ -84,7 +84,7 @@ pub async fn serve(socket: UdpSocket, metrics: Metrics) -> anyhow::Result<()> {
         }
         // A reply that cannot be sent now is lost, as in the network: it does not wait for a full
         // queue.
-        let sent = socket.try_io(Interest::WRITABLE, || send(&socket, &received, &reply.encode()));
+        let sent = socket.try_io(Interest::WRITABLE, || send(&socket, &received, &reply));
         if let Err(error) = sent {
             tracing::debug!(%error, "echo");
         }
@@ -117,7 +117,8 @@ fn receive(socket: &UdpSocket) -> io::Result<Received> {
             socket.as_raw_fd(),
             &mut parts,
             Some(&mut control),
-            MsgFlags::empty(),
+            // The whole length is reported of a packet that is longer than the buffer.
+            MsgFlags::MSG_TRUNC,
         )?;
         let asked = message.cmsgs()?.find_map(|message| match message {
             ControlMessageOwned::Ipv4PacketInfo(info) => Some(Asked::V4(info)),
@@ -126,7 +127,14 @@ fn receive(socket: &UdpSocket) -> io::Result<Received> {
         });
         (message.address.ok_or(Errno::EDESTADDRREQ)?, asked, message.bytes)
     };
-    Ok(Received { from, asked, packet: Packet::decode(&buffer[..length]) })
+    Ok(Received { from, asked, answer: answer(&buffer[..length.min(buffer.len())], length) })
+}
+
+/// Returns the reply to a packet that begins like this.
+fn answer(head: &[u8], length: usize) -> Option<[u8; LENGTH]> {
+    let packet = Packet::decode(head).and_then(|packet| packet.answer());
+    let padded = || Padded::answer(head.get(..LENGTH)?, length);
+    packet.map(|packet| packet.encode()).or_else(padded)
 }
 
 fn send(socket: &UdpSocket, to: &Received, bytes: &[u8]) -> io::Result<()> {
@@ -195,6 +203,13 @@ mod tests {
         let mut buffer = [0; 2000];
         let length = timeout(DEADLINE, client.recv(&mut buffer)).await.unwrap().unwrap();
         assert_eq!(Packet::decode(&buffer[..length]).unwrap().sequence, 9);
+        // Of a padded one the reply is short, and has its length.
+        for padded in [LENGTH, LENGTH + 1, 1400, 9000] {
+            client.send(&Padded::request(1, 10).encode(padded)).await.unwrap();
+            let length = timeout(DEADLINE, client.recv(&mut buffer)).await.unwrap().unwrap();
+            let reply = Padded::decode_reply(&buffer[..length]).unwrap();
+            assert_eq!((length, usize::try_from(reply.length)), (LENGTH, Ok(padded)));
+        }
         task.abort();
     }
 }

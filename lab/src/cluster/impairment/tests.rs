@@ -79,7 +79,7 @@ impl Stage {
             pods: "10.78.0.0/16".to_owned(),
             own: "10.78.1.0/24".to_owned(),
         };
-        let impairment = Impairment { delay: Duration::from_millis(delay), loss };
+        let impairment = Impairment { delay: Duration::from_millis(delay), loss, longest: None };
         let limit = Duration::from_mins(1);
         start(&program::find().unwrap(), &self.dir, "impair", &line, impairment, limit)
             .await

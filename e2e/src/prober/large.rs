@@ -1,0 +1,93 @@
+//! One node's link carries no large packets: every small probe goes through, and what sends more
+//! stalls. The paths are named, by their direction.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::PROBER;
+use crate::stage::{PATIENCE, Stage};
+use lab::checks::Check;
+use lab::cluster::Impairment;
+
+/// The node whose link is impaired.
+const SMALL: &str = "node-3";
+/// The longest packet that arrives: of a tunnel in a network of 1,500 bytes.
+const LONGEST: usize = 1410;
+/// Of six rounds in a minute all are lost.
+const ALL: f64 = 0.9;
+/// A minute of rounds is weighed; a scrape and the rule come on top, and a margin for a busy machine.
+const FOUND: f64 = 120.0;
+
+pub async fn play(stage: &Stage<'_>) -> Result<()> {
+    let nodes = stage.cluster.node_names();
+    stage.say(&format!("lab impair {SMALL} --longest {LONGEST}"));
+    let paths = nodes.len() * (nodes.len() - 1);
+    stage
+        .until("large packets on every path between two nodes", PATIENCE, async || {
+            let lost = lost(stage).await?;
+            let good = lost.values().filter(|share| **share < ALL).count();
+            Ok((lost.len() == paths && good == paths).then_some(()))
+        })
+        .await?;
+    let sizes = stage
+        .by(&["src_node", "dst_node"], &format!(r#"netprober_udp_packet_bytes{{job="{PROBER}"}}"#))
+        .await?;
+    stage.check(Check::new(
+        "large packets arrive that are as large as the interface allows",
+        sizes.len() >= paths && sizes.values().all(|size| (*size - 1500.0).abs() < 0.5),
+        format!("{sizes:?}"),
+    ));
+    let impairment = Impairment { delay: Duration::ZERO, loss: 0.0, longest: Some(LONGEST) };
+    let impaired = stage.cluster.impair(SMALL, impairment, PATIENCE * 2).await?;
+    let began = Instant::now();
+    let expected: Vec<_> = nodes
+        .iter()
+        .filter(|node| **node != SMALL)
+        .flat_map(|node| [format!("{SMALL} -> {node}"), format!("{node} -> {SMALL}")])
+        .collect();
+    let bad = |lost: &BTreeMap<String, f64>| -> Vec<String> {
+        let bad = lost.iter().filter(|(_, share)| **share > ALL);
+        bad.map(|(path, _)| path.clone()).collect()
+    };
+    let found = stage
+        .until("the paths of its node lose all large packets", PATIENCE, async || {
+            let found = bad(&lost(stage).await?);
+            Ok(expected.iter().all(|path| found.contains(path)).then_some(found))
+        })
+        .await?;
+    let took = began.elapsed().as_secs_f64();
+    stage.say(&format!("==> {} after {took:.1} s", found.join(", ")));
+    stage.check(Check::within("large packets lost: the paths are named", took, FOUND));
+    stage.check(Check::new(
+        "large packets lost: no other path is named",
+        found.len() == expected.len(),
+        found.join(", "),
+    ));
+    let small = stage
+        .by(
+            &["node"],
+            &format!(r#"netprober:node_loss:ratio1m{{prober="{PROBER}",node="{SMALL}"}}"#),
+        )
+        .await?;
+    stage.check(Check::new(
+        "large packets lost: small probes see nothing of it",
+        small.get(SMALL).is_some_and(|loss| *loss < 0.05),
+        format!("{small:?}"),
+    ));
+    impaired.lift().await?;
+    stage
+        .until("no path that loses all large packets", PATIENCE, async || {
+            Ok(bad(&lost(stage).await?).is_empty().then_some(()))
+        })
+        .await
+}
+
+/// The share of large packets that are lost, by path between two nodes.
+async fn lost(stage: &Stage<'_>) -> Result<BTreeMap<String, f64>> {
+    let query = format!(r#"netprober:pair_large_loss:ratio1m{{prober="{PROBER}"}}"#);
+    let mut lost = stage.by(&["src_node", "dst_node"], &query).await?;
+    lost.retain(|path, _| path.split_once(" -> ").is_some_and(|(from, to)| from != to));
+    Ok(lost)
+}
