@@ -24,6 +24,7 @@ use crate::{
 };
 
 pub(crate) mod conditions;
+pub(crate) mod contest;
 pub mod disruptions;
 pub(crate) mod error;
 mod events;

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     clock,
-    controller::{self, MANAGED_BY},
+    controller::{self, MANAGED_BY, contest::Rounds},
     infra::{
         Api,
         watch::{self, Changes, Metadata, Mirror, Reduced, Synced},
@@ -43,18 +43,8 @@ struct Applied {
     /// For a webhook, the fingerprint of its entry. `None` if another client has changed the object.
     version: Option<u64>,
     at: Instant,
-    /// How often the same content had to be applied again, each time soon after the last one.
-    rounds: u32,
+    rounds: Rounds,
 }
-
-/// Time after which a change by another client is a new one, and not a further round.
-const CALM: Duration = Duration::from_mins(10);
-
-/// Number of rounds after which the object is restored ever less often.
-const ROUNDS: u32 = 2;
-
-/// The first pause, which doubles with each round, and the longest one.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
 
 /// An object that another client changes again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +59,9 @@ impl Memory {
     /// Remembers an object that was applied: its fingerprint, and its version from the answer.
     pub fn applied(&mut self, key: ChildKey, hash: u64, version: u64) {
         let at = clock::instant();
-        let again = self
-            .0
-            .get(&key)
-            .filter(|last| last.hash == hash && at.saturating_duration_since(last.at) < CALM);
-        let rounds = again.map_or(0, |last| last.rounds.saturating_add(1));
+        let last = self.0.get(&key).filter(|last| last.hash == hash);
+        let again = |last: &Applied| last.rounds.again(at.saturating_duration_since(last.at));
+        let rounds = last.map(again).unwrap_or_default();
         self.0.insert(key, Applied { hash, version: Some(version), at, rounds });
     }
 
@@ -105,10 +93,7 @@ impl Memory {
         let now = clock::instant();
         let contested = self.0.iter().filter_map(|(key, applied)| {
             let since = now.saturating_duration_since(applied.at);
-            let over = applied.rounds.checked_sub(ROUNDS).filter(|_| since < CALM)?;
-            let (first, longest) = PAUSES;
-            let pause = first.saturating_mul(1 << over.min(5)).min(longest);
-            let left = pause.saturating_sub(since);
+            let left = applied.rounds.left(since)?;
             Some((key.clone(), Contest { hash: applied.hash, left }))
         });
         contested.collect()
@@ -354,7 +339,10 @@ mod tests {
             memory.applied(key("x"), 7, round);
         }
         let longest = left(&memory).unwrap();
-        assert!(longest > Duration::from_secs(280) && longest <= PAUSES.1, "{longest:?}");
+        assert!(
+            longest > Duration::from_secs(280) && longest <= Duration::from_mins(5),
+            "{longest:?}"
+        );
         // Another content is no further round, and a deletion of ours is no change by others.
         memory.applied(key("x"), 8, 1);
         assert_eq!(left(&memory), None);

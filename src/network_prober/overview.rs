@@ -187,7 +187,7 @@ impl ProberView {
             need_restart: members.need_restart,
             not_injected: members.not_injected.iter().map(|(r, n)| Uncovered::of(r, *n)).collect(),
             failing: members.failure(),
-            paused: members.paused.keys().chain(members.refusing.keys()).cloned().collect(),
+            paused: members.paused.keys().cloned().collect(),
             members: members.members.len(),
             nodes: agents.len(),
             agents: agents.into_iter().take(LISTED).collect(),

@@ -27,6 +27,7 @@ use crate::{
     clock,
     controller::{
         Error, FIELD_MANAGER, Key, Notice,
+        contest::Rounds,
         disruptions::{EVICTION, holder},
         error::is_refusal,
         key, merge_params,
@@ -242,9 +243,14 @@ impl TrafficWatchReconciler {
         let outcome = match api.patch(name, &params, &Patch::Apply(&child.object)).await {
             Ok(applied) => {
                 self.deployments.wrote(&applied);
+                let before = there.as_ref().map(|there| there.metadata.generation);
                 Outcome::Accepted {
                     uid: applied.uid().unwrap_or_default(),
                     generation: applied.metadata.generation.unwrap_or_default(),
+                    restored: before != Some(applied.metadata.generation),
+                    at: clock::timestamp(),
+                    rounds: Rounds::default(),
+                    other: there.as_ref().and_then(children::last_writer),
                 }
             }
             Err(kube::Error::Api(status)) if is_refusal(&status) => Outcome::Refused {
@@ -260,8 +266,16 @@ impl TrafficWatchReconciler {
             }
             Outcome::Accepted { .. } | Outcome::Taken(_) => None,
         };
-        let applied = Applied { hash: child.hash, outcome };
-        self.memories.change(key, |entry| entry.applied(applied));
+        let mut applied = Applied { hash: child.hash, outcome };
+        let restored = self.memories.change(key, |entry| {
+            let last = entry.memory.applied.as_ref();
+            let restored = last.is_some_and(|last| applied.follows(last));
+            entry.applied(applied);
+            restored
+        });
+        if restored {
+            self.metrics.restored("Deployment");
+        }
         refused.map_or(Ok(()), Err)
     }
 

@@ -1,5 +1,8 @@
 //! The Deployment of a `TrafficWatch`: the author's, kept away from unfit nodes.
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 use kube::{Resource, ResourceExt};
@@ -7,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     api::{TrafficWatch, traffic_watch::Placement},
-    controller::{Error, FIELD_MANAGER, MANAGED_BY},
+    controller::{Error, FIELD_MANAGER, MANAGED_BY, contest::Rounds},
     selector::Selector,
 };
 
@@ -29,6 +32,36 @@ pub struct Applied {
     pub outcome: Outcome,
 }
 
+impl Applied {
+    /// Counts this apply among the rounds of the last one, if it has the same content; returns
+    /// whether it has restored the object.
+    pub fn follows(&mut self, last: &Self) -> bool {
+        let same = self.hash == last.hash;
+        if let Outcome::Accepted { restored, at, rounds, .. } = &mut self.outcome
+            && let Outcome::Accepted { at: before, rounds: were, .. } = &last.outcome
+            && same
+        {
+            if *restored {
+                *rounds = were.again(at.duration_since(*before).unsigned_abs());
+            } else {
+                // A change of what is not ours, as of the replicas by an autoscaler.
+                (*at, *rounds) = (*before, *were);
+            }
+            return *restored;
+        }
+        false
+    }
+
+    /// Returns the time for which the object is left as it is, because another client contests it,
+    /// and the name of that client.
+    #[must_use]
+    pub fn contest(&self, now: Timestamp) -> Option<(Duration, Option<&str>)> {
+        let Outcome::Accepted { at, rounds, other, .. } = &self.outcome else { return None };
+        let left = rounds.left(now.duration_since(*at).unsigned_abs())?;
+        Some((left, other.as_deref()))
+    }
+}
+
 /// The API server's result of an apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -38,6 +71,14 @@ pub enum Outcome {
         uid: String,
         /// Its generation after the apply.
         generation: i64,
+        /// True if the object was gone, or something of ours in it had been changed.
+        restored: bool,
+        /// The last time at which it was restored, or was applied for the first time.
+        at: Timestamp,
+        /// How often it was restored.
+        rounds: Rounds,
+        /// The client that had changed the object before, if it has left its name.
+        other: Option<String>,
     },
     /// Refused: an immediate retry would be refused again.
     Refused {
@@ -93,6 +134,24 @@ pub fn deployment(watch: &TrafficWatch) -> Result<Option<Child>, Error> {
 
 /// The field manager that keeps the number of replicas while the author hands it to an autoscaler.
 pub const REPLICAS_MANAGER: &str = "traffic-operator-replicas";
+
+/// Returns the client that was the last to change the spec of an object, other than us, by its
+/// managed fields: its name, and the subresource that it used.
+#[must_use]
+pub fn last_writer<K: Resource>(object: &K) -> Option<String> {
+    let entries = object.meta().managed_fields.iter().flatten();
+    let others = entries.filter(|entry| {
+        let manager = entry.manager.as_deref().unwrap_or_default();
+        let spec = entry.fields_v1.as_ref().is_some_and(|fields| !fields.0["f:spec"].is_null());
+        spec && ![FIELD_MANAGER, REPLICAS_MANAGER, ""].contains(&manager)
+    });
+    let last = others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
+    let manager = last.manager.clone()?;
+    Some(match last.subresource.as_deref() {
+        Some(part) if !part.is_empty() => format!("{manager} ({part})"),
+        _ => manager,
+    })
+}
 
 /// Reports whether the number of replicas of a Deployment is ours, by its managed fields.
 #[must_use]
@@ -240,6 +299,33 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn the_last_other_writer_of_a_spec_is_named() {
+        let object = |fields: Value| {
+            serde_json::from_value::<k8s_openapi::api::apps::v1::Deployment>(json!({
+                "metadata": {"name": "web", "managedFields": fields}
+            }))
+            .unwrap()
+        };
+        let field = |manager: &str, minute: u8, part: Value, fields: Value| {
+            json!({"manager": manager, "operation": "Update", "apiVersion": "apps/v1",
+                "time": format!("2026-01-01T00:{minute:02}:00Z"), "subresource": part,
+                "fieldsType": "FieldsV1", "fieldsV1": fields})
+        };
+        let spec = || json!({"f:spec": {"f:replicas": {}}});
+        let all = json!([
+            field("kubectl", 1, Value::Null, spec()),
+            field("kube-controller-manager", 2, json!("scale"), spec()),
+            field(FIELD_MANAGER, 3, Value::Null, spec()),
+            field("kube-controller-manager", 4, json!("status"), json!({"f:status": {}})),
+        ]);
+        assert_eq!(last_writer(&object(all)).unwrap(), "kube-controller-manager (scale)");
+        assert_eq!(
+            last_writer(&object(json!([field(FIELD_MANAGER, 3, Value::Null, spec())]))),
+            None
+        );
+    }
 
     const REQUIREMENT: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 

@@ -172,7 +172,8 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let mut conditions = report::conditions(&judged, ready, blind_since, refused_child);
     let refresh = report::is_due(seen);
     let reserved = reservation::plan(&judged, refresh);
-    for why in waiting.into_iter().chain(reserved.verdicts) {
+    let contested = report::contested(child.as_ref(), seen);
+    for why in waiting.into_iter().chain(reserved.verdicts).chain(contested) {
         report::lower(&mut conditions, why);
     }
     let mut notices = report::changes(&judged);
@@ -352,13 +353,16 @@ fn must_apply(seen: &Observed, child: &Child) -> bool {
     let Some(applied) = seen.memory.applied.as_ref().filter(|a| a.hash == child.hash) else {
         return true;
     };
+    if applied.contest(seen.now).is_some_and(|(left, _)| !left.is_zero()) {
+        return false;
+    }
     match (&applied.outcome, &seen.deployment) {
         // Deleted, recreated or edited since: it may be accepted now.
         (Outcome::Refused { at, there, .. }, now) => {
             *there != now.as_ref().map(DeploymentFacts::version)
                 || seen.now.duration_since(*at).unsigned_abs() >= REFUSED_PAUSE
         }
-        (Outcome::Accepted { uid, generation }, Some(now)) => {
+        (Outcome::Accepted { uid, generation, .. }, Some(now)) => {
             // The store may lag behind our own apply: an older generation is no edit.
             *uid != now.uid || now.generation > *generation
         }

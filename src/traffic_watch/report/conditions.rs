@@ -8,6 +8,7 @@ use super::super::{
     evidence::{Evaluation, NoEvidence, Unit},
     judgment::Judgment,
     memory::Memory,
+    observed::Observed,
     query::Question,
     reading::Measurement,
 };
@@ -29,6 +30,18 @@ pub(in super::super) fn refused(
         Outcome::Taken(text) => Some(("Conflict", text.clone())),
         Outcome::Accepted { .. } => None,
     }
+}
+
+/// The verdict while another client changes the Deployment again and again.
+pub(in super::super) fn contested(child: Option<&Child>, seen: &Observed) -> Option<Verdict> {
+    let applied = seen.memory.applied.as_ref().filter(|a| Some(a.hash) == child.map(|c| c.hash))?;
+    let (_, other) = applied.contest(seen.now)?;
+    let by = other.map_or_else(|| "another client".to_owned(), |other| format!("client {other}"));
+    let message = format!(
+        "{by} changes the Deployment again and again, and the operator restores it ever less often, at \
+         least every 5 minutes; for an autoscaler, leave spec.deployment.replicas out"
+    );
+    Some(Verdict { type_: "Ready", status: None, reason: "Contested", message })
 }
 
 pub(in super::super) fn conditions(

@@ -201,7 +201,15 @@ pub(in super::super) fn news(j: &Judgment<'_>, conditions: &[Verdict]) -> Vec<No
     let notice = |warning, reason, note: &str| {
         Some(Notice { warning, reason, note: note.to_owned(), node: None })
     };
+    let contested = |reason: &str| {
+        let status = j.watch.status.as_ref();
+        let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+        conditions.any(|condition| condition.reason == reason)
+    };
     let one = |new: &Verdict| match (new.type_, old(new.type_), new.status) {
+        _ if new.reason == "Contested" && !contested(new.reason) => {
+            notice(true, "Contested", &new.message)
+        }
         ("MetricsAvailable", None | Some(true), Some(false)) => {
             // With several measures, those that have an answer go on.
             let stays = match &*j.settings.criteria {

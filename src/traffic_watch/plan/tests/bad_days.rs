@@ -2,6 +2,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::controller::contest::Rounds;
 
 fn busy_and_calm() -> World {
     let mut w = World::new(&["a", "b"], json!({}));
@@ -215,6 +216,52 @@ fn a_refused_deployment_is_tried_again_when_it_changes_and_after_some_time() {
         assert!(!w.judge(&BUSY).deployment);
     }
     assert!(w.judge(&BUSY).deployment, "three minutes later");
+}
+
+/// An autoscaler beside `spec.deployment.replicas`, or a GitOps controller, would otherwise be fought
+/// at every pass.
+#[test]
+fn a_deployment_that_another_client_changes_again_and_again_is_left_alone_ever_longer() {
+    let mut w = evicting();
+    w.replicas = None;
+    w.judge(&BUSY);
+    assert!(w.judge(&BUSY).deployment);
+    let hash = w.memory.applied.as_ref().unwrap().hash;
+    let apply = |w: &mut World, restored: bool| {
+        let outcome = Outcome::Accepted {
+            uid: String::new(),
+            generation: 1,
+            restored,
+            at: Timestamp::from_second(w.second).unwrap(),
+            rounds: Rounds::default(),
+            other: Some("kube-controller-manager (scale)".into()),
+        };
+        let mut applied = Applied { hash, outcome };
+        let restored = w.memory.applied.as_ref().is_some_and(|last| applied.follows(last));
+        w.memory.applied = Some(applied);
+        restored
+    };
+    // Changes of what is not ours are no fight, however many there are.
+    for _ in 0..9 {
+        assert!(!apply(&mut w, false));
+    }
+    let step = w.judge(&BUSY);
+    assert!(step.deployment && step.conditions[0].reason != "Contested");
+    for _ in 0..3 {
+        apply(&mut w, true);
+    }
+    let step = w.judge(&BUSY);
+    let ready = &step.conditions[0];
+    assert_eq!((ready.status, ready.reason), (None, "Contested"), "{ready:?}");
+    assert!(ready.message.contains("kube-controller-manager (scale)"), "{ready:?}");
+    assert!(step.notices.contains(&"Contested"), "{:?}", step.notices);
+    for _ in 0..9 {
+        apply(&mut w, true);
+    }
+    // Five minutes, at ten seconds a pass; one event for all of it.
+    let quiet = (0..29).map(|_| w.judge(&BUSY));
+    assert!(quiet.into_iter().all(|step| !step.deployment && !step.notices.contains(&"Contested")));
+    assert!((0..3).any(|_| w.judge(&BUSY).deployment));
 }
 
 #[test]
