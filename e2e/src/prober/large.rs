@@ -19,6 +19,8 @@ const LONGEST: usize = 1410;
 const ALL: f64 = 0.9;
 /// A minute of rounds is weighed; a scrape and the rule come on top, and a margin for a busy machine.
 const FOUND: f64 = 120.0;
+/// Time between two lines of output.
+const LINE: Duration = Duration::from_secs(15);
 
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
     let nodes = stage.cluster.node_names();
@@ -42,18 +44,24 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
     let impairment = Impairment { delay: Duration::ZERO, loss: 0.0, longest: Some(LONGEST) };
     let impaired = stage.cluster.impair(SMALL, impairment, PATIENCE * 2).await?;
     let began = Instant::now();
-    let expected: Vec<_> = nodes
-        .iter()
-        .filter(|node| **node != SMALL)
-        .flat_map(|node| [format!("{SMALL} -> {node}"), format!("{node} -> {SMALL}")])
-        .collect();
+    // Its own agent can no longer be scraped: the page is larger than a packet.
+    let others = nodes.iter().filter(|node| **node != SMALL);
+    let expected: Vec<_> = others.map(|node| format!("{node} -> {SMALL}")).collect();
     let bad = |lost: &BTreeMap<String, f64>| -> Vec<String> {
         let bad = lost.iter().filter(|(_, share)| **share > ALL);
         bad.map(|(path, _)| path.clone()).collect()
     };
+    let mut shown = Instant::now();
     let found = stage
         .until("the paths of its node lose all large packets", PATIENCE, async || {
-            let found = bad(&lost(stage).await?);
+            let lost = lost(stage).await?;
+            if shown.elapsed() >= LINE {
+                shown = Instant::now();
+                let paths =
+                    lost.iter().map(|(path, share)| format!("{path} {:.0} %", share * 100.0));
+                stage.say(&format!("    {}", paths.collect::<Vec<_>>().join(" | ")));
+            }
+            let found = bad(&lost);
             Ok(expected.iter().all(|path| found.contains(path)).then_some(found))
         })
         .await?;
@@ -61,8 +69,8 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
     stage.say(&format!("==> {} after {took:.1} s", found.join(", ")));
     stage.check(Check::within("large packets lost: the paths are named", took, FOUND));
     stage.check(Check::new(
-        "large packets lost: no other path is named",
-        found.len() == expected.len(),
+        "large packets lost: no path between other nodes is named",
+        found.iter().all(|path| path.contains(SMALL)),
         found.join(", "),
     ));
     let small = stage

@@ -218,7 +218,7 @@ fn a_refused_deployment_is_tried_again_when_it_changes_and_after_some_time() {
     assert!(w.judge(&BUSY).deployment, "three minutes later");
 }
 
-/// An autoscaler beside `spec.deployment.replicas`, or a GitOps controller, would otherwise be fought
+/// An autoscaler beside `spec.deployment.replicas`, or Argo CD, would otherwise be fought
 /// at every pass.
 #[test]
 fn a_deployment_that_another_client_changes_again_and_again_is_left_alone_ever_longer() {
