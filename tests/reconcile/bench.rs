@@ -148,10 +148,16 @@ impl Bench {
             let _ = api.patch(&name, &PatchParams::default(), &strip).await;
             let _ = api.delete(&name, &DeleteParams::default()).await;
         }
-        let deployments = Api::<Deployment>::namespaced(self.client.clone(), "default");
         let all = ListParams::default();
         let now = DeleteParams::default();
-        deployments.delete_collection(&now, &all).await.expect("delete deployments");
+        // In any namespace, one that stays would create pods for ever.
+        let everywhere = Api::<Deployment>::all(self.client.clone());
+        for deployment in everywhere.list(&all).await.expect("list deployments") {
+            let namespace = deployment.namespace().unwrap_or_default();
+            let api = Api::<Deployment>::namespaced(self.client.clone(), &namespace);
+            // It may be gone already.
+            let _ = api.delete(&deployment.name_any(), &now).await;
+        }
         self.clean_obstacles().await;
         self.clean_reflectors().await;
         self.nodes().delete_collection(&now, &all).await.expect("delete nodes");
