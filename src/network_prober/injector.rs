@@ -35,16 +35,24 @@ impl ClusterInjector {
 impl Injector for ClusterInjector {
     fn decide(&self, prober: (&str, &str), pod: &PodObject, dry_run: bool) -> Decision {
         let snapshot = self.cluster.snapshot();
-        let recipe = match decide(&snapshot, prober, pod.namespace(), pod) {
-            Decision::Inject(recipe) => recipe,
+        let (recipe, refuses) = match decide(&snapshot, prober, pod.namespace(), pod) {
+            Decision::Inject(recipe) => (recipe, false),
+            Decision::Mark(recipe) => (recipe, true),
             decision => return decision,
         };
         let owner = members::owner(pod);
         let view = snapshot.get(prober.0, prober.1);
         let seen = view.and_then(|view| view.members.appeared.get(&owner).copied());
-        let (namespace, owner) = owner;
-        let owner = format!("{} {namespace} {owner}", recipe.mark());
-        match self.unseen.next(&owner, seen, clock::timestamp().as_second(), dry_run) {
+        let (namespace, name) = owner;
+        let uid = view.map_or("", |view| &*view.uid);
+        let owner = format!("{uid} {} {namespace} {name}", recipe.mark());
+        let now = clock::timestamp().as_second();
+        if refuses {
+            // What nobody creates again is not tried.
+            let check = !name.is_empty() && self.unseen.is_check(&owner, now, dry_run);
+            return if check { Decision::Inject(recipe) } else { Decision::Mark(recipe) };
+        }
+        match self.unseen.next(&owner, seen, now, dry_run) {
             With::Agent => Decision::Inject(recipe),
             With::Mark => Decision::Mark(recipe),
             With::Nothing => Decision::Skip(SkipReason::AgentRefused),

@@ -202,6 +202,10 @@ impl ProberState {
             members: Members::default(),
             pinglists: Pinglists::default(),
         };
+        // While pods are not listed, those that have appeared are not forgotten.
+        if let Some(last) = last.filter(|last| last.uid == view.uid && last.recipe == view.recipe) {
+            view.members.appeared.clone_from(&last.members.appeared);
+        }
         let Ok(settings) = &view.settings else { return view };
         view.full = surroundings.places.full(&settings.namespace, webhook_bytes);
         let pods = match pods {

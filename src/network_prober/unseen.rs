@@ -7,6 +7,10 @@
 //! is an hour old, the namespace gets no agents ([`super::members::Members::refusing`]). If they do
 //! not appear with the mark either, not even without it, then something else keeps them away (a
 //! quota of pods, another webhook), and they get agents again.
+//!
+//! Something else may end just when the first pod gets a mark. So in such a namespace the first pod
+//! of each owner, and the first after some minutes, still gets an agent: if it appears, the agent was
+//! not the cause.
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
@@ -19,11 +23,18 @@ const TRIES: u32 = 3;
 /// 5 ms: the 13th is after 20 s, the next ones are after 41 and 82 s.
 const PATIENCE: i64 = 20;
 
+/// The longest first pause of a controller, in seconds: that of Jobs, and some more.
+const PAUSE: i64 = 15;
+
 /// A pod may have been created earlier than this clock says.
 const SKEW: i64 = 30;
 
 /// Seconds for which nothing is tried with an owner whose pods do not appear without an agent.
 const PEACE: i64 = 10 * 60;
+
+/// Seconds after the first mark of an owner until one of its pods gets an agent again. What creates
+/// its first pods must not fail once more: it would wait for twice as long as before.
+const CALM: i64 = 2 * 60;
 
 /// Seconds after which an owner that creates no pods is forgotten: shorter than pods are remembered
 /// that have appeared.
@@ -54,20 +65,24 @@ struct Tries {
     count: u32,
     since: i64,
     last: i64,
+    /// True if a pod got an agent although the namespace refuses them.
+    checked: bool,
 }
 
 impl Tries {
     const fn new(with: Option<With>, now: i64) -> Self {
-        Self { with, count: 0, since: now, last: now }
+        Self { with, count: 0, since: now, last: now, checked: false }
     }
 
     /// The state before one more pod is created.
     fn next(self, seen: Option<i64>, now: i64) -> Self {
+        let (waited, quiet) = (now.saturating_sub(self.since), now.saturating_sub(self.last));
         let appeared = seen.is_some_and(|seen| seen >= self.since.saturating_sub(SKEW));
-        if appeared || now.saturating_sub(self.last) > FORGOTTEN {
+        // What fails is tried again after twice the time at most: this has nothing to do with it.
+        let another = self.with == Some(With::Agent) && quiet > waited * 3 / 4 + PAUSE;
+        if appeared || another || quiet > FORGOTTEN {
             return Self::new(Some(With::Agent), now);
         }
-        let waited = now.saturating_sub(self.since);
         let (enough, patience, next) = match self.with {
             Some(With::Agent) => (TRIES, PATIENCE, Some(With::Mark)),
             Some(With::Mark) => (1, PATIENCE, Some(With::Nothing)),
@@ -79,6 +94,32 @@ impl Tries {
 }
 
 impl Unseen {
+    /// Reports whether the next pod of an owner gets an agent although its namespace refuses them.
+    /// `now` is the time in seconds since 1970.
+    pub fn is_check(&self, owner: &str, now: i64, dry_run: bool) -> bool {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.get(owner).copied();
+        let known = known.filter(|tries| now.saturating_sub(tries.last) <= FORGOTTEN);
+        let due = |tries: Tries| !tries.checked && now.saturating_sub(tries.since) >= CALM;
+        let check = known.is_none_or(due);
+        if !dry_run {
+            let known = known.unwrap_or(Tries::new(Some(With::Mark), now));
+            let checked = known.checked || check;
+            Self::keep(&mut all, owner, Tries { checked, last: now, ..known });
+        }
+        check
+    }
+
+    fn keep(all: &mut HashMap<String, Tries>, owner: &str, tries: Tries) {
+        if all.len() >= MOST {
+            let now = tries.last;
+            all.retain(|_, other| now.saturating_sub(other.last) <= FORGOTTEN);
+        }
+        if all.len() < MOST || all.contains_key(owner) {
+            all.insert(owner.to_owned(), tries);
+        }
+    }
+
     /// Returns what the next pod of an owner is created with. `seen` is when the youngest of its
     /// pods with an agent was created, and `now` the time, in seconds since 1970. A dry
     /// run creates no pod.
@@ -87,13 +128,8 @@ impl Unseen {
         let known = all.get(owner).copied().unwrap_or(Tries::new(Some(With::Agent), now));
         let next = known.next(seen, now);
         if !dry_run {
-            if all.len() >= MOST {
-                all.retain(|_, tries| now.saturating_sub(tries.last) <= FORGOTTEN);
-            }
-            if all.len() < MOST || all.contains_key(owner) {
-                let tries = Tries { count: next.count.saturating_add(1), last: now, ..next };
-                all.insert(owner.to_owned(), tries);
-            }
+            let tries = Tries { count: next.count.saturating_add(1), last: now, ..next };
+            Self::keep(&mut all, owner, tries);
         }
         next.with.unwrap_or(With::Agent)
     }
@@ -130,6 +166,16 @@ mod tests {
         assert_eq!(with[6..], [With::Mark, With::Nothing]);
     }
 
+    /// Its pods had appeared, and were gone before anyone looked.
+    #[test]
+    fn an_owner_that_creates_pods_again_after_minutes_is_not_accused() {
+        let first = (0..4).map(|n| (1000 + n / 2, None));
+        let again = (0..4).map(|n| (1300 + n / 2, None));
+        let all: Vec<_> = first.chain(again).collect();
+        assert!(pods(&all)[..5].iter().all(|with| *with == With::Agent));
+        assert!(pods(&all).iter().all(|with| *with == With::Agent), "{:?}", pods(&all));
+    }
+
     #[test]
     fn what_does_not_appear_without_an_agent_either_gets_one_again() {
         let times: Vec<_> = (0..19).map(|n| (1000 + n * 40, None)).collect();
@@ -146,6 +192,22 @@ mod tests {
         let unseen = Unseen::default();
         let dry = (0..100).map(|n| unseen.next("o", None, 1000 + n, true));
         assert!(dry.into_iter().all(|with| with == With::Agent));
+    }
+
+    #[test]
+    fn in_a_namespace_that_refuses_agents_one_pod_of_an_owner_is_a_check() {
+        let unseen = Unseen::default();
+        // The owner whose pods were refused: not at once.
+        for now in [1000, 1001, 1005, 1020] {
+            unseen.next("web", None, now, false);
+        }
+        let checks: Vec<_> =
+            [1021, 1041, 1100, 1141, 1142].map(|now| unseen.is_check("web", now, false)).into();
+        assert_eq!(checks, [false, false, false, true, false]);
+        // Another one, and one that is forgotten; not by a dry run.
+        assert!(unseen.is_check("api", 1021, true) && unseen.is_check("api", 1022, false));
+        assert!(!unseen.is_check("api", 1023, false) && !unseen.is_check("api", 1300, false));
+        assert!(unseen.is_check("web", 1143 + FORGOTTEN, false));
     }
 
     #[test]
