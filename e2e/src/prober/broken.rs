@@ -33,10 +33,13 @@ const FIRES: Duration = Duration::from_mins(8);
 
 /// Panels of what does not happen here: this prober sends HTTP only, has all its pods, and skips no
 /// probe.
-const QUIET: [&str; 5] = [
+const QUIET: [&str; 8] = [
     "Kernel's TCP round-trip time",
     "Latency by pod (metric of the original)",
     "UDP duplicates and reordering",
+    "Lost large packets",
+    "Large packets by result",
+    "Large packets that arrive",
     "Pods without agent by reason",
     "Skipped probes",
 ];
