@@ -158,9 +158,9 @@ fn idle_connections_of_one_source_neither_cost_a_probe_nor_a_scrape() {
     let scrapes = Idle::hold(40, [127, 0, 0, 9], peer.metrics_port);
     eventually("they are held", || (pings.opened() >= 1800).then_some(()));
     eventually("they are held", || (scrapes.opened() >= 40).then_some(()));
-    agent.publish(&config(500, 500, ALL, &[entry("b", "127.0.0.1", peer.port)]));
+    agent.publish(&config(1500, 1400, ALL, &[entry("b", "127.0.0.1", peer.port)]));
     let page =
-        agent.page_with("sixty probes", |page| page.successes("b") + page.failures("b") >= 60);
+        agent.page_with("thirty probes", |page| page.successes("b") + page.failures("b") >= 30);
     assert_eq!(page.failures("b"), 0, "{}", page.text);
     let mut in_time = 0;
     eventually("ten scrapes", || {
