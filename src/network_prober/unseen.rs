@@ -80,7 +80,9 @@ impl Tries {
         let appeared = seen.is_some_and(|seen| seen >= self.since.saturating_sub(SKEW));
         // What fails is tried again after twice the time at most: this has nothing to do with it.
         let another = self.with == Some(With::Agent) && quiet > waited * 3 / 4 + PAUSE;
-        if appeared || another || quiet > FORGOTTEN {
+        // Once the pause of a namespace is over, its owners are tried again however busy they are.
+        let over = matches!(self.with, Some(With::Mark | With::Nothing)) && waited > FORGOTTEN;
+        if appeared || another || over || quiet > FORGOTTEN {
             return Self::new(Some(With::Agent), now);
         }
         let (enough, patience, next) = match self.with {
@@ -208,6 +210,18 @@ mod tests {
         assert!(unseen.is_check("api", 1021, true) && unseen.is_check("api", 1022, false));
         assert!(!unseen.is_check("api", 1023, false) && !unseen.is_check("api", 1300, false));
         assert!(unseen.is_check("web", 1143 + FORGOTTEN, false));
+    }
+
+    #[test]
+    fn after_the_pause_an_owner_that_creates_pods_all_the_time_gets_agents_again() {
+        let unseen = Unseen::default();
+        for now in [1000, 1001, 1005, 1020] {
+            unseen.next("web", None, now, false);
+        }
+        for minute in 1..60 {
+            unseen.is_check("web", 1020 + minute * 60, false);
+        }
+        assert_eq!(unseen.next("web", None, 1020 + 60 * 60, false), With::Agent);
     }
 
     #[test]
