@@ -12,6 +12,7 @@ use super::stage::{STEPS, Stage, WORKERS};
 use crate::judge::operator_writes;
 use crate::objects;
 use crate::stage::PATIENCE;
+use lab::AuditEvent;
 use lab::checks::Check;
 use lab::cluster::Impairment;
 use lab::streams::{Stretch, now};
@@ -25,9 +26,9 @@ const DELAY: Duration = Duration::from_millis(300);
 const FOUND: f64 = 120.0;
 /// A handover of a few streams between workers that read their file again.
 const LEFT: f64 = 120.0;
-/// The waiting time between two steps of reflectors, less what the polling here may miss.
+/// The waiting time between two steps of reflectors, less the time that a write may take.
 const APART: f64 = 58.0;
-/// The time for which an eviction holds its zone, less what the polling here may miss.
+/// The time for which an eviction holds its zone, less the time that a write may take.
 const ALONE: f64 = 9.0;
 
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
@@ -58,7 +59,7 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
         left(stage, &victim).await?;
         offers_nothing(stage, &victim).await
     };
-    let (streams, moved) = tokio::join!(streams, moved(stage, &victim));
+    let (streams, moved) = tokio::join!(streams, moved(stage, &victim, since));
     streams?;
     stage.check(alone(stage, since, &moved?).await?);
     let only = stage.unfit()?;
@@ -182,30 +183,45 @@ async fn offers_nothing(stage: &Stage<'_>, victim: &str) -> Result<()> {
     stage.reserve_nothing()
 }
 
-/// Waits until the node reflects no more, and judges the order: the labels of nodes themselves.
-/// Returns the times of both changes.
-async fn moved(stage: &Stage<'_>, victim: &str) -> Result<Vec<Timestamp>> {
+/// Waits until the node reflects no more, and judges the order by the nodes' labels, the times by
+/// the audit log: kubectl looks late on a busy machine. Returns the times of both changes.
+async fn moved(stage: &Stage<'_>, victim: &str, since: Timestamp) -> Result<Vec<Timestamp>> {
     stage.say("    waiting for the reflector: first another one, a minute later this one leaves");
-    let (mut fewest, mut both) = (usize::MAX, None::<Timestamp>);
+    let before = stage.reflectors()?;
+    let mut fewest = usize::MAX;
     let reflectors = stage
         .until("the reflector replaced", STEPS, async || {
             let reflectors = stage.reflectors()?;
             fewest = fewest.min(reflectors.len());
-            if reflectors.len() > REFLECTORS {
-                both.get_or_insert_with(Timestamp::now);
-            }
             Ok((!reflectors.contains(victim)).then_some(reflectors))
         })
         .await?;
-    let end = Timestamp::now();
-    let apart = both.map_or(0.0, |both| end.duration_since(both).as_secs_f64());
     stage.say(&format!("==> reflectors: {reflectors:?}"));
+    let newcomers: Vec<&String> = reflectors.difference(&before).collect();
+    // The log is a moment behind the labels.
+    let (joined, left) = stage
+        .until("both changes in the audit log", PATIENCE, async || {
+            let events = stage.cluster.audit_since(since)?;
+            let written = |node: &str| {
+                let is_one = |event: &&AuditEvent| {
+                    event.resource == "nodes" && event.subresource.is_empty() && event.code < 300
+                };
+                let writes = operator_writes(&events).into_iter().filter(is_one);
+                let times = writes.filter(|event| event.name == node).map(|event| event.time);
+                times.collect::<Vec<Timestamp>>()
+            };
+            let joined = newcomers.iter().filter_map(|node| written(node).first().copied()).min();
+            let times = joined.zip(written(victim).pop());
+            Ok(times.filter(|(joined, left)| left > joined))
+        })
+        .await?;
+    let apart = left.duration_since(joined).as_secs_f64();
     stage.check(Check::new(
         "RouteReflectorSet: make before break, by the nodes' labels",
         fewest == REFLECTORS && reflectors.len() == REFLECTORS && apart >= APART,
         format!("at least {fewest} at any time, {apart:.0} s of three (at least {APART:.0} s)"),
     ));
-    Ok(both.into_iter().chain([end]).collect())
+    Ok(vec![joined, left])
 }
 
 /// Waits for an eviction, which may come after the reflectors, and compares the times of both.
