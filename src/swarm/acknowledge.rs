@@ -32,15 +32,21 @@ const LONGEST_NAME: usize = 253;
 pub struct Answer {
     /// The version of the file it runs; `None` before it runs any.
     pub version: Option<u64>,
-    /// The streams it runs.
-    pub jobs: Vec<String>,
+    /// The streams it runs; `None` if it does not say.
+    pub jobs: Option<Vec<String>>,
 }
 
 impl Answer {
+    /// Returns the streams that it says it runs.
+    #[must_use]
+    pub fn jobs(&self) -> &[String] {
+        self.jobs.as_deref().unwrap_or_default()
+    }
+
     /// Returns the size of its streams in bytes, as they are kept.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.jobs.iter().map(|id| limits::kept(id)).sum()
+        self.jobs().iter().map(|id| limits::kept(id)).sum()
     }
 }
 
@@ -59,7 +65,7 @@ pub struct Asked<'a> {
 #[derive(Deserialize)]
 struct Wire {
     version: i64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "said")]
     jobs: Option<Vec<String>>,
     #[serde(default)]
     worker: Option<String>,
@@ -69,6 +75,11 @@ struct Wire {
     nonce: Option<String>,
     #[serde(default)]
     mac: Option<String>,
+}
+
+/// Go writes an empty list as null.
+fn said<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Vec<String>>, D::Error> {
+    Option::<Vec<String>>::deserialize(value).map(|jobs| Some(jobs.unwrap_or_default()))
 }
 
 /// The client for all workers; clones share it.
@@ -168,8 +179,7 @@ fn read(worker: &str, proof: Option<(&Key, &Question)>, body: &[u8]) -> Result<A
     }
     // The original's workers begin with 0, before any file.
     let version = u64::try_from(wire.version).ok().filter(|version| *version > 0);
-    let jobs = wire.jobs.unwrap_or_default();
-    for id in &jobs {
+    for id in wire.jobs.iter().flatten() {
         if id.is_empty() {
             return Err(unreadable("a stream has no name".into()));
         }
@@ -188,7 +198,8 @@ fn read(worker: &str, proof: Option<(&Key, &Question)>, body: &[u8]) -> Result<A
         if wire.nonce.as_deref() != Some(&question.nonce) {
             return Err("the answer is to another question".into());
         }
-        let said = Statement { question, worker, version: version.unwrap_or(0), jobs: &jobs };
+        let jobs = wire.jobs.as_deref().unwrap_or_default();
+        let said = Statement { question, worker, version: version.unwrap_or(0), jobs };
         if !said.is_signed(key, &mac) {
             return Err(
                 "the answer is signed with another key than acknowledge.key of the ConfigMap"
@@ -196,7 +207,7 @@ fn read(worker: &str, proof: Option<(&Key, &Question)>, body: &[u8]) -> Result<A
             );
         }
     }
-    Ok(Answer { version, jobs })
+    Ok(Answer { version, jobs: wire.jobs })
 }
 
 /// The innermost reason: the library's own text repeats the URL.
@@ -247,7 +258,7 @@ mod tests {
             read("swarm-worker-0", Some((&key, &asked)), answer.to_string().as_bytes())
         };
         let right = signed(&key, &asked);
-        let wanted = Answer { version: Some(7), jobs: vec!["a".into()] };
+        let wanted = Answer { version: Some(7), jobs: Some(vec!["a".into()]) };
         assert_eq!(read(&right), Ok(wanted));
         let with = |field: &str, value: serde_json::Value| {
             let mut answer = right.clone();
@@ -340,13 +351,13 @@ mod tests {
     #[test]
     fn the_originals_answer_and_ours_are_read() {
         let jobs = || vec!["a".to_owned(), "b".to_owned()];
-        let wanted = Answer { version: Some(7), jobs: jobs() };
+        let wanted = Answer { version: Some(7), jobs: Some(jobs()) };
         assert_eq!(of(r#"{"jobs":["a","b"],"version":7}"#).unwrap(), wanted);
         let ours = of(r#"{"jobs":["a","b"],"version":7,"worker":"swarm-worker-0","x":1}"#);
         assert_eq!(ours.unwrap(), wanted);
-        let none = Answer::default();
+        let none = Answer { version: None, jobs: Some(vec![]) };
         assert_eq!(of(r#"{"jobs":null,"version":0}"#).unwrap(), none);
-        assert_eq!(of(r#"{"version":-3}"#).unwrap(), none);
+        assert_eq!(of(r#"{"version":-3}"#).unwrap(), Answer::default());
         assert_eq!(of(r#"{"version":3}"#).unwrap().version, Some(3));
     }
 
@@ -372,13 +383,13 @@ mod tests {
         let body = |ids: usize| serde_json::json!({"jobs": vec!["a"; ids], "version": 7});
         let others = client.large.acquire_many(LARGE_AT_ONCE).await.unwrap();
         let (port, _) = served(body(10).to_string()).await;
-        assert_eq!(client.ask(asked, local, port, "/v").await.unwrap().jobs.len(), 10);
+        assert_eq!(client.ask(asked, local, port, "/v").await.unwrap().jobs().len(), 10);
         let (port, _) = served(body(LARGE).to_string()).await;
         let error = client.ask(asked, local, port, "/v").await.unwrap_err();
         assert!(error.contains("took its time"), "{error}");
         drop(others);
         let (port, _) = served(body(LARGE).to_string()).await;
-        assert_eq!(client.ask(asked, local, port, "/v").await.unwrap().jobs.len(), LARGE);
+        assert_eq!(client.ask(asked, local, port, "/v").await.unwrap().jobs().len(), LARGE);
     }
 
     #[tokio::test]

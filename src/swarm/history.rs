@@ -151,10 +151,10 @@ fn lost(read: Option<Published>, evidence: Evidence<'_>) -> History {
 fn contested(mut file: Published, running: &[(Arc<str>, Arc<Answer>)]) -> Published {
     let says = |worker: &Arc<str>, stream: &str| {
         let mut answers = running.iter().filter(|(name, _)| name == worker);
-        answers.any(|(_, answer)| answer.jobs.iter().any(|job| job == stream))
+        answers.any(|(_, answer)| answer.jobs().iter().any(|job| job == stream))
     };
     let each = running.iter().flat_map(|(worker, answer)| {
-        answer.jobs.iter().map(move |job| (worker, Arc::<str>::from(job.as_str())))
+        answer.jobs().iter().map(move |job| (worker, Arc::<str>::from(job.as_str())))
     });
     for (worker, stream) in each {
         let listed = file.shares.get(worker).is_some_and(|share| share.streams.contains(&stream));
@@ -173,7 +173,7 @@ fn contested(mut file: Published, running: &[(Arc<str>, Arc<Answer>)]) -> Publis
 }
 
 fn said(worker: &Arc<str>, answer: &Answer) -> (Arc<str>, Share) {
-    let streams = answer.jobs.iter().map(|job| job.as_str().into()).collect();
+    let streams = answer.jobs().iter().map(|job| job.as_str().into()).collect();
     (Arc::clone(worker), Share { streams, version: answer.version.unwrap_or(0) })
 }
 

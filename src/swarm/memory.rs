@@ -38,12 +38,28 @@ pub struct Report {
     pub asked: Instant,
     /// Number of consecutive requests without an answer.
     pub failures: u32,
+    /// The time of the first of them.
+    pub failing: Option<Instant>,
     /// Why it did not answer the last time.
     pub error: Option<Arc<str>>,
     /// The version that it has acknowledged last.
     pub loaded: Option<u64>,
     /// The last answer.
     pub answer: Option<Arc<Answer>>,
+}
+
+impl Report {
+    /// Reports whether the last request was answered.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        self.failures == 0 && self.answer.is_some()
+    }
+
+    /// Reports whether the pod has never answered, and need not be expected to.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.answer.is_none() && self.failures >= ASKED
+    }
 }
 
 /// The memory of one `Swarm`.
@@ -75,10 +91,12 @@ pub struct Memory {
     pub secret: Secret,
     /// Accepted evictions, and their outcomes.
     pub evictions: Evictions,
-    /// The time since which a worker has had no pod on a node.
-    pub absent: BTreeMap<Arc<str>, Instant>,
+    /// The time since which nothing has shown that a worker runs.
+    pub away: BTreeMap<Arc<str>, Instant>,
     /// The newest template of a `Deployment`, and since when it has had no ready pod.
     pub stalled: Option<Stalled>,
+    /// The time since which a `Deployment` has had another number of pods than it should.
+    pub incomplete: Option<Instant>,
     /// The last published file, with the content it was read from or written to.
     pub published: Option<Arc<Published>>,
     /// Set while writes of the file fail.
@@ -169,9 +187,8 @@ impl Memory {
     #[must_use]
     pub fn may_answer(&self, pod: &PodFacts) -> bool {
         let report = self.reports.get(&pod.uid);
-        let asked =
-            || report.is_some_and(|report| report.answer.is_some() || report.failures >= ASKED);
-        !pod.started || pod.ip.is_some() && !asked()
+        let asked = report.is_some_and(|report| report.answer.is_some() || report.is_silent());
+        !pod.started || pod.ip.is_some() && !asked
     }
 
     /// The version of the file when a pod was made, at least, if its worker is one that answers
@@ -202,7 +219,7 @@ impl Memory {
     pub(super) fn is_idle(&self, pod: &PodFacts) -> bool {
         let answer = self.reports.get(&pod.uid).and_then(|report| report.answer.as_ref());
         let proven = !pod.signs || self.secret.known.is_some();
-        proven && answer.is_some_and(|said| said.version.is_none() && said.jobs.is_empty())
+        proven && answer.is_some_and(|said| said.version.is_none() && said.jobs().is_empty())
     }
 
     /// Notes the pods that the API server listed when the file was at this version. One that was
@@ -224,7 +241,7 @@ impl Memory {
             let age = pod.created.map(|created| clock::timestamp().duration_since(created));
             let age = age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default();
             let since = now.checked_sub(age).unwrap_or(now);
-            self.absent.entry(Arc::clone(&pod.name)).or_insert(since);
+            self.away.entry(Arc::clone(&pod.name)).or_insert(since);
         }
     }
 
@@ -307,6 +324,7 @@ impl Memory {
             Ok(answer) => Report {
                 asked: at,
                 failures: 0,
+                failing: None,
                 error: None,
                 // After a restart it may not know it yet. But a worker that reports a lower version
                 // than before has read something else since: a file that someone else wrote, or
@@ -317,6 +335,7 @@ impl Memory {
             Err(text) => Report {
                 asked: at,
                 failures: known.as_ref().map_or(1, |known| known.failures.saturating_add(1)),
+                failing: known.as_ref().and_then(|known| known.failing).or(Some(at)),
                 error: Some(text.into()),
                 loaded,
                 answer: known.and_then(|known| known.answer),

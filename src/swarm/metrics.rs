@@ -52,8 +52,8 @@ impl Collector for Gauges {
         gauge(
             &mut encoder,
             "traffic_operator_swarm_streams",
-            "Streams of a Swarm: in a worker's list, in that of a worker without a pod, not yet released by one, \
-             free, without a worker to go to",
+            "Streams of a Swarm: in a worker's list, in that of a worker that does not run, not yet released by one, \
+             free, without a worker to go to, in no list because it is unknown what workers run",
             &|snapshot| {
                 let counts = snapshot.counts;
                 let by = [
@@ -62,6 +62,7 @@ impl Collector for Gauges {
                     ("releasing", counts.releasing),
                     ("free", counts.free),
                     ("unassigned", counts.unassigned),
+                    ("undecided", snapshot.undecided),
                 ];
                 by.map(|(state, number)| (vec![("state", state)], count(number))).into()
             },
@@ -76,7 +77,7 @@ impl Collector for Gauges {
             &mut encoder,
             "traffic_operator_swarm_workers",
             "Workers that the Swarm assigns streams to, those with a ready pod, those that have not \
-             acknowledged their list, those whose answers are not signed",
+             acknowledged their list, those that answer no more, those whose answers are not signed",
             &|snapshot| {
                 let number = |is: &dyn Fn(&super::snapshot::Worker) -> bool| {
                     count(snapshot.workers.iter().filter(|worker| is(worker)).count())
@@ -85,6 +86,7 @@ impl Collector for Gauges {
                     (vec![("state", "wanted")], count(snapshot.workers.len())),
                     (vec![("state", "ready")], number(&|worker| worker.ready)),
                     (vec![("state", "behind")], number(&|worker| worker.is_behind())),
+                    (vec![("state", "silent")], number(&|worker| worker.silent)),
                     (vec![("state", "unsigned")], number(&|worker| !worker.signs)),
                 ]
             },

@@ -31,6 +31,7 @@ mod unread;
 mod writes;
 
 pub(super) use publishing::word;
+pub(super) use status::and_more;
 pub use writes::{Immutable, Part, Publish, Scale};
 
 /// Time between two passes of an object without any change: a pass reads the labels of nodes, and
@@ -270,17 +271,18 @@ impl<'a> Decision<'a> {
         }
         self.memory.stuck = stuck.iter().map(|(worker, ..)| Arc::clone(worker)).collect();
         self.unassigned(&snapshot, &mut notices);
-        let disobedient = self.disobedient();
         let facts = Facts {
             measuring: self.observed.measuring.as_ref(),
             no_fitness: self.swarm.spec.fitness_ref.is_some() && self.view.fitness.is_none(),
             not_mounted: self.not_mounted(),
             stuck: &stuck,
-            disobedient: disobedient.as_ref(),
+            disobedient: self.disobedient(),
             barrier: self.history.published.barrier.is_some(),
             awaiting: self.memory.awaiting.is_some(),
             orphaned: self.orphaned(&step, &stuck),
             stranded: self.stranded(&snapshot),
+            silent: self.silent(&snapshot),
+            undecided: self.undecided(&snapshot),
         };
         let held = self.held();
         let mut conditions = report::conditions(self.swarm, &self.settings, &snapshot, &facts);

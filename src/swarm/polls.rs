@@ -21,7 +21,8 @@ use crate::api::Swarm;
 /// run what it reported.
 const VERIFY: Duration = Duration::from_mins(1);
 
-/// The longest pause between questions to a worker that is waited for and does not answer.
+/// The longest pause between questions to a worker of which an answer is missing: it is waited for,
+/// it has answered before, or it is not known yet whether it ever answers.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Questions at a time.
@@ -97,13 +98,15 @@ fn is_due(pod: &PodFacts, needed: Epoch, report: Option<&Report>, now: Instant) 
     }
     let Some(report) = report else { return true };
     let ago = now.saturating_duration_since(report.asked);
-    let waited = report.loaded.is_none_or(|loaded| loaded < needed);
-    if waited && needed > 0 {
+    let waited = needed > 0 && report.loaded.is_none_or(|loaded| loaded < needed);
+    let missed = report.failures > 0 && !report.is_silent();
+    if waited || missed {
         // A worker that hangs would delay the others in every pass.
         let failures = report.failures.saturating_sub(2);
         return ago >= PAUSE.min(Duration::from_millis(500) * failures);
     }
-    ago >= VERIFY
+    // Of one that is not ready, only an answer shows that it runs.
+    ago >= if pod.ready || report.is_silent() { VERIFY } else { PAUSE }
 }
 
 #[cfg(test)]
@@ -126,9 +129,10 @@ mod tests {
         let report = |version, failures| Report {
             asked: start,
             failures,
+            failing: None,
             error: None,
             loaded: Some(version),
-            answer: Some(Arc::new(Answer { version: Some(version), jobs: vec![] })),
+            answer: Some(Arc::new(Answer { version: Some(version), jobs: None })),
         };
         assert!(is_due(&pod, 0, None, start), "never asked");
         assert!(is_due(&pod, 7, Some(&report(6, 0)), start));
@@ -139,6 +143,18 @@ mod tests {
         assert!(is_due(&pod, 7, Some(&report(6, 4)), at(1_000)));
         assert!(!is_due(&pod, 7, Some(&report(6, 99)), at(4_900)));
         assert!(is_due(&pod, 7, Some(&report(6, 99)), at(5_000)));
+        // One that answered is expected to go on, and one that is not ready proves itself by that.
+        assert!(is_due(&pod, 7, Some(&report(7, 1)), start));
+        assert!(!is_due(&pod, 7, Some(&report(7, 99)), at(4_900)));
+        assert!(is_due(&pod, 7, Some(&report(7, 99)), at(5_000)));
+        let unready = PodFacts { ready: false, ..pod.clone() };
+        assert!(!is_due(&unready, 7, Some(&report(7, 0)), at(4_900)));
+        assert!(is_due(&unready, 7, Some(&report(7, 0)), at(5_000)));
+        // Whether a new one answers at all is found out at once, and not asked again every moment.
+        let none = |failures| Report { loaded: None, answer: None, ..report(0, failures) };
+        assert!(is_due(&pod, 0, Some(&none(2)), start));
+        assert!(!is_due(&pod, 0, Some(&none(3)), at(59_000)));
+        assert!(!is_due(&unready, 0, Some(&none(3)), at(59_000)));
         assert!(!is_due(&PodFacts { started: false, ..pod.clone() }, 7, None, start));
         assert!(!is_due(&PodFacts { stopped: true, ..pod }, 7, None, start));
     }
@@ -146,7 +162,8 @@ mod tests {
     /// Workers that report anything at all must not exhaust the operator.
     #[test]
     fn the_answers_of_all_workers_together_have_a_limit() {
-        let answer = |streams: usize| Answer { version: Some(1), jobs: vec!["a".into(); streams] };
+        let answer =
+            |streams: usize| Answer { version: Some(1), jobs: Some(vec!["a".into(); streams]) };
         let size = answer(1).size();
         let most = limits::ANSWERS / size;
         assert!(most > 2 * limits::STREAMS, "each stream may have two owners during a handover");

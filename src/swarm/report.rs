@@ -3,6 +3,7 @@ use std::{sync::Arc, time::Instant};
 
 use super::{
     memory::Memory,
+    plan::and_more,
     settings::Settings,
     snapshot::{Snapshot, Worker},
 };
@@ -95,7 +96,7 @@ pub(super) struct Facts<'a> {
     /// Workers that were waited for too long: name, version, why.
     pub stuck: &'a [(Arc<str>, u64, String)],
     /// A worker runs streams other than those of its list, though it reports having read it.
-    pub disobedient: Option<&'a Arc<str>>,
+    pub disobedient: Option<String>,
     /// It is not known what workers have read.
     pub barrier: bool,
     /// Streams wait for their next worker, which is not ready.
@@ -103,9 +104,13 @@ pub(super) struct Facts<'a> {
     /// Streams that have not run for too long, or that run on an unknown worker: their number, the
     /// worker that blocks them, and the remedy.
     pub orphaned: Option<String>,
-    /// Streams in the lists of workers that have had no pod on a node for too long: how many, and
-    /// why.
-    pub stranded: Option<String>,
+    /// Streams in the lists of workers of which nothing has shown for too long that they run: the
+    /// reason, how many, and why.
+    pub stranded: Option<(&'static str, String)>,
+    /// Workers that have answered before, and have not for too long.
+    pub silent: Option<String>,
+    /// Streams in no list, because it is unknown what workers run.
+    pub undecided: Option<String>,
 }
 
 /// `Ready`, `Converged` and, where something is measured, `MetricsAvailable`.
@@ -115,39 +120,63 @@ pub(super) fn conditions(
     snapshot: &Snapshot,
     facts: &Facts<'_>,
 ) -> Vec<Verdict> {
-    let mut all = vec![ready(swarm, snapshot, facts), converged(snapshot, facts)];
+    let mut all = vec![ready(swarm, settings, snapshot, facts), converged(snapshot, facts)];
     if settings.weights.is_some() || swarm.spec.fitness_ref.is_some() {
         all.push(metrics(swarm, facts));
     }
     all
 }
 
-fn ready(swarm: &Swarm, snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
+fn ready(swarm: &Swarm, settings: &Settings, snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
+    let paused = "spec.paused: nothing is decided or written";
+    if let Some((reason, mut text)) = not_run(snapshot, facts) {
+        if swarm.spec.paused {
+            text = format!("{text}; {paused}");
+        }
+        return verdict("Ready", Some(false), reason, text);
+    }
     if swarm.spec.paused {
-        let text = "spec.paused: nothing is decided or written";
-        return verdict("Ready", Some(true), "Paused", text);
-    }
-    if let Some((_, reason)) = snapshot.unassigned.first() {
-        let text = format!(
-            "{} streams have no worker, e.g. for {reason}: see status.unassigned",
-            snapshot.unassigned.len()
-        );
-        return verdict("Ready", Some(false), "Unassigned", text);
-    }
-    if let Some(text) = &facts.orphaned {
-        return verdict("Ready", Some(false), "RefreshTimeout", text.clone());
-    }
-    if let Some(text) = &facts.stranded {
-        return verdict("Ready", Some(false), "WorkerAbsent", text.clone());
+        return verdict("Ready", Some(true), "Paused", paused);
     }
     if let Some(text) = &facts.not_mounted {
-        return verdict("Ready", Some(true), "NotMounted", text.clone());
+        // Workers may read the file in another way, and prove it by their acknowledgements.
+        let mut lists = snapshot.workers.iter().filter(|worker| !worker.jobs.is_empty());
+        let reads = lists.any(|worker| !worker.is_behind());
+        return verdict("Ready", Some(reads), "NotMounted", text.clone());
     }
     if swarm.spec.mode == Mode::Observe {
         let text = "spec.mode Observe: these decisions are not written";
         return verdict("Ready", Some(true), "Observing", text);
     }
-    verdict("Ready", Some(true), "Placed", "every stream has a worker")
+    match (snapshot.counts.owned, settings.streams.len()) {
+        (owned, all) if owned >= all => {
+            verdict("Ready", Some(true), "Placed", "every stream has a worker")
+        }
+        (0, all) => {
+            let text = format!("none of {all} streams is in a worker's list yet; see Converged");
+            verdict("Ready", Some(false), "Moving", text)
+        }
+        (owned, all) => {
+            let text = format!(
+                "{owned} of {all} streams are in a worker's list, the others on their way to one"
+            );
+            verdict("Ready", Some(true), "Placed", text)
+        }
+    }
+}
+
+/// Returns why streams do not run, as far as that is known.
+fn not_run(snapshot: &Snapshot, facts: &Facts<'_>) -> Option<(&'static str, String)> {
+    if let Some((_, reason)) = snapshot.unassigned.first() {
+        let text = format!(
+            "{} streams have no worker, e.g. for {reason}: see status.unassigned",
+            snapshot.unassigned.len()
+        );
+        return Some(("Unassigned", text));
+    }
+    let orphaned = facts.orphaned.clone().map(|text| ("RefreshTimeout", text));
+    let undecided = || facts.undecided.clone().map(|text| ("HistoryUnknown", text));
+    orphaned.or_else(|| facts.stranded.clone()).or_else(undecided)
 }
 
 fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
@@ -156,19 +185,21 @@ fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
         return verdict("Converged", Some(false), "DuplicateOwner", text);
     }
     if let Some((worker, epoch, why)) = facts.stuck.first() {
-        let more = match facts.stuck.len() {
-            1 => String::new(),
-            all => format!(" (and {} more)", all - 1),
-        };
+        let more = and_more(facts.stuck.len() - 1);
         let text = format!(
             "worker {worker}{more} has not acknowledged version {epoch} within \
              spec.refresh.timeout; nothing is taken from it: {why}"
         );
         return verdict("Converged", Some(false), "RefreshTimeout", text);
     }
-    if let Some(worker) = facts.disobedient {
-        let text = format!("worker {worker} runs other streams than those of its list");
-        return verdict("Converged", Some(false), "OtherStreams", text);
+    if let Some(text) = &facts.disobedient {
+        return verdict("Converged", Some(false), "OtherStreams", text.clone());
+    }
+    if let Some((reason, text)) = &facts.stranded {
+        return verdict("Converged", Some(false), reason, text.clone());
+    }
+    if let Some(text) = &facts.undecided {
+        return verdict("Converged", Some(false), "HistoryUnknown", text.clone());
     }
     if facts.barrier {
         let text = "it is unknown what workers have read: all of them must acknowledge a new \
@@ -186,6 +217,9 @@ fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
     if snapshot.workers.iter().any(Worker::is_behind) {
         let text = "workers have not acknowledged their list yet";
         return verdict("Converged", Some(false), "Refreshing", text);
+    }
+    if let Some(text) = &facts.silent {
+        return verdict("Converged", None, "NoAnswer", text.clone());
     }
     verdict("Converged", Some(true), "Converged", "every worker runs exactly its list")
 }

@@ -71,7 +71,8 @@ mod tests {
         };
         let answer = |answer: Answer| {
             let (asked, answer) = (std::time::Instant::now(), Some(Arc::new(answer)));
-            let report = Report { asked, failures: 0, error: None, loaded: None, answer };
+            let report =
+                Report { asked, failures: 0, failing: None, error: None, loaded: None, answer };
             Memory { reports: [("u".into(), report)].into(), ..Memory::default() }
         };
         assert!(!Memory::default().is_idle(&pod("plain")), "it has not reported");
@@ -81,8 +82,8 @@ mod tests {
         memory.secret.known = Some("1".repeat(64).into());
         assert!(memory.is_idle(&pod("signed")));
         for runs in [
-            Answer { version: Some(1), jobs: vec![] },
-            Answer { version: None, jobs: vec!["a".into()] },
+            Answer { version: Some(1), jobs: None },
+            Answer { version: None, jobs: Some(vec!["a".into()]) },
         ] {
             assert!(!answer(runs).is_idle(&pod("plain")));
         }

@@ -200,6 +200,7 @@ fn streams(swarm: &Swarm, source: Option<&MapFacts>) -> Result<Vec<Stream>, Erro
 
 /// The file of `streamsFrom`: the original's `jobs:` or our `streams:`.
 #[derive(Deserialize)]
+#[serde(expecting = "YAML with jobs or streams, such as \"jobs: [a, b]\"")]
 struct File {
     #[serde(default)]
     jobs: Option<List<String>>,
@@ -232,6 +233,8 @@ fn from_text(text: &str) -> Result<Vec<Stream>, String> {
     limits::text(text)?;
     // It repeats the value that is wrong, whatever its length.
     let wrong = |error: serde_yaml::Error| shortened(error.to_string(), LONGEST_ERROR);
+    // Editors on Windows begin a file with a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let file: File = serde_yaml::from_str(text).map_err(wrong)?;
     match (file.jobs, file.streams) {
         (Some(jobs), None) => Ok(jobs.0.iter().map(|id| plain(id)).collect()),

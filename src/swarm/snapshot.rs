@@ -14,9 +14,11 @@ pub struct Snapshot {
     pub epoch: u64,
     /// Streams by state.
     pub counts: Counts,
-    /// Of the owned ones, those in the lists of workers that have had no pod on a node for too
-    /// long.
+    /// Of the owned ones, those in the lists of workers of which nothing has shown for too long that
+    /// they run.
     pub stranded: usize,
+    /// Streams in no list and in no other state: what running pods work on is not known yet.
+    pub undecided: usize,
     /// Streams that two pods report as running.
     pub duplicates: Vec<Arc<str>>,
     /// All workers with their state.
@@ -53,6 +55,8 @@ pub struct Worker {
     pub loaded: Option<u64>,
     /// True if its pod is ready.
     pub ready: bool,
+    /// True if it has answered before, and has not for too long.
+    pub silent: bool,
     /// True if its pod signs its answers; a worker without a pod does not answer.
     pub signs: bool,
     /// The reason why it is unknown what it runs.

@@ -22,10 +22,11 @@ pub struct Worker {
     pub standing: Standing,
     /// Its pod, if there is one.
     pub pod: Option<PodFacts>,
-    /// The time since which it has had no pod on a node.
-    pub absent: Option<Instant>,
-    /// True if that has lasted longer than `spec.refresh.timeout`: the streams in its list do not
-    /// run, and it gets no more while another worker has room.
+    /// The time since which nothing has shown that it runs: it has no pod on a node, or one that is
+    /// not ready and does not answer. What it acknowledged before is no evidence.
+    pub away: Option<Instant>,
+    /// True if that has lasted longer than `spec.refresh.timeout`: the streams in its list count as
+    /// not running, and it gets no more while another worker has room.
     pub is_lost: bool,
     /// The same, as the protocol sees it.
     pub handover: handover::Worker,
@@ -73,6 +74,9 @@ pub struct Workers {
     /// The newest template of a `Deployment`, and since when it has had no ready pod while older
     /// ones have pods.
     pub stalled: Option<Stalled>,
+    /// The time since which a `Deployment` has had another number of pods than it should: a quota or
+    /// a webhook may refuse the rest for ever.
+    pub incomplete: Option<Instant>,
 }
 
 impl Workers {
@@ -156,7 +160,7 @@ impl Finder<'_> {
         for (_, pod) in rest {
             all.push(self.worker(Arc::clone(&pod.name), Some(pod), Standing::Keeps, false));
         }
-        Workers { all, rolling: false, stalled: None }
+        Workers { all, ..Workers::default() }
     }
 
     fn deployed(&self, pods: &[PodFacts]) -> Workers {
@@ -171,11 +175,13 @@ impl Finder<'_> {
             pods.iter().filter(own).partition(|pod| !pod.terminating && !pod.stopped && !pod.ended);
         let newest = live.iter().max_by_key(|pod| (pod.created, &pod.name));
         let newest = newest.and_then(|pod| pod.template.clone());
+        let is_old = |at: Instant| self.now.saturating_duration_since(at) >= self.settings.timeout;
+        let complete = u32::try_from(live.len()) == Ok(self.workload.replicas);
+        let incomplete = (!complete).then(|| self.memory.incomplete.unwrap_or(self.now));
         let rolling = live.iter().any(|pod| pod.template != newest)
-            || live.len() != usize::try_from(self.workload.replicas).unwrap_or(usize::MAX)
+            || incomplete.is_some_and(|since| !is_old(since))
             || self.workload.observed_generation < self.workload.generation;
         let stalled = self.stalled(&live, newest.as_deref());
-        let is_old = |at: Instant| self.now.saturating_duration_since(at) >= self.settings.timeout;
         let is_stuck = stalled.as_ref().is_some_and(|(_, since)| is_old(*since));
         let mut all = Vec::new();
         for pod in live {
@@ -197,7 +203,7 @@ impl Finder<'_> {
         for pod in rest {
             all.push(self.worker(Arc::clone(&pod.name), Some(pod), Standing::Keeps, false));
         }
-        Workers { all, rolling, stalled }
+        Workers { all, rolling, stalled, incomplete }
     }
 
     /// Returns the newest template if only older ones have ready pods.
@@ -225,12 +231,18 @@ impl Finder<'_> {
         let confirmed = self.confirmed.of(&name);
         let successor = self.successor;
         let handover = handover::Worker { wanted, pod: seen, confirmed, successor };
-        let runs = pod.is_some_and(|pod| pod.node.is_some() && !pod.stopped && !pod.ended);
-        let since = || self.memory.absent.get(&name).copied().unwrap_or(self.now);
-        let absent = (wanted && !runs).then(since);
-        let is_lost = absent
-            .is_some_and(|at| self.now.saturating_duration_since(at) >= self.settings.timeout);
-        Worker { name, standing, pod: pod.cloned(), absent, is_lost, handover }
+        let answers = |pod: &PodFacts| {
+            self.memory.reports.get(&pod.uid).is_some_and(|report| report.is_answer())
+        };
+        let runs = pod.is_some_and(|pod| {
+            let placed = pod.node.is_some() && !pod.stopped && !pod.ended;
+            placed && (pod.ready || answers(pod))
+        });
+        let since = || self.memory.away.get(&name).copied().unwrap_or(self.now);
+        let away = (wanted && !runs).then(since);
+        let is_lost =
+            away.is_some_and(|at| self.now.saturating_duration_since(at) >= self.settings.timeout);
+        Worker { name, standing, pod: pod.cloned(), away, is_lost, handover }
     }
 
     /// A pod without a node has read nothing, and reads what is current once it gets one; one that

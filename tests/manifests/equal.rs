@@ -1,8 +1,13 @@
 //! The chart and the kustomize overlays render equal objects.
+use std::{fs, process::Command};
+
 use serde_json::{Value, json};
 use traffic_operator::api::{KINDS, KindInfo};
 
-use crate::rendering::{NAMESPACE, Objects, chart, differences, id, kustomization, overlay};
+use crate::rendering::{
+    NAMESPACE, Objects, chart, differences, id, kustomization, objects, overlay, read, root, run,
+    scratch, tool,
+};
 
 fn assert_equal(chart: &Objects, kustomize: &Objects, what: &str) {
     assert!(chart.len() > 40, "{what}: {} objects", chart.len());
@@ -149,4 +154,37 @@ fn runbooks_are_at_the_address_of_the_component() {
     let default = text(&chart("no-runbooks", NAMESPACE, &json!({})));
     assert!(default.contains("TrafficOperatorAbsent") && !default.contains("runbook_url"));
     assert!(!default.contains("TRAFFIC_OPERATOR_RUNBOOK_URL"));
+}
+
+/// As the page about GitOps says: a generated list gets a hash, which the Swarm has to name.
+#[test]
+fn kustomize_renames_what_a_swarm_names() {
+    let dir = scratch("kustomizeconfig");
+    let write = |file: &str, text: &str| fs::write(dir.join(file), text).expect(file);
+    write("kustomizeconfig.yaml", &read(&root().join("deploy/kustomizeconfig.yaml")));
+    write("config.yml", "jobs: [a, b]\n");
+    let workload = r#"{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "w"}}"#;
+    let spec = json!({
+        "workload": {"name": "w"}, "streamsFrom": {"configMapKeyRef": {"name": "channels"}},
+    });
+    let swarm = json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
+        "metadata": {"name": "s"}, "spec": spec,
+    });
+    write("swarm.yaml", &format!("{swarm}\n---\n{workload}\n"));
+    let text = json!({
+        "namePrefix": "my-", "configurations": ["kustomizeconfig.yaml"], "resources": ["swarm.yaml"],
+        "configMapGenerator": [{"name": "channels", "files": ["config.yml"]}],
+    });
+    write("kustomization.yaml", &text.to_string());
+    let text = run(Command::new(tool("kubectl")).arg("kustomize").arg(&dir)).expect("rendered");
+    let objects = objects(&text);
+    let named = |kind: &str| {
+        let mut all = objects.keys().filter(|(found, ..)| found == kind);
+        all.next().map(|(.., name)| name.clone()).unwrap_or_default()
+    };
+    let swarm = objects.values().find(|object| object["kind"] == "Swarm").expect("a Swarm");
+    assert!(named("ConfigMap").starts_with("my-channels-"), "{text}");
+    assert_eq!(swarm["spec"]["streamsFrom"]["configMapKeyRef"]["name"], named("ConfigMap"));
+    assert_eq!(swarm["spec"]["workload"]["name"], "my-w");
 }

@@ -249,6 +249,7 @@ impl State {
             stopped: false,
             ended: false,
             started: up,
+            trouble: None,
             mounts: mounts.map(|(_, map)| map.clone()).collect(),
             nudged: None,
             // The simulation has no forgery.
@@ -286,7 +287,7 @@ impl Cluster for SimulatedCluster<'_> {
         let version = Some(process.read).filter(|version| *version > 0);
         let list = listed.filter(|share| version.is_some_and(|version| version >= share.version));
         let jobs = list.map(|share| share.streams.iter().map(ToString::to_string).collect());
-        Ok(Answer { version, jobs: jobs.unwrap_or_default() })
+        Ok(Answer { version, jobs: Some(jobs.unwrap_or_default()) })
     }
 
     fn secret(&self) -> Option<Arc<str>> {

@@ -153,7 +153,7 @@ impl Cluster for Small<'_> {
         self.does(Effect::Asked(w));
         let epoch = self.world.history[usize::from(there.read)].epoch;
         let version = Some(epoch).filter(|version| *version > 0);
-        Ok(Answer { version, jobs: streams(self.world.list(there.read, &there)) })
+        Ok(Answer { version, jobs: Some(streams(self.world.list(there.read, &there))) })
     }
 
     fn secret(&self) -> Option<Arc<str>> {

@@ -253,9 +253,9 @@ fn remembered(memory: &Memory) -> u64 {
     memory.free.keys().for_each(|stream| stream.hash(hasher));
     memory.releasing.keys().for_each(|release| release.hash(hasher));
     memory.refused.keys().for_each(|worker| worker.hash(hasher));
-    memory.absent.keys().for_each(|worker| worker.hash(hasher));
+    memory.away.keys().for_each(|worker| worker.hash(hasher));
     memory.evictions.fingerprint().hash(hasher);
     (&memory.heirs, &memory.listed, memory.highest).hash(hasher);
-    (memory.barrier.is_some(), memory.awaiting.is_some()).hash(hasher);
+    (memory.barrier.is_some(), memory.awaiting.is_some(), memory.incomplete.is_some()).hash(hasher);
     hasher.finish()
 }

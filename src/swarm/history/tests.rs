@@ -149,7 +149,7 @@ fn what_a_worker_says_it_runs_is_no_other_ones_because_of_an_edit() {
     map.content = Some("of ours".into());
     let says = |jobs: &[&str]| {
         let jobs = jobs.iter().map(|job| (*job).to_owned()).collect();
-        Arc::new(Answer { version: Some(7), jobs })
+        Arc::new(Answer { version: Some(7), jobs: Some(jobs) })
     };
     let after = |running: &[(Arc<str>, Arc<Answer>)]| {
         let memory = Memory::default();
@@ -193,7 +193,7 @@ fn a_map_that_is_handed_over_keeps_its_lists() {
 
 #[test]
 fn a_map_that_was_deleted_while_nobody_looked_stops_no_stream() {
-    let answer = Answer { version: Some(7), jobs: vec!["a".into(), "b".into()] };
+    let answer = Answer { version: Some(7), jobs: Some(vec!["a".into(), "b".into()]) };
     let running = [(Arc::from("w-0"), Arc::new(answer))];
     let memory = Memory::default();
     let evidence =

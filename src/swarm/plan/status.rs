@@ -20,6 +20,11 @@ use crate::{
     },
 };
 
+/// What follows the name of the first of several workers.
+pub(in crate::swarm) fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(" (and {more} more)") }
+}
+
 /// Maximum number of workers for which the page gives the reason for waiting: each costs a pass
 /// over all workers.
 const WAITING: usize = 100;
@@ -77,10 +82,11 @@ impl Decision<'_> {
         memory.unreported.retain(|uid| live.contains(uid));
         memory.refused.retain(|worker, _| workers.contains_key(worker));
         memory.refreshed.retain(|worker, _| workers.contains_key(worker));
-        let absent = self.workers.all.iter();
-        let absent = absent.filter_map(|w| Some((Arc::clone(&w.name), w.absent?)));
-        memory.absent = absent.collect();
+        let away = self.workers.all.iter();
+        let away = away.filter_map(|w| Some((Arc::clone(&w.name), w.away?)));
+        memory.away = away.collect();
         memory.stalled.clone_from(&self.workers.stalled);
+        memory.incomplete = self.workers.incomplete;
         gaps
     }
 
@@ -100,6 +106,7 @@ impl Decision<'_> {
                 wanted: share.version,
                 loaded: worker.handover.pod.as_ref().and_then(|pod| pod.loaded),
                 ready: worker.pod.as_ref().is_some_and(|pod| pod.ready),
+                silent: self.is_silent(worker),
                 signs: worker.pod.as_ref().is_none_or(|pod| pod.signs),
                 error: report.and_then(|report| report.error.clone()),
                 refreshed: self.memory.refreshed.get(&worker.name).copied(),
@@ -136,6 +143,9 @@ impl Decision<'_> {
             free: free.len(),
             unassigned: unassigned.len(),
         };
+        let known = counts.owned + counts.unassigned;
+        let others: BTreeSet<_> = let_go.iter().copied().chain(self.memory.free.keys()).collect();
+        let others = self.ids.iter().filter(|id| others.contains(id)).count();
         let lost = self.workers.wanted().filter(|worker| worker.is_lost);
         Snapshot {
             decided: true,
@@ -143,6 +153,7 @@ impl Decision<'_> {
             epoch: if self.writes() { current.epoch } else { self.history.published.epoch },
             counts,
             stranded: lost.filter_map(|w| Some(current.shares.get(&w.name)?.streams.len())).sum(),
+            undecided: self.ids.len().saturating_sub(known + others),
             duplicates: self.duplicates(),
             ratio: weights::ratio(&loads),
             workers,
@@ -168,7 +179,7 @@ impl Decision<'_> {
             let Some(pod) = worker.pod.as_ref().filter(|pod| !pod.stopped) else { continue };
             let report = self.memory.reports.get(&pod.uid);
             let Some(answer) = report.and_then(|report| report.answer.as_ref()) else { continue };
-            for job in &answer.jobs {
+            for job in answer.jobs() {
                 if !seen.insert(job.as_str()) {
                     twice.insert(job.as_str());
                 }
@@ -177,23 +188,32 @@ impl Decision<'_> {
         twice.into_iter().map(Arc::from).collect()
     }
 
-    /// A worker that reports having read its list, and runs another one.
-    pub(super) fn disobedient(&self) -> Option<Arc<str>> {
-        let worker = self.workers.wanted().find(|worker| {
-            let Some(share) = self.history.published.shares.get(&worker.name) else { return false };
-            let report = worker.pod.as_ref().and_then(|pod| self.memory.reports.get(&pod.uid));
-            let Some(answer) = report.and_then(|report| report.answer.as_ref()) else {
-                return false;
-            };
+    /// A worker that reports having read its list, and runs another one: its name, and how.
+    pub(super) fn disobedient(&self) -> Option<String> {
+        self.workers.wanted().find_map(|worker| {
+            let share = self.history.published.shares.get(&worker.name)?;
+            let pod = worker.pod.as_ref()?;
+            let answer = self.memory.reports.get(&pod.uid)?.answer.as_ref()?;
             let read = answer.version.is_some_and(|version| {
                 version >= share.version && version <= self.history.published.epoch
             });
-            // A worker without streams may have no such list.
-            let reported: BTreeSet<_> = answer.jobs.iter().map(String::as_str).collect();
+            let reported: BTreeSet<_> = answer.jobs.as_ref()?.iter().map(String::as_str).collect();
             let list: BTreeSet<_> = share.streams.iter().map(|stream| &**stream).collect();
-            read && !reported.is_empty() && reported != list
-        });
-        worker.map(|worker| Arc::clone(&worker.name))
+            if !read || reported == list {
+                return None;
+            }
+            let name = &worker.name;
+            Some(if reported.is_empty() {
+                format!(
+                    "worker {name} has read the file, and says that it runs none of the {} streams \
+                     of its list: does it look for the name of its pod? A hostname differs from it \
+                     with hostNetwork, hostname, setHostnameAsFQDN or hostnameOverride",
+                    list.len()
+                )
+            } else {
+                format!("worker {name} runs other streams than those of its list")
+            })
+        })
     }
 
     /// Workers that are waited for longer than the timeout: name, version, why.
@@ -257,27 +277,89 @@ impl Decision<'_> {
         })
     }
 
-    /// Streams in the lists of workers that have had no pod on a node for too long.
-    pub(super) fn stranded(&self, snapshot: &Snapshot) -> Option<String> {
+    /// Streams in the lists of workers of which nothing has shown for too long that they run.
+    pub(super) fn stranded(&self, snapshot: &Snapshot) -> Option<(&'static str, String)> {
         let lists = |worker: &&workers::Worker| {
             let mut lists = snapshot.workers.iter().filter(|one| !one.jobs.is_empty());
             worker.is_lost && lists.any(|one| one.name == worker.name)
         };
         let lost: Vec<_> = self.workers.wanted().filter(lists).collect();
         let (worker, streams) = (lost.first()?, snapshot.stranded);
-        let more = match lost.len() {
-            1 => String::new(),
-            all => format!(" (and {} more)", all - 1),
+        let list = format!("list of worker {}{}", worker.name, and_more(lost.len() - 1));
+        let long = "for longer than spec.refresh.timeout";
+        let absent = |why: &str| {
+            let text = format!(
+                "no worker runs {streams} streams: they are in the {list}, which has had no running \
+                 pod {long}: {why}"
+            );
+            ("WorkerAbsent", text)
         };
-        let why = match &worker.pod {
-            Some(pod) if pod.node.is_none() => "its pod has no node; see the events of the pod",
-            Some(_) => "its pod has ended",
-            None => "it has no pod; see the events of the workload",
-        };
+        Some(match &worker.pod {
+            None => absent("it has no pod; see the events of the workload"),
+            Some(pod) if pod.node.is_none() => {
+                absent("its pod has no node; see the events of the pod")
+            }
+            Some(pod) if pod.stopped || pod.ended => absent("its pod has ended"),
+            Some(pod) => {
+                let report = self.memory.reports.get(&pod.uid);
+                let error = report.and_then(|report| report.error.as_deref());
+                let why = pod.trouble.as_deref().or(error).unwrap_or("see the events of the pod");
+                let text = format!(
+                    "nothing shows that {streams} streams run: they are in the {list}, whose pod \
+                     has neither been ready nor answered {long}: {why}; they stay there, because \
+                     the pod may run them: mend it or delete it, or delete its Node if that is gone \
+                     for good"
+                );
+                ("WorkerNotReady", text)
+            }
+        })
+    }
+
+    /// Reports whether a worker that has answered before has stopped doing so for too long.
+    fn is_silent(&self, worker: &workers::Worker) -> bool {
+        let report = worker.pod.as_ref().and_then(|pod| self.memory.reports.get(&pod.uid));
+        report.filter(|report| report.answer.is_some()).is_some_and(|report| {
+            let now = self.observed.now;
+            let old = |at: Instant| now.saturating_duration_since(at) >= self.settings.timeout;
+            report.failing.is_some_and(old)
+        })
+    }
+
+    /// Ready workers whose acknowledgement is too old: what they have answered before is evidence
+    /// for a while only.
+    pub(super) fn silent(&self, snapshot: &Snapshot) -> Option<String> {
+        let mut silent = snapshot.workers.iter().filter(|one| one.silent && !one.jobs.is_empty());
+        let worker = silent.next()?;
         Some(format!(
-            "no worker runs {streams} streams: they are in the list of worker {}{more}, which has had \
-             no running pod for longer than spec.refresh.timeout: {why}",
-            worker.name
+            "worker {}{} has answered before and has not for longer than spec.refresh.timeout, so \
+             that it is unknown whether it still runs its list: {}",
+            worker.name,
+            and_more(silent.count()),
+            worker.error.as_deref().unwrap_or("no answer")
+        ))
+    }
+
+    /// Streams in no list because it is unknown what running workers work on.
+    pub(super) fn undecided(&self, snapshot: &Snapshot) -> Option<String> {
+        if snapshot.undecided == 0 {
+            return None;
+        }
+        let mut unheard = self
+            .view
+            .pods
+            .iter()
+            .filter(|pod| pod.started && !pod.stopped && self.memory.may_answer(pod));
+        // Where all have answered, the next file is written in this very pass.
+        let pod = unheard.next()?;
+        let report = self.memory.reports.get(&pod.uid);
+        let error = report.and_then(|report| report.error.as_deref());
+        Some(format!(
+            "{} streams are in no list: there is no record of what runs, and pod {}{} has not said \
+             yet: {}",
+            snapshot.undecided,
+            pod.name,
+            and_more(unheard.count()),
+            error.unwrap_or("it has not been asked")
         ))
     }
 

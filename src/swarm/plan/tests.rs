@@ -82,9 +82,10 @@ fn answers(versions: &[(usize, Epoch)]) -> BTreeMap<Arc<str>, Report> {
     let report = |version: Epoch| Report {
         asked: Instant::now(),
         failures: 0,
+        failing: None,
         error: None,
         loaded: Some(version),
-        answer: Some(Arc::new(Answer { version: Some(version), jobs: vec![] })),
+        answer: Some(Arc::new(Answer { version: Some(version), jobs: None })),
     };
     versions.iter().map(|(w, v)| (format!("uid-{w}").into(), report(*v))).collect()
 }
@@ -102,7 +103,7 @@ fn decide(swarm: &Swarm, view: WorkloadView, memory: Memory) -> Plan<Desired, Sw
     plan(swarm, &observed).unwrap()
 }
 
-fn absent(workers: &[usize], ago: Duration) -> BTreeMap<Arc<str>, Instant> {
+fn away(workers: &[usize], ago: Duration) -> BTreeMap<Arc<str>, Instant> {
     let since = Instant::now().checked_sub(ago).unwrap();
     workers.iter().map(|w| (format!("w-{w}").into(), since)).collect()
 }
@@ -121,8 +122,7 @@ fn ready(plan: &Plan<Desired, SwarmStatus>) -> (Option<bool>, &'static str, Stri
 /// w-0 runs; w-1 has had no pod on a node for this long; c and d are new.
 fn with_one_away(ago: Duration, more: &Value) -> Plan<Desired, SwarmStatus> {
     let file = published(5, &[&["a"], &["b"]]);
-    let memory =
-        Memory { absent: absent(&[1], ago), reports: answers(&[(0, 5)]), ..Memory::default() };
+    let memory = Memory { away: away(&[1], ago), reports: answers(&[(0, 5)]), ..Memory::default() };
     let pods = vec![pod(0, Some("n")), pod(1, None)];
     decide(&swarm(&["a", "b", "c", "d"], more), view(&file, pods, 2), memory)
 }
@@ -158,7 +158,7 @@ fn where_nobody_else_has_room_streams_are_owned_all_the_same() {
     });
     assert_eq!(counts(&with_one_away(LONG, &pinned)), [1, 2]);
     // There is no other worker.
-    let memory = Memory { absent: absent(&[0, 1], LONG), ..Memory::default() };
+    let memory = Memory { away: away(&[0, 1], LONG), ..Memory::default() };
     let pods = vec![pod(0, None)];
     let away = view(&published(5, &[&["a"], &["b"]]), pods, 2);
     let plan = decide(&swarm(&["a", "b", "c", "d"], &json!({})), away, memory);
@@ -176,7 +176,7 @@ fn where_nobody_else_has_room_streams_are_owned_all_the_same() {
 fn an_absent_worker_with_an_empty_list_is_no_complaint() {
     let file = published(5, &[&["a", "b"], &[]]);
     let memory =
-        Memory { absent: absent(&[1], LONG), reports: answers(&[(0, 5)]), ..Memory::default() };
+        Memory { away: away(&[1], LONG), reports: answers(&[(0, 5)]), ..Memory::default() };
     let plan =
         decide(&swarm(&["a", "b"], &json!({})), view(&file, vec![pod(0, Some("n"))], 2), memory);
     assert!(plan.desired.publish.is_none(), "nothing moves to it");
@@ -271,7 +271,7 @@ fn spread(first: &[&str], more: &Value, memory: Memory) -> Plan<Desired, SwarmSt
     let weight = |stream: &&str| ((*stream).into(), 1.0);
     let heavy = first.iter().map(|stream| ((*stream).into(), 100.0));
     let weights = Arc::new(all.iter().map(weight).chain(heavy).collect());
-    let pods = (0..3).filter(|w| !memory.absent.contains_key(&*format!("w-{w}")));
+    let pods = (0..3).filter(|w| !memory.away.contains_key(&*format!("w-{w}")));
     let pods = pods.map(|w| pod(w, Some("n"))).collect();
     let memory = Memory { weights, reports: answers(&[(0, 5), (1, 5), (2, 5)]), ..memory };
     let file = published(5, &[first, &EIGHT, &FIVE]);
@@ -282,7 +282,7 @@ fn spread(first: &[&str], more: &Value, memory: Memory) -> Plan<Desired, SwarmSt
 #[test]
 fn an_emptied_worker_moves_nobody_elses_streams() {
     let weights = json!({"weights": {"query": "x"}});
-    let memory = Memory { absent: absent(&[0], LONG), ..Memory::default() };
+    let memory = Memory { away: away(&[0], LONG), ..Memory::default() };
     let plan = spread(&[], &weights, memory);
     assert!(plan.desired.publish.is_none());
     let memory = plan.desired.memory.unwrap();
@@ -316,7 +316,7 @@ fn while_a_rollout_is_stuck_new_streams_go_to_pods_that_run() {
         let pods = vec![old(0), old(1), of("b", pod(2, None), 2)];
         let since = Instant::now().checked_sub(ago).unwrap();
         let memory = Memory {
-            absent: absent(&[2], LONG),
+            away: away(&[2], LONG),
             reports: answers(&[(0, 5), (1, 5)]),
             stalled: Some((Some("b".into()), since)),
             ..Memory::default()

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Decision, MOVING, STUCK};
+use super::{Decision, MOVING, STUCK, status::and_more};
 use crate::{
     api::swarm::Strategy,
     swarm::{snapshot::Snapshot, workers::Worker},
@@ -51,7 +51,7 @@ impl Decision<'_> {
         if !unread {
             return 0;
         }
-        let jobs = answer.into_iter().flat_map(|answer| &answer.jobs);
+        let jobs = answer.into_iter().flat_map(|answer| answer.jobs());
         let jobs: HashSet<&str> = jobs.map(String::as_str).collect();
         share.streams.iter().filter(|stream| !jobs.contains(&***stream)).count()
     }
@@ -79,10 +79,7 @@ impl Decision<'_> {
         });
         let worker = unread.next()?;
         let name = &worker.name;
-        let more = match unread.count() {
-            0 => String::new(),
-            more => format!(" (and {more} more)"),
-        };
+        let more = and_more(unread.count());
         let version = self.history.published.shares.get(name)?.version;
         Some(format!(
             "{} streams are in the list of worker {name}{more}, which has not read version {version} \

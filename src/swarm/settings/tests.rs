@@ -36,6 +36,7 @@ fn the_three_forms_of_the_list_are_the_same_list() {
     assert_eq!(ids(Settings::of(&full, None).unwrap()), wanted);
     // The original's controller configuration.
     assert_eq!(ids(from(json!({}), "jobs:\n  - a\n  - b\nversion: 0\n").unwrap()), wanted);
+    assert_eq!(ids(from(json!({}), "\u{feff}jobs:\r\n- a\r\n- b\r\n").unwrap()), wanted);
     let weighted = from(json!({}), "streams: [{id: a, weight: 3}, {id: b}]").unwrap();
     assert_eq!(ids(weighted), [("a".to_owned(), 3), ("b".to_owned(), 1)]);
 }
@@ -45,6 +46,8 @@ fn a_list_that_cannot_be_read_names_its_place() {
     for (spec, text, words) in [
         (json!({}), "jobs: []", "no stream is listed; workers keep what they have"),
         (json!({}), "jobs: [a, b, a]", "\"a\" is listed 2 times"),
+        (json!({}), "a\nb\n", "expected YAML with jobs or streams, such as \"jobs: [a, b]\""),
+        (json!({}), "- a\n- b\n", "expected YAML with jobs or streams"),
         (json!({}), "version: 3", "has neither jobs nor streams"),
         (json!({}), "jobs: [a]\nstreams: [{id: b}]", "has both"),
         (json!({}), "jobs: [", "key \"config.yml\": "),

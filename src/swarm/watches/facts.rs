@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
 use kube::core::ObjectMeta;
 
-use super::objects::{Container, Fitness, MapObject, PodSpec, WorkerPod, WorkloadObject};
+use super::objects::{
+    Container, Fitness, MapObject, PodSpec, PodStatus, WorkerPod, WorkloadObject,
+};
 use crate::api::GROUP;
 
 /// The annotation that `HotReload` writes: the version of the file that the pod should read. Any
@@ -110,6 +112,8 @@ pub struct PodFacts {
     pub ended: bool,
     /// True if any of its containers was ever observed running.
     pub started: bool,
+    /// What keeps a container from running, e.g. `container worker: CrashLoopBackOff, 12 restarts`.
+    pub trouble: Option<Box<str>>,
     /// The `ConfigMap`s it mounts.
     pub mounts: Vec<Box<str>>,
     /// The last nudge.
@@ -140,6 +144,7 @@ impl From<&WorkerPod> for PodFacts {
             started: status.container_statuses.iter().any(|c| {
                 c.restart_count > 0 || c.state.running.is_some() || c.state.terminated.is_some()
             }),
+            trouble: trouble(status),
             mounts: mounts(&pod.spec).into_iter().map(|(_, map)| map).collect(),
             nudged: annotation(NUDGE).and_then(|text| text.parse().ok()),
             signs: match annotation(ACKNOWLEDGEMENTS).map(String::as_str) {
@@ -173,6 +178,21 @@ fn signs(spec: &PodSpec) -> bool {
     };
     // Sidecars may be init containers that keep running.
     spec.containers.iter().chain(&spec.init_containers).any(|one| ours(one) && knows(one))
+}
+
+fn trouble(status: &PodStatus) -> Option<Box<str>> {
+    let mut containers = status.init_container_statuses.iter().chain(&status.container_statuses);
+    let (container, reason) = containers.find_map(|container| {
+        let reason = &*container.state.waiting.as_ref()?.reason;
+        let starts = matches!(reason, "" | "ContainerCreating" | "PodInitializing");
+        (!starts).then_some((container, reason))
+    })?;
+    let restarts = match container.restart_count {
+        0 => String::new(),
+        1 => ", 1 restart".into(),
+        more => format!(", {more} restarts"),
+    };
+    Some(format!("container {}: {reason}{restarts}", container.name).into())
 }
 
 fn is_ended(pod: &WorkerPod) -> bool {

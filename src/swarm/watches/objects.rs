@@ -178,8 +178,16 @@ pub(super) struct ContainerStatus {
 /// The state of a container: `waiting`, `running` or `terminated`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct State {
+    pub waiting: Option<Waiting>,
     pub running: Option<serde::de::IgnoredAny>,
     pub terminated: Option<serde::de::IgnoredAny>,
+}
+
+/// Why a container waits, e.g. `CrashLoopBackOff`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Waiting {
+    #[serde(default)]
+    pub reason: Box<str>,
 }
 
 /// A `ConfigMap`.

@@ -136,10 +136,11 @@ fn a_surge_pod_gets_nothing_before_it_is_ready_and_the_old_keep_what_they_have()
 
 #[test]
 fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
-    let answer = |version| Answer { version: Some(version), jobs: vec![] };
+    let answer = |version| Answer { version: Some(version), jobs: None };
     let report = |version| Report {
         asked: std::time::Instant::now(),
         failures: 0,
+        failing: None,
         error: None,
         loaded: Some(version),
         answer: Some(Arc::new(answer(version))),
@@ -182,6 +183,7 @@ fn the_next_pod_of_a_worker_lets_go_in_silence_only_if_the_worker_never_answers(
     let report = |failures| Report {
         asked: Instant::now(),
         failures,
+        failing: None,
         error: Some("refused".into()),
         loaded: None,
         answer: None,
@@ -332,7 +334,8 @@ fn a_worker_that_has_been_without_a_pod_on_a_node_for_too_long_gets_nothing_more
     let soon = std::time::Duration::from_mins(1);
     for (second, ago, standing, lost) in [
         (Some(own("w-1")), long, Standing::Full, false),
-        (Some(unready), long, Standing::Full, false),
+        (Some(unready.clone()), soon, Standing::Full, false),
+        (Some(unready), long, Standing::Keeps, true),
         (Some(pending.clone()), soon, Standing::Full, false),
         (None, soon, Standing::Full, false),
         (Some(pending), long, Standing::Keeps, true),
@@ -341,8 +344,8 @@ fn a_worker_that_has_been_without_a_pod_on_a_node_for_too_long_gets_nothing_more
     ] {
         let described = format!("{second:?}, {ago:?}");
         let now = Instant::now();
-        let absent = [("w-1".into(), now.checked_sub(ago).unwrap())].into();
-        let memory = Memory { absent, ..Memory::default() };
+        let away = [("w-1".into(), now.checked_sub(ago).unwrap())].into();
+        let memory = Memory { away, ..Memory::default() };
         let pods = [own("w-0")].into_iter().chain(second).collect();
         let view = WorkloadView { workload: Some(workload(0, 2)), pods, ..WorkloadView::default() };
         let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
@@ -392,4 +395,20 @@ fn ready_pods_of_the_old_template_take_streams_while_a_rollout_is_stuck() {
     // It goes on.
     let on = vec![replica("w-a-1", "a", 1), fresh(), replica("w-b-2", "b", 4)];
     assert_eq!(find(on, &[], Some(("b", 120))), (vec![keeps, keeps, full], None));
+}
+
+/// A quota refuses the third pod for ever: the others are balanced all the same.
+#[test]
+fn balancing_waits_for_missing_pods_of_a_deployment_for_a_while() {
+    let rolling = |ago: Option<u64>| {
+        let now = Instant::now();
+        let since = |seconds| now.checked_sub(std::time::Duration::from_secs(seconds)).unwrap();
+        let memory = Memory { incomplete: ago.map(since), ..Memory::default() };
+        let pods = vec![replica("w-a-1", "a", 1), replica("w-a-2", "a", 2)];
+        let view = WorkloadView { workload: Some(workload(0, 3)), pods, ..WorkloadView::default() };
+        let (none, confirmed, named) = (BTreeSet::new(), Confirmed::default(), BTreeSet::new());
+        let known = Known { now, memory: &memory, confirmed: &confirmed, named: &named };
+        Workers::of(&settings("Deployment", false), &view, "m", &none, &known).rolling
+    };
+    assert_eq!([None, Some(119), Some(120)].map(rolling), [true, true, false]);
 }

@@ -65,7 +65,7 @@ fn a_worker_signs_for_its_own_pod_and_for_no_other() {
     // It signs nothing for the former pod of this name, and reports its own UID.
     let said = ask(&worker, "pod-1", "n-1");
     assert_eq!((said.uid.as_deref(), said.nonce, said.mac), (Some("pod-2"), None, None));
-    let answer = Answer { version: Some(3), jobs: vec!["a".into(), "b".into()] };
+    let answer = Answer { version: Some(3), jobs: Some(vec!["a".into(), "b".into()]) };
     assert_eq!(operator(&worker, "pod-2", &key), Ok(answer.clone()));
     let error = operator(&worker, "pod-1", &key).unwrap_err();
     assert!(error.ends_with("the answer is of another pod of that name"), "{error}");
@@ -98,7 +98,7 @@ fn the_sidecar_signs_as_the_worker_does() {
     let sidecar = start("reload", &["--url", &application.url()], "pod-7", Some(&key));
     sidecar.give(5, &["a"]);
     sidecar.reached(5);
-    let answer = Answer { version: Some(5), jobs: vec!["a".into()] };
+    let answer = Answer { version: Some(5), jobs: Some(vec!["a".into()]) };
     assert_eq!(operator(&sidecar, "pod-7", &key), Ok(answer));
     assert!(operator(&sidecar, "pod-8", &key).is_err());
 }

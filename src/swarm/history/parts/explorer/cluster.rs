@@ -89,7 +89,7 @@ impl Cluster for Small<'_> {
         there.run = world.list(there.read, w);
         world.pods[w] = Some(there);
         let version = world.epoch(there.read);
-        Ok(Answer { version, jobs: World::streams(there.run) })
+        Ok(Answer { version, jobs: Some(World::streams(there.run)) })
     }
 
     async fn publish(&self, publish: &Publish) -> Result<Option<ObjectMeta>, Error> {
