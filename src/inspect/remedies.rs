@@ -10,7 +10,7 @@ pub fn of(condition: &Condition) -> Option<Advice> {
     Some(Advice::of(sentence(condition), remedy(&condition.reason)?))
 }
 
-fn remedy(reason: &str) -> Option<&'static str> {
+pub(in crate::inspect) fn remedy(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "InvalidSpec" => "correct the field that the message names",
         "Conflict" => "the message names the other owner: change one of the two",
@@ -41,6 +41,14 @@ fn remedy(reason: &str) -> Option<&'static str> {
             "leave it if the limit is meant; else raise the operator's --max-unfit"
         }
         "WorkloadNotFound" => "create the workload, or correct spec.workload",
+        "RefreshTimeout" => "docs/runbooks/SwarmStuckReleasing.md#diagnosis",
+        "WorkerAbsent" | "WorkerNotReady" => "docs/runbooks/SwarmOrphanStream.md#diagnosis",
+        "NoAnswer" => "docs/runbooks/SwarmWorkersBehind.md#diagnosis",
+        "OtherStreams" => "docs/reference/worker.md#what-a-worker-must-obey",
+        "HistoryUnknown" => {
+            "the pods that the message or status.workers show without an acknowledgement must answer"
+        }
+        "Unassigned" => "status.unassigned has the reason of each stream",
         "NotMounted" => "mount the ConfigMap into the pod template, without subPath",
         "FitnessNotFound" => "create the TrafficWatch, or correct spec.fitnessRef",
         "DuplicateOwner" => "docs/runbooks/SwarmDuplicateOwner.md",

@@ -19,7 +19,7 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
-use super::{Facts, Replicas, Right, WebhookProcess, rights::rights_of};
+use super::{Facts, Replicas, Right, Served, Streams, WebhookProcess, rights::rights_of};
 use crate::{
     api::KINDS,
     infra::Api,
@@ -89,6 +89,8 @@ pub async fn gather(
         watches: Ok(Listed { read: vec![], unreadable: vec![] }),
         device_classes: Ok(vec![]),
         probing: None,
+        streams: Streams::default(),
+        routes: Served::default(),
         exporters: exporters.clone(),
         endpoints: vec![],
     };
@@ -125,6 +127,12 @@ pub async fn gather(
     facts.nodes = nodes.map(|list| list.items).map_err(|e| describe("list nodes", e));
     if kinds.has("NetworkProber") {
         facts.probing = Some(super::probing::gather(&reading, &place.namespace).await);
+    }
+    if kinds.has("Swarm") {
+        facts.streams = Streams::gather(&reading).await;
+    }
+    if kinds.has("RouteReflectorSet") {
+        facts.routes = Served::gather(&reading).await;
     }
     facts.watches = cluster::list(&reading).await.map_err(|e| describe("list TrafficWatches", e));
     if reserves(&facts) {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{cluster::Listed, leader::Leadership};
 use crate::{
-    api::TrafficWatch,
+    api::{RouteReflectorSet, TrafficWatch},
     nodes::NodeObject,
     prometheus::{
         Exporters, QueryError,
@@ -24,6 +24,7 @@ mod probing;
 mod rights;
 mod scrape;
 mod series;
+mod served;
 mod text;
 mod watches;
 
@@ -31,6 +32,7 @@ pub use gather::{Subject, gather};
 pub use probing::{Probing, figures as gather_figures};
 pub use rights::{Right, rights};
 pub use scrape::gather as gather_endpoint;
+pub use served::{Served, Streams};
 pub use text::text;
 
 /// Maximum number of names of one kind in a line.
@@ -66,6 +68,10 @@ pub struct Facts {
     pub device_classes: Result<Vec<(String, String)>, String>,
     /// The `NetworkProber`s; absent if the kind does not run.
     pub probing: Option<Probing>,
+    /// The `Swarm`s.
+    pub streams: Streams,
+    /// The `RouteReflectorSet`s.
+    pub routes: Served<RouteReflectorSet>,
     /// The accepted series of exporters, and their labels for nodes.
     pub exporters: Exporters,
     /// The report of each Prometheus.
@@ -209,6 +215,8 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
     }
     checks.extend(watches::checks(facts));
     checks.extend(facts.probing.iter().flat_map(probing::checks));
+    checks.extend(facts.streams.checks());
+    checks.extend(served::routes(&facts.routes));
     checks
 }
 

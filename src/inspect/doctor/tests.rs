@@ -95,6 +95,8 @@ fn healthy() -> Facts {
         watches: Ok(Listed { read: vec![watch("web", json!({}), good)], unreadable: vec![] }),
         device_classes: Ok(vec![("nic".into(), "example.com/nic".into())]),
         probing: None,
+        streams: Streams::default(),
+        routes: Served::default(),
         exporters: Exporters {
             node_exporter: NODE_EXPORTER.parse().unwrap(),
             ..Exporters::any(&["node"])
@@ -354,5 +356,81 @@ fn what_is_wrong_with_objects_and_labels_is_found_with_its_fix() {
                 "--all old.traffic.example.com/unfit-",
             ],
         ),
+        (
+            "swarms",
+            Fail,
+            |f| {
+                let bad = json!([
+                    condition("Ready", "False", "WorkerNotReady"),
+                    condition("Converged", "False", "WorkerNotReady")
+                ]);
+                f.streams = streams(json!({}), bad, json!(7));
+            },
+            &["n/s: Ready=False WorkerNotReady: said", "SwarmOrphanStream.md#diagnosis"],
+        ),
+        (
+            "swarms",
+            Warn,
+            |f| f.streams = streams(json!({}), placed(), Value::Null),
+            &[
+                "n/s: 1 of 1 workers have acknowledged no list at port 9090, path /internal/version: w-0",
+                "set spec.refresh.port: no container of StatefulSet w declares 9090, but 8080",
+            ],
+        ),
+        (
+            "swarms",
+            Warn,
+            |f| {
+                let port = json!({"refresh": {"port": 8080}});
+                f.streams = streams(port, placed(), Value::Null);
+            },
+            &["admit port 8080 in the operator's NetworkPolicy, which admits 9090"],
+        ),
+        (
+            "routes",
+            Fail,
+            |f| f.routes = routes(json!([condition("Ready", "False", "NoCandidates")])),
+            &["r: Ready=False NoCandidates: said", "compare spec.candidates with"],
+        ),
+        ("routes", Fail, |f| f.routes = routes(json!([])), &["r has no status"]),
     ]);
+}
+
+fn placed() -> Value {
+    json!([condition("Ready", "True", "Placed"), condition("Converged", "True", "Converged")])
+}
+
+/// A `Swarm` of one worker, whose container declares port 8080.
+fn streams(spec: Value, conditions: Value, loaded: Value) -> Streams {
+    let mut all = json!({"workload": {"name": "w"}, "jobs": ["a"]});
+    all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    let swarm = serde_json::from_value(json!({
+        "metadata": {"name": "s", "namespace": "n"}, "spec": all,
+        "status": {
+            "conditions": conditions, "summary": {"streams": 1, "workers": 1, "ready": 1},
+            "workers": [{"name": "w-0", "streams": 1, "wanted": 7, "loaded": loaded}],
+        },
+    }));
+    Streams { swarms: served(swarm.unwrap()), ports: [("n/s".to_owned(), vec![8080])].into() }
+}
+
+fn routes(conditions: Value) -> Served<RouteReflectorSet> {
+    let set = json!({
+        "metadata": {"name": "r"}, "spec": {}, "status": {"conditions": conditions},
+    });
+    served(serde_json::from_value(set).unwrap())
+}
+
+fn served<K>(object: K) -> Served<K> {
+    Served { objects: Some(Ok(Listed { read: vec![object], unreadable: vec![] })) }
+}
+
+#[test]
+fn objects_that_do_what_they_are_for_are_ok() {
+    let mut facts = healthy();
+    facts.streams = streams(json!({}), placed(), json!(7));
+    facts.routes = routes(json!([condition("Ready", "True", "Converged")]));
+    let text = text(&checks(&facts));
+    assert!(text.contains("ok    swarms      n/s: 1 streams on 1 workers, 1 ready"), "{text}");
+    assert!(text.contains("ok    routes      r: "), "{text}");
 }

@@ -1,0 +1,224 @@
+//! Checks of the `Swarm`s and `RouteReflectorSet`s: what their conditions claim, and for `Swarm`s
+//! whether workers answer.
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{
+    Client,
+    api::{ApiResource, DynamicObject},
+};
+
+use super::{Check, CheckResult, some};
+use crate::{
+    api::{Kind, Mode, RouteReflectorSet, Swarm, swarm::WorkloadKind},
+    infra::Api,
+    inspect::{
+        cluster::{self, Listed, describe, name_of},
+        remedies,
+        status::conditions::{sentence, unsettled},
+    },
+};
+
+/// The port that the operator's own network policy admits.
+const ADMITTED: u16 = 9090;
+
+/// The objects of a kind.
+#[derive(Debug)]
+pub struct Served<K> {
+    /// The objects; none if the kind does not run.
+    pub objects: Option<Result<Listed<K>, String>>,
+}
+
+impl<K> Default for Served<K> {
+    fn default() -> Self {
+        Self { objects: None }
+    }
+}
+
+impl<K: Kind> Served<K> {
+    pub(super) async fn gather(client: &Client) -> Self {
+        let listed = cluster::list(client).await.map_err(|error| describe("list", error));
+        Self { objects: Some(listed) }
+    }
+
+    fn read(&self) -> &[K] {
+        match &self.objects {
+            Some(Ok(listed)) => &listed.read,
+            _ => &[],
+        }
+    }
+
+    /// One check for each problem, or one line that there is none.
+    fn checks(&self, name: &'static str, sound: impl Fn(&K) -> String) -> Vec<Check> {
+        let kind = K::kind(&());
+        let listed = match &self.objects {
+            None => return vec![],
+            Some(Ok(listed)) => listed,
+            Some(Err(error)) => {
+                let fix = format!("ask for the right to list {} everywhere", K::plural(&()));
+                return vec![Check::warn(name, format!("cannot be listed: {error}"), fix)];
+            }
+        };
+        if listed.read.is_empty() && listed.unreadable.is_empty() {
+            return vec![Check::ok(name, format!("there is no {kind}"))];
+        }
+        let unreadable = listed.unreadable.iter().map(|(object, error)| {
+            let message = format!("{object}: its spec cannot be read: {error}");
+            Check::fail(name, message, "correct the field, or use the binary of its version")
+        });
+        let read = listed.read.iter().flat_map(|object| {
+            let problems = problems(name, object);
+            if problems.is_empty() { vec![Check::ok(name, sound(object))] } else { problems }
+        });
+        unreadable.chain(read).collect()
+    }
+}
+
+/// What the conditions of an object complain about. Where two say the same, the first one does.
+fn problems<K: Kind>(name: &'static str, object: &K) -> Vec<Check> {
+    let of = name_of(object);
+    let mut status = object.status().cloned();
+    let observed = status.as_mut().and_then(|status| *K::observed_generation_mut(status));
+    let conditions = status.as_mut().map(K::conditions_mut).cloned().unwrap_or_default();
+    let running = "is the operator running, and with this kind (--kinds)?";
+    if conditions.is_empty() {
+        let message = format!("{of} has no status: the operator has not looked at it");
+        return vec![Check::fail(name, message, running)];
+    }
+    let mut reasons: Vec<&str> = Vec::new();
+    let mut checks = Vec::new();
+    for condition in unsettled(&conditions) {
+        if reasons.contains(&&*condition.reason) {
+            continue;
+        }
+        reasons.push(&condition.reason);
+        let fix = remedies::remedy(&condition.reason)
+            .unwrap_or("see the message; the operator's log has the rest");
+        let message = format!("{of}: {}", sentence(condition));
+        checks.push(Check { verdict: weight(condition), ..Check::warn(name, message, fix) });
+    }
+    if let (Some(observed), Some(generation)) = (observed, object.meta().generation)
+        && observed < generation
+    {
+        let message = format!("{of}: the operator has not looked at its present spec");
+        checks.push(Check::warn(name, message, running));
+    }
+    checks
+}
+
+/// An object that is not ready does not do what it is for; all else passes, or works in part.
+fn weight(condition: &Condition) -> CheckResult {
+    let fails = condition.type_ == "Ready" && condition.status == "False";
+    if fails { CheckResult::Fail } else { CheckResult::Warn }
+}
+
+/// The facts about `Swarm`s.
+#[derive(Debug, Default)]
+pub struct Streams {
+    /// The objects.
+    pub swarms: Served<Swarm>,
+    /// By name: the ports that the containers of its workload declare.
+    pub ports: BTreeMap<String, Vec<u16>>,
+}
+
+impl Streams {
+    pub(super) async fn gather(client: &Client) -> Self {
+        let swarms = Served::gather(client).await;
+        let mut ports = BTreeMap::new();
+        for swarm in swarms.read() {
+            if let Ok(Some(declared)) = declared_ports(client, swarm).await {
+                ports.insert(name_of(swarm), declared);
+            }
+        }
+        Self { swarms, ports }
+    }
+
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let sound = |swarm: &Swarm| {
+            let summary = swarm.status.as_ref().map(|status| status.summary).unwrap_or_default();
+            let (streams, workers) = (summary.streams, summary.workers);
+            format!(
+                "{}: {streams} streams on {workers} workers, {} ready",
+                name_of(swarm),
+                summary.ready
+            )
+        };
+        let mut checks = self.swarms.checks("swarms", sound);
+        checks.extend(self.swarms.read().iter().filter_map(|swarm| self.answers(swarm)));
+        checks
+    }
+
+    /// Checks that workers acknowledge their lists, where they are asked to.
+    fn answers(&self, swarm: &Swarm) -> Option<Check> {
+        if swarm.spec.config_map.immutable || swarm.spec.mode == Mode::Observe {
+            return None;
+        }
+        let workers = swarm.status.iter().flat_map(|status| &status.workers);
+        let (read, unread): (Vec<_>, Vec<_>) =
+            workers.filter(|worker| worker.streams > 0).partition(|w| w.loaded.is_some());
+        if unread.is_empty() {
+            return None;
+        }
+        let names: Vec<_> = unread.iter().map(|worker| worker.name.clone()).collect();
+        let refresh = &swarm.spec.refresh;
+        let (of, port) = (name_of(swarm), refresh.port);
+        let message = format!(
+            "{of}: {} of {} workers have acknowledged no list at port {port}, path {}: {}",
+            unread.len(),
+            unread.len() + read.len(),
+            refresh.path,
+            some(&names)
+        );
+        let declared = self.ports.get(&of).map(Vec::as_slice).unwrap_or_default();
+        let fix = if !declared.is_empty() && !declared.contains(&port) {
+            let ports: Vec<_> = declared.iter().map(ToString::to_string).collect();
+            format!(
+                "set spec.refresh.port: no container of {} {} declares {port}, but {}",
+                swarm.spec.workload.kind.as_str(),
+                swarm.spec.workload.name,
+                ports.join(", ")
+            )
+        } else if port != ADMITTED {
+            format!("admit port {port} in the operator's NetworkPolicy, which admits {ADMITTED}")
+        } else {
+            "a worker answers as docs/reference/worker.md says; for one that cannot, set \
+             spec.configMap.immutable"
+                .into()
+        };
+        Some(Check::warn("swarms", message, fix).with(names))
+    }
+}
+
+/// Reads the ports that the containers of a workload declare, if there is such a workload.
+async fn declared_ports(client: &Client, swarm: &Swarm) -> kube::Result<Option<Vec<u16>>> {
+    use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+    let resource = match swarm.spec.workload.kind {
+        WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+        WorkloadKind::Deployment => ApiResource::erase::<Deployment>(&()),
+    };
+    let (namespace, _) = swarm.key();
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource);
+    let found = api.get_opt(&swarm.spec.workload.name).await?;
+    Ok(found.map(|workload| {
+        let spec = &workload.data["spec"]["template"]["spec"];
+        let each = ["containers", "initContainers"].into_iter();
+        let containers = each.flat_map(|list| spec[list].as_array().into_iter().flatten());
+        let ports = containers.flat_map(|c| c["ports"].as_array().into_iter().flatten());
+        let number = |port: &serde_json::Value| u16::try_from(port["containerPort"].as_u64()?).ok();
+        ports.filter_map(number).collect()
+    }))
+}
+
+/// The checks of `RouteReflectorSet`s.
+pub(super) fn routes(sets: &Served<RouteReflectorSet>) -> Vec<Check> {
+    sets.checks("routes", |set| {
+        let status = set.status.clone().unwrap_or_default();
+        format!(
+            "{}: {} of {} reflectors are ready, topology {}",
+            name_of(set),
+            status.ready,
+            status.desired,
+            status.topology.unwrap_or_else(|| "unknown".into())
+        )
+    })
+}
