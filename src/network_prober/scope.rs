@@ -9,8 +9,9 @@ use kube::core::ObjectMeta;
 use super::{settings::Settings, tenancy::Tenancy};
 
 /// The namespace annotation with which a namespace lets other namespaces' `NetworkProber`s in:
-/// their `<namespace>/<name>`, separated by commas, or `*`. With `@sha256:<digest>` behind one of
-/// these it lets in agents of the image of that digest, and no other.
+/// their `<namespace>/<name>`, separated by commas, or `*`. With `#<UID>` behind a name it lets in
+/// that very object, and no later one of the name. With `@sha256:<digest>` at the end it lets in
+/// agents of the image of that digest, and no other.
 pub const ALLOW: &str = "probes.bigmikes.io/allow";
 
 /// The annotation, of a namespace or of a pod, that keeps agents out with the value `false`.
@@ -131,8 +132,10 @@ fn consents(settings: &Settings, image: Option<&str>, namespace: &NamespaceFacts
     allowed.any(|one| {
         let (who, digest) = one.split_once('@').map_or((one, None), |(who, d)| (who, Some(d)));
         // A text that is not a digest allows no image: a typo must not open the namespace.
-        let same = digest.is_none_or(|digest| is_digest(digest) && image == Some(digest));
-        (who == "*" || who == key) && same
+        let image = digest.is_none_or(|digest| is_digest(digest) && image == Some(digest));
+        let (who, uid) = who.split_once('#').map_or((who, None), |(who, uid)| (who, Some(uid)));
+        let object = uid.is_none_or(|uid| !uid.is_empty() && uid == settings.uid);
+        (who == "*" || who == key) && object && image
     })
 }
 
@@ -212,6 +215,28 @@ mod tests {
         let scope = Scope::of(&settings("ops", everywhere), None, &tenancy, &all);
         let allowed = ["by-name", "by-star", "other-name", "silent", "team"];
         assert_eq!(scope.allowed(), allowed.into());
+    }
+
+    /// Whoever gets the namespace of the `NetworkProber` later has its name, and another UID.
+    #[test]
+    fn consent_to_one_object_is_not_inherited_by_the_next_of_its_name() {
+        let settings = |uid: &str| {
+            let everywhere = serde_json::json!({"namespaceSelector": {}});
+            Settings { uid: uid.into(), ..settings("team", everywhere) }
+        };
+        for (allow, uid, expected) in [
+            ("team/np#one", "one", true),
+            ("x/y, team/np#one", "one", true),
+            ("*#one", "one", true),
+            ("team/np#one", "two", false),
+            ("team/np#", "", false),
+            ("team/np#ONE", "one", false),
+            ("team/other#one", "one", false),
+        ] {
+            let all = [namespace("shop", Some(allow))];
+            let scope = Scope::of(&settings(uid), None, &Tenancy::of("ops"), &all);
+            assert_eq!(scope.allowed().contains("shop"), expected, "{allow} {uid}");
+        }
     }
 
     #[test]

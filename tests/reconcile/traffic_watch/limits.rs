@@ -257,3 +257,56 @@ fn a_tenant_that_has_every_place_gives_some_back_when_the_platform_waits() {
         eventually("the reason", why).await;
     });
 }
+
+/// Each asks something else every second, three times of what a namespace may ask.
+#[test]
+fn a_tenant_that_asks_too_much_waits_alone() {
+    const OBJECTS: usize = 16;
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-1", Sample::percent("99"));
+        bench.namespace("greedy", json!({})).await;
+        for i in 0..OBJECTS {
+            let window = format!("{}s", 60 + i);
+            let spec = json!({"mode": "Observe", "window": window});
+            bench.watch_in("greedy", &format!("g-{i:03}"), spec).await.expect("create");
+        }
+        let _operator = bench.operator();
+        let own = manifests::NAMESPACE;
+        bench.watch_in(own, "platform", json!({})).await.expect("create TrafficWatch");
+        let reasons = async |namespace: &str| {
+            let all = bench.watches(namespace).list(&ListParams::default()).await.ok()?;
+            let reason = |watch: &traffic_operator::api::TrafficWatch| {
+                let conditions = &watch.status.as_ref()?.conditions;
+                let measured = conditions.iter().find(|c| c.type_ == "MetricsAvailable")?;
+                Some(measured.reason.clone())
+            };
+            Some(all.items.iter().filter_map(reason).collect::<Vec<_>>())
+        };
+        let over = async || reasons("greedy").await?.contains(&"OverBudget".into()).then_some(());
+        eventually("some of the tenant's objects to wait", over).await;
+        bench.until_label("node-1", "platform.traffic.example.com/unfit", Some("true")).await;
+        // The platform's object asks at each interval, and never waits.
+        for _ in 0..5 {
+            bench.judgments(10).await;
+            assert_eq!(reasons(own).await, Some(vec!["Available".to_owned()]));
+        }
+        // Nobody starves within the tenant's share: each object has its turn.
+        let all = async || {
+            let watches = bench.watches("greedy").list(&ListParams::default()).await.ok()?;
+            let judged = |watch: &&traffic_operator::api::TrafficWatch| {
+                let status = watch.status.as_ref();
+                status.is_some_and(|status| !status.nodes.is_empty())
+            };
+            (watches.items.iter().filter(judged).count() == OBJECTS).then_some(())
+        };
+        eventually("each object to be judged once", all).await;
+        for namespace in ["greedy", own] {
+            let api = bench.watches(namespace);
+            let (all, now) = (ListParams::default(), DeleteParams::default());
+            api.delete_collection(&now, &all).await.expect("gone");
+            let left = async || api.list(&all).await.ok()?.items.is_empty().then_some(());
+            eventually("all to be gone", left).await;
+        }
+    });
+}
