@@ -114,7 +114,10 @@ async fn write(client: Client, events: Events) {
     let mut recorders = Recorders::new(client.clone());
     loop {
         let job = events.next().await;
-        let recorder = recorders.of(&job);
+        let (recorder, is_new) = recorders.of(&job);
+        if is_new {
+            log(&job);
+        }
         let Job { event, regarding, since, .. } = job;
         let left = DEADLINE.saturating_sub(since.elapsed());
         let published = tokio::time::timeout(left, async {
@@ -138,6 +141,19 @@ async fn write(client: Client, events: Events) {
     }
 }
 
+/// Writes what the operator did into the log: one line for each event that is no repetition.
+fn log(job: &Job) {
+    let Job { event, regarding, .. } = job;
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    let (kind, name) = (part(&regarding.kind), part(&regarding.name));
+    let object = match part(&regarding.namespace) {
+        namespace if namespace.is_empty() => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
+    };
+    let (reason, note) = (event.reason.as_str(), part(&event.note));
+    tracing::info!(object, reason, note);
+}
+
 /// The recorders of the client library, which continues a series with the text of its first event:
 /// the text is no part of what a series is. A second event with another text would be shown as a
 /// repetition of the first. So each text has a recorder of its own.
@@ -154,27 +170,28 @@ impl Recorders {
         Self { common: recorder(&client), client, texts: BTreeMap::new() }
     }
 
-    /// Returns the recorder of an event.
-    fn of(&mut self, job: &Job) -> Recorder {
+    /// Returns the recorder of an event, and whether it is more than a repetition.
+    fn of(&mut self, job: &Job) -> (Recorder, bool) {
         self.texts.retain(|_, texts| {
             texts.retain(|_, (_, last)| last.elapsed() < SERIES);
             !texts.is_empty()
         });
         if job.merges {
-            return self.common.clone();
+            return (self.common.clone(), true);
         }
         let all: usize = self.texts.values().map(BTreeMap::len).sum();
         let object = job.regarding.uid.clone().unwrap_or_default();
         let texts = self.texts.entry((object, job.event.reason.clone())).or_default();
         let text = job.event.note.clone().unwrap_or_default();
         let full = texts.len() >= TEXTS || all >= ALL_TEXTS;
-        if full && !texts.contains_key(&text) {
-            return self.common.clone();
+        let is_new = !texts.contains_key(&text);
+        if full && is_new {
+            return (self.common.clone(), false);
         }
         let new = || (recorder(&self.client), Instant::now());
         let (recorder, last) = texts.entry(text).or_insert_with(new);
         *last = Instant::now();
-        recorder.clone()
+        (recorder.clone(), is_new)
     }
 }
 

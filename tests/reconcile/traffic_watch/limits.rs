@@ -58,8 +58,15 @@ fn max_unfit_zero_releases_every_mark_in_an_incident() {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("99"));
         bench.watch("web", json!({"taint": "NoSchedule"})).await;
-        let _operator = bench.operator();
+        let operator = bench.operator();
         bench.until_label("node-2", KEY, Some("true")).await;
+        // The log tells it too.
+        let mark = |line: &str| {
+            let words = ["INFO", "TrafficWatch default/web", "NodeUnfit", "node-2"];
+            words.iter().all(|word| line.contains(word))
+        };
+        let logged = async || operator.log().lines().any(mark).then_some(());
+        eventually("the mark in the log", logged).await;
         patch_spec(&bench, "web", json!({"maxUnfit": 0})).await;
         bench.until_label("node-2", KEY, Some("false")).await;
         let node = bench.nodes().get("node-2").await.unwrap();
