@@ -87,8 +87,9 @@ pub const PERMISSIONS: &[Permission] = &[
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
     printcolumn(name = "Streams", type_ = "integer", json_path = ".status.summary.streams"),
     printcolumn(name = "Workers", type_ = "integer", json_path = ".status.summary.workers"),
-    printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch"),
+    printcolumn(name = "Available", type_ = "integer", json_path = ".status.summary.ready"),
     printcolumn(name = "Moving", type_ = "integer", json_path = ".status.moving"),
+    printcolumn(name = "Epoch", type_ = "integer", json_path = ".status.epoch", priority = "1"),
     printcolumn(name = "Unassigned", type_ = "integer", json_path = ".status.summary.unassigned", priority = "1"),
     printcolumn(name = "Converged", type_ = "string", json_path = ".status.conditions[?(@.type=='Converged')].status", priority = "1"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
