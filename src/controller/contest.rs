@@ -12,7 +12,7 @@ const ROUNDS: u32 = 2;
 const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
 
 /// How often the same content had to be written again, each time soon after the last one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Hash, PartialEq, Eq)]
 pub struct Rounds(u32);
 
 impl Rounds {

@@ -43,6 +43,14 @@ pub enum Repair {
     Barrier,
 }
 
+impl Repair {
+    /// Reports whether it repairs what another client did.
+    #[must_use]
+    pub fn is_of_others(self) -> bool {
+        matches!(self, Self::Restore | Self::Undo)
+    }
+}
+
 /// The knowledge of a pass besides the `ConfigMap`.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     api::SwarmStatus,
     clock,
-    controller::{self, Error, Verdict},
+    controller::{self, Error, Verdict, contest::Rounds},
 };
 
 /// Number of unanswered requests after which a worker counts as silent: a busy or starting worker
@@ -101,6 +101,8 @@ pub struct Memory {
     pub published: Option<Arc<Published>>,
     /// Set while writes of the file fail.
     pub unwritten: Option<Unwritten>,
+    /// How often the file was restored after another client had changed it, and the last time.
+    pub restored: Option<(Rounds, Instant)>,
     /// The parts of a divided file as they were read last.
     pub parts: Vec<Option<Part>>,
     /// The time since which no worker has a stream.

@@ -249,6 +249,9 @@ impl<'a> Decision<'a> {
         let mut notices = Vec::new();
         if writes {
             desired.publish = self.publish(&step)?.or_else(|| self.keyed());
+            if desired.publish.is_some() {
+                self.restores();
+            }
             let current = step.publish.as_ref().unwrap_or(&self.history.published);
             if self.settings.immutable && desired.publish.is_none() {
                 desired.immutable = self.immutable(current);

@@ -254,6 +254,7 @@ fn remembered(memory: &Memory) -> u64 {
     memory.releasing.keys().for_each(|release| release.hash(hasher));
     memory.refused.keys().for_each(|worker| worker.hash(hasher));
     memory.away.keys().for_each(|worker| worker.hash(hasher));
+    memory.restored.map(|(rounds, _)| rounds).hash(hasher);
     memory.evictions.fingerprint().hash(hasher);
     (&memory.heirs, &memory.listed, memory.highest).hash(hasher);
     (memory.barrier.is_some(), memory.awaiting.is_some(), memory.incomplete.is_some()).hash(hasher);

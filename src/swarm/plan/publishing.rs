@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::{Decision, Immutable, Publish, REFUSED, Scale};
 use crate::{
     acknowledgement::KEY_FILE,
-    controller::{Error, Verdict},
+    controller::{Error, Verdict, contest::Rounds, verdict},
     swarm::{
         file::{self, STATE_KEY},
         handover::{Cause, Epoch, Published, Refresh, Step, Turn, Turns},
@@ -23,9 +23,37 @@ impl Decision<'_> {
     /// While writes of the record fail: the time until the next attempt, and what the condition
     /// says. The head of a divided file would be written without end for a part that cannot be.
     pub(super) fn held(&self) -> Option<(Duration, Verdict)> {
-        let unwritten = self.memory.unwritten.as_ref()?;
-        self.history.repair.filter(|_| self.writes())?;
-        Some((unwritten.rests(self.observed.now)?, unwritten.verdict.clone()))
+        let repair = self.history.repair.filter(|_| self.writes())?;
+        let now = self.observed.now;
+        let unwritten = self.memory.unwritten.as_ref();
+        let unwritten = unwritten.and_then(|it| Some((it.rests(now)?, it.verdict.clone())));
+        unwritten.or_else(|| self.contested(repair))
+    }
+
+    /// Another client changes the file again and again. Each restored file is a new version, for
+    /// which workers are refreshed: so it is restored ever less often.
+    fn contested(&self, repair: Repair) -> Option<(Duration, Verdict)> {
+        let (rounds, at) = self.memory.restored.filter(|_| repair.is_of_others())?;
+        let left = rounds.left(self.observed.now.saturating_duration_since(at))?;
+        let (namespace, _) = self.swarm.key();
+        let text = format!(
+            "another client changes or deletes ConfigMap {namespace}/{} again and again, so that workers may read \
+             lists of theirs; it is restored ever less often. kubectl get configmap --show-managed-fields \
+             shows who writes it",
+            self.swarm.config_map()
+        );
+        (!left.is_zero()).then(|| (left, verdict("Ready", None, "Contested", text)))
+    }
+
+    /// Counts the times at which the file is restored.
+    pub(super) fn restores(&mut self) {
+        if self.history.repair.is_some_and(Repair::is_of_others) {
+            let now = self.observed.now;
+            let rounds = self.memory.restored.map_or_else(Rounds::default, |(rounds, at)| {
+                rounds.again(now.saturating_duration_since(at))
+            });
+            self.memory.restored = Some((rounds, now));
+        }
     }
 
     pub(super) fn data(&self, published: &Published) -> BTreeMap<String, String> {

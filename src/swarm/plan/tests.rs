@@ -385,3 +385,39 @@ fn ready_counts_only_streams_that_nobody_runs() {
     let one: [&[&str]; 2] = [&["b"], &[]];
     assert_eq!(decided(&["a", "b"], &one, "a", "Exclusive"), (Some(false), 1, 1));
 }
+
+/// A tool that puts its own content there, each time at once: every restored file is a version that
+/// workers are refreshed for.
+#[test]
+fn a_file_that_another_client_changes_again_and_again_is_restored_ever_less_often() {
+    let file = published(5, &[&["a"], &["b"]]);
+    let swarm = swarm(&["a", "b"], &json!({}));
+    let began = Instant::now();
+    let mut memory =
+        Memory { reports: answers(&[(0, 5), (1, 5)]), published: None, ..Memory::default() };
+    let mut restored = Vec::new();
+    for second in 0..300 {
+        let mut foreign = view(&file, vec![pod(0, Some("n")), pod(1, Some("n"))], 2);
+        if second > 0 {
+            foreign.share.as_mut().unwrap().content = Some("of another client".into());
+        }
+        let observed = Observed {
+            now: began + Duration::from_secs(second),
+            held: None,
+            view: Some(foreign),
+            confirmed: Confirmed::default(),
+            memory,
+            unfit: BTreeSet::new(),
+            measuring: None,
+        };
+        let plan = plan(&swarm, &observed).unwrap();
+        if plan.desired.publish.is_some() {
+            restored.push(second);
+        } else if second > 0 {
+            let (status, reason, message) = ready(&plan);
+            assert_eq!((status, reason), (None, "Contested"), "{message}");
+        }
+        memory = plan.desired.memory.unwrap();
+    }
+    assert_eq!(restored, [1, 2, 3, 13, 33, 73, 153]);
+}
