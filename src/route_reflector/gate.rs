@@ -7,12 +7,17 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    net::IpAddr,
     sync::Arc,
 };
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{datastore::Report, names::few};
+use super::{
+    bgp_model::{Kind, Protocol},
+    datastore::Report,
+    names::few,
+};
 use crate::{controller::disruptions::Busy, prometheus::exporters::untrusted};
 
 mod query;
@@ -45,10 +50,10 @@ pub struct Measured {
     /// Number of established sessions of each set, by its index in `asked`, at a node. Without any
     /// it is absent.
     pub sets: BTreeMap<(Arc<str>, usize), u32>,
-    /// The names that are established, where a report has them.
-    pub names: BTreeMap<Arc<str>, BTreeSet<String>>,
-    /// The addresses that some node has an established session with, as names have them.
-    pub seen: BTreeSet<Box<str>>,
+    /// The sessions that are established, where a report has them: it has no ports.
+    pub reported: BTreeMap<Arc<str>, BTreeSet<(Kind, IpAddr)>>,
+    /// The addresses that some node has an established session with.
+    pub seen: BTreeSet<IpAddr>,
     /// The time at which each report was written, by its node's clock.
     written: BTreeMap<Arc<str>, Timestamp>,
     /// The time at which reports were last read, by our clock.
@@ -70,7 +75,7 @@ impl Measured {
             if self.written.insert(Arc::clone(&node), report.updated) != Some(report.updated) {
                 let sampled = Some(self.looked.unwrap_or(0.0));
                 self.nodes.insert(Arc::clone(&node), Counted { sampled, established: None });
-                self.names.insert(node, report.established);
+                self.reported.insert(node, report.established);
             }
         }
         self.looked = Some(now);
@@ -80,8 +85,9 @@ impl Measured {
     /// not queried.
     #[must_use]
     pub fn established(&self, wanted: &Wanted, node: &Arc<str>) -> Option<u32> {
-        if let Some(names) = self.names.get(node) {
-            let among = |set: &Set| set.names.keys().filter(|name| names.contains(*name)).count();
+        if let Some(reported) = self.reported.get(node) {
+            let there = |name: &&Protocol| reported.contains(&(name.kind, name.address));
+            let among = |set: &Set| set.names.keys().filter(there).count();
             return u32::try_from(wanted.of(node).map(among).sum::<usize>()).ok();
         }
         let Some(asked) = &self.asked else {
@@ -99,15 +105,16 @@ impl Measured {
     /// little is known.
     #[must_use]
     pub fn silent(&self, wanted: &Wanted) -> BTreeSet<Arc<str>> {
-        if !self.names.is_empty() {
-            let silent = |node: &&Arc<str>| self.names.get(*node).is_some_and(BTreeSet::is_empty);
+        if !self.reported.is_empty() {
+            let silent =
+                |node: &&Arc<str>| self.reported.get(*node).is_some_and(BTreeSet::is_empty);
             return wanted.clients().filter(silent).cloned().collect();
         }
-        let seen =
-            |name: &String| query::address(name).is_some_and(|address| self.seen.contains(address));
         let names = wanted.sets().iter().flat_map(|set| &set.names);
-        let met: BTreeSet<&Arc<str>> =
-            names.filter(|(name, _)| seen(name)).map(|(_, node)| node).collect();
+        let met: BTreeSet<&Arc<str>> = names
+            .filter(|(name, _)| self.seen.contains(&name.address))
+            .map(|(_, node)| node)
+            .collect();
         let own: BTreeSet<&Arc<str>> = self.sets.keys().map(|(node, _)| node).collect();
         let alive = |node: &Arc<str>| own.contains(node) || met.contains(node);
         // A client may be visible only to its reflector, which may have no report.

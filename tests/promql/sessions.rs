@@ -37,7 +37,7 @@ fn wanted() -> Wanted {
         wanted.node(node, Part { gated: true, reflector: true });
     }
     let names = [("Node_10_0_0_2", "b"), ("Node_10_0_0_3", "c")];
-    let names = names.map(|(name, node)| (name.to_owned(), node.into()));
+    let names = names.map(|(name, node)| (name.parse().expect("a session"), node.into()));
     wanted.sessions(BTreeMap::from(names), nodes.iter());
     wanted
 }

@@ -185,7 +185,10 @@ fn sessions_of_another_job_do_not_open_the_gate() {
     for (node, others) in [("a", [(2, "b"), (3, "c")].as_slice()), ("b", &[(1, "a")])] {
         let node: Arc<str> = node.into();
         wanted.node(&node, Part { gated: true, reflector: true });
-        let named = |(i, other): &(u8, &str)| (format!("Node_10_0_0_{i}"), (*other).into());
+        let named = |(i, other): &(u8, &str)| {
+            let name = format!("Node_10_0_0_{i}");
+            (name.parse().expect("a session"), (*other).into())
+        };
         wanted.sessions(others.iter().map(named).collect(), [&node].into_iter());
     }
     let wanted = Arc::new(wanted);

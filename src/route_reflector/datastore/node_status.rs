@@ -2,7 +2,10 @@
 //!
 //! It costs the node (5 % of a processor at this period), and Calico asks for fewer than ten at a
 //! time: reports are made for the nodes in transition, and deleted after.
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
@@ -29,8 +32,8 @@ const KIND: &str = "CalicoNodeStatus";
 /// Calico's report about one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The names of established BGP sessions, IPv4 and IPv6, as BIRD has them.
-    pub established: BTreeSet<String>,
+    /// The established sessions between nodes, IPv4 and IPv6.
+    pub established: BTreeSet<(Kind, IpAddr)>,
     /// The time at which Calico wrote it, by the node's clock: it distinguishes two reports, and is
     /// not comparable with our clock.
     pub updated: Timestamp,
@@ -70,17 +73,18 @@ struct Peer {
 }
 
 impl Peer {
-    /// The name of the session, if it is established and is between nodes. Calico has made type and
-    /// address of it.
-    fn established(&self) -> Option<String> {
+    /// The session, if it is established and is between nodes. Its address is the one that BIRD
+    /// reports; before Calico 3.24 it was made of the session's name, with its port.
+    fn established(&self) -> Option<(Kind, IpAddr)> {
         let kind = match self.type_.as_str() {
             "NodeMesh" => Kind::Mesh,
             "NodePeer" => Kind::Node,
             "GlobalPeer" => Kind::Global,
             _ => return None,
         };
-        let name = format!("{kind}_{}", self.address.replace(['.', ':'], "_"));
-        (self.state == "Established").then_some(name)
+        let address = self.address.split(".port.").next()?.split(":port:").next()?;
+        let address = address.parse().ok()?;
+        (self.state == "Established").then_some((kind, address))
     }
 }
 
@@ -209,21 +213,23 @@ mod tests {
                 {"peerIP": "10.0.0.5", "type": "NodePeer", "state": "Active"},
                 {"peerIP": "10.65.0.1", "type": "LocalWorkload", "state": "Established"},
             ],
-            "peersV6": [{"peerIP": "fd00::1", "type": "NodePeer", "state": "Established"}],
+            "peersV6": [
+                {"peerIP": "FD00:0::1", "type": "NodePeer", "state": "Established"},
+                {"peerIP": "fd00::2:port:1790", "type": "NodePeer", "state": "Established"},
+            ],
         }))
         .unwrap();
         let peers = bgp.v4.iter().chain(&bgp.v6).flatten();
-        let names: Vec<_> = peers.filter_map(Peer::established).collect();
-        assert_eq!(
-            names,
-            [
-                "Node_10_0_0_1",
-                "Mesh_10_0_0_2",
-                "Global_10_0_0_3",
-                "Node_10_0_0_4_port_1790",
-                "Node_fd00__1"
-            ]
-        );
+        let sessions: Vec<_> = peers.filter_map(Peer::established).collect();
+        let expected = [
+            (Kind::Node, "10.0.0.1"),
+            (Kind::Mesh, "10.0.0.2"),
+            (Kind::Global, "10.0.0.3"),
+            (Kind::Node, "10.0.0.4"),
+            (Kind::Node, "fd00::1"),
+            (Kind::Node, "fd00::2"),
+        ];
+        assert_eq!(sessions, expected.map(|(kind, address)| (kind, address.parse().unwrap())));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The default query to Prometheus, and the decoding of its answer.
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Measured, Wanted, whole};
+use super::{Measured, Protocol, Wanted, whole};
 use crate::{
     nodes::{Identity, Resolution, ShortNames},
     prometheus::{
@@ -34,7 +34,7 @@ pub fn query(exporters: &Exporters, wanted: &Wanted) -> String {
     for set in wanted.sets() {
         // Names of letters, digits and _ alone: Prometheus looks each up, and runs no regular
         // expression.
-        let names: Vec<&str> = set.names.keys().map(String::as_str).collect();
+        let names: Vec<_> = set.names.keys().map(ToString::to_string).collect();
         let names = format!(r#"{established},name=~"{}""#, names.join("|"));
         let up = believed.select(metric, &names);
         let distinct = format!("count by ({by}) (group by ({by}, name) ({up} == 1))");
@@ -51,13 +51,6 @@ fn by(node_labels: &[String]) -> String {
     let mut labels = vec!["instance"];
     labels.extend(node_labels.iter().map(String::as_str).filter(|label| *label != "instance"));
     labels.join(", ")
-}
-
-/// The address in the name of a session between nodes, as it is written there.
-pub(super) fn address(name: &str) -> Option<&str> {
-    let (kind, address) = name.split_once('_')?;
-    let address = address.split_once("_port_").map_or(address, |(address, _)| address);
-    ["Mesh", "Global", "Node"].contains(&kind).then_some(address)
 }
 
 /// The query.
@@ -113,8 +106,8 @@ impl Measured {
             }
             let measure = element.labels.get(MEASURE);
             if measure == Some(NAME) && asked.wanted.is_some() {
-                let address = element.labels.get("name").and_then(address);
-                measured.seen.extend(address.map(Box::from));
+                let name = element.labels.get("name").and_then(|name| name.parse().ok());
+                measured.seen.extend(name.map(|name: Protocol| name.address));
                 return Ok(());
             }
             let found = identity.resolve(node_labels, |label| element.labels.get(label));

@@ -18,6 +18,12 @@ fn name(kind: &str, node: &str) -> String {
     format!("{kind}_10_0_0_{place}")
 }
 
+/// The sessions with these names, as Calico reports them.
+fn reported(names: &[&str]) -> BTreeSet<(Kind, IpAddr)> {
+    let protocols = names.iter().map(|name| name.parse::<Protocol>().unwrap());
+    protocols.map(|protocol| (protocol.kind, protocol.address)).collect()
+}
+
 /// `reflectors` have sessions with all nodes, by BGPPeers.
 fn wanted(nodes: &[&str], reflectors: &[&str]) -> Wanted {
     let mut wanted = Wanted::default();
@@ -27,7 +33,7 @@ fn wanted(nodes: &[&str], reflectors: &[&str]) -> Wanted {
         let reflector = reflects(node);
         wanted.node(node, Part { gated: reflector, reflector });
     }
-    let named = |node: &Arc<str>| (name("Node", node), Arc::clone(node));
+    let named = |node: &Arc<str>| (name("Node", node).parse().unwrap(), Arc::clone(node));
     let clients = all.iter().filter(|node| !reflects(node)).map(named).collect();
     wanted.sessions(clients, all.iter().filter(|node| reflects(node)));
     wanted.sessions(all.iter().filter(|node| reflects(node)).map(named).collect(), all.iter());
@@ -40,7 +46,8 @@ fn established(wanted: &Wanted, age: f64, nodes: &[(&str, &[String])]) -> Vec<(S
     for (node, names) in nodes {
         let of = |measure: &str| format!(r#""instance":"{node}","measure":"{measure}""#);
         for set in wanted.sets() {
-            let count = names.iter().filter(|name| set.names.contains_key(*name)).count();
+            let count =
+                names.iter().filter(|name| set.names.contains_key(&name.parse().unwrap())).count();
             if count > 0 {
                 all.push((of(&format!("set_{}", set.tag)), count.to_string()));
             }
@@ -353,7 +360,7 @@ fn a_clock_that_is_an_hour_off_changes_nothing() {
     // A node's clock only distinguishes its reports.
     for skew in [-3600, 0, 3600] {
         let report = |second: i64| {
-            let established = [name("Node", "b"), name("Node", "c")].into();
+            let established = reported(&[&name("Node", "b"), &name("Node", "c")]);
             let updated = Timestamp::from_second(1_000_000 + skew + second).unwrap();
             BTreeMap::from([("a".to_owned(), Report { established, updated })])
         };
@@ -369,10 +376,10 @@ fn a_clock_that_is_an_hour_off_changes_nothing() {
 }
 
 #[test]
-fn reports_are_compared_name_by_name() {
+fn reports_are_compared_session_by_session() {
     let wanted = wanted(&["a", "b", "c"], &["a"]);
     let judged = |names: &[&str]| {
-        let established = names.iter().map(|name| (*name).to_owned()).collect();
+        let established = reported(names);
         let updated = Timestamp::from_second(7).unwrap();
         let mut measured = Measured::default();
         measured.hear(BTreeMap::new(), 1.0);
@@ -381,6 +388,6 @@ fn reports_are_compared_name_by_name() {
     };
     assert_eq!(judged(&["Node_10_0_0_2", "Node_10_0_0_3"]), Ok(()));
     // Four sessions, one of which is the expected one.
-    let others = ["Node_10_0_0_2", "Node_fd00__2", "Mesh_10_0_0_3", "Node_10_0_0_2_port_1790"];
+    let others = ["Node_10_0_0_2", "Node_fd00__2", "Mesh_10_0_0_3", "Global_10_0_0_3"];
     assert_eq!(judged(&others), Err(GateClosed::Missing(vec![("a".into(), 1, 2)])));
 }

@@ -4,7 +4,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::placement::hash;
+use crate::{placement::hash, route_reflector::bgp_model::Protocol};
 
 /// The expected sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,8 +20,8 @@ pub struct Wanted {
 pub struct Set {
     /// Distinguishes it from every other set of names.
     pub tag: Box<str>,
-    /// The node at the other end, by the name of the session.
-    pub names: BTreeMap<String, Arc<str>>,
+    /// The node at the other end, by session.
+    pub names: BTreeMap<Protocol, Arc<str>>,
     /// Number of these that each node has: a node in the set has none with itself.
     members: BTreeMap<Arc<str>, usize>,
 }
@@ -58,13 +58,13 @@ impl Wanted {
     /// added.
     pub fn sessions<'n>(
         &mut self,
-        names: BTreeMap<String, Arc<str>>,
+        names: BTreeMap<Protocol, Arc<str>>,
         by: impl Iterator<Item = &'n Arc<str>>,
     ) {
         if names.is_empty() {
             return;
         }
-        let all: Vec<&str> = names.keys().map(String::as_str).collect();
+        let all: Vec<String> = names.keys().map(ToString::to_string).collect();
         let tag = format!("{:016x}", hash::of(&all.join("|"))).into();
         let place = self.sets.len();
         for node in by {

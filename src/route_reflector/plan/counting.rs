@@ -124,8 +124,10 @@ pub(super) fn unseen(
     let missing = unseen.missing.iter().map(|(node, ..)| node);
     let lacked = unseen.missing.first().into_iter().flat_map(|(node, ..)| {
         let sets = expected.of(node).flat_map(|set| &set.names);
-        let names = statuses.names.get(node);
-        let lacked = sets.filter(move |(name, _)| names.is_none_or(|all| !all.contains(*name)));
+        let reported = statuses.reported.get(node);
+        let lacked = sets.filter(move |(name, _)| {
+            reported.is_none_or(|all| !all.contains(&(name.kind, name.address)))
+        });
         lacked.map(|(_, other)| other).filter(move |other| *other != node)
     });
     let clients: BTreeSet<_> = expected.clients().collect();

@@ -35,11 +35,15 @@ fn without_calico_everything_else_goes_on_and_it_may_be_installed_later() {
     });
 }
 
+/// They have no ports, although BIRD listens at another one here.
 #[test]
 fn calicos_own_reports_open_the_gate_and_are_gone_afterwards() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         stage.nodes(3).await;
+        let port = json!({"nodeToNodeMeshEnabled": true, "listenPort": 178});
+        let default = json!({"name": "default"});
+        stage.configurations().create("BGPConfiguration", default, port).await;
         let _operator = stage.operator().await;
         let spec = json!({"mesh": "Migrate", "transition": {"gate": "NodeStatus"}});
         stage.set("main", two(spec)).await;

@@ -53,7 +53,7 @@ mod tokens;
 pub use change::Change;
 pub use labels::Labels;
 pub use missing::Missing;
-pub use neighbors::{Kind, Neighbors};
+pub use neighbors::{Kind, Neighbors, Protocol};
 pub use paths::{Cluster, LIMIT_AT_CLIENT, LIMIT_AT_REFLECTOR, LIMIT_PER_TABLE, Load, Paths};
 pub use selector::{MAX_LENGTH, Selector, SelectorError};
 pub use sessions::{Expected, Sessions};

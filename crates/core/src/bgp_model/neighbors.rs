@@ -1,5 +1,5 @@
 //! The expected sessions of nodes, and the names that confd gives them.
-use std::{collections::BTreeMap, fmt, net::IpAddr};
+use std::{collections::BTreeMap, fmt, net::IpAddr, str::FromStr};
 
 use super::{Fabric, Node, classes::Classes};
 
@@ -17,15 +17,11 @@ pub enum Kind {
 impl Kind {
     const ALL: [Self; 3] = [Self::Mesh, Self::Global, Self::Node];
 
-    /// Returns the name that confd gives to the session with this address. Names of the mesh never
-    /// contain a port; others contain the one that `listenPort` sets.
+    /// Returns the session with this address. Names of the mesh never contain a port; others
+    /// contain the one that `listenPort` sets.
     #[must_use]
-    pub fn protocol(self, address: IpAddr, port: Option<u16>) -> String {
-        let address = address.to_string().replace(['.', ':'], "_");
-        match port.filter(|_| self != Self::Mesh) {
-            Some(port) => format!("{self}_{address}_port_{port}"),
-            None => format!("{self}_{address}"),
-        }
+    pub fn protocol(self, address: IpAddr, port: Option<u16>) -> Protocol {
+        Protocol { kind: self, address, port: port.filter(|_| self != Self::Mesh) }
     }
 }
 
@@ -36,6 +32,42 @@ impl fmt::Display for Kind {
             Self::Global => "Global",
             Self::Node => "Node",
         })
+    }
+}
+
+/// A session, as confd names it at one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Protocol {
+    /// The kind of session.
+    pub kind: Kind,
+    /// The address of the other end.
+    pub address: IpAddr,
+    /// The port of the other end, if the name has it. Calico's own reports have none.
+    pub port: Option<u16>,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.address.to_string().replace(['.', ':'], "_");
+        write!(f, "{}_{address}", self.kind)?;
+        self.port.map_or(Ok(()), |port| write!(f, "_port_{port}"))
+    }
+}
+
+impl FromStr for Protocol {
+    type Err = ();
+
+    /// Reads a name; fails if it is not that of a session between nodes.
+    fn from_str(name: &str) -> Result<Self, ()> {
+        let (kind, rest) = name.split_once('_').ok_or(())?;
+        let kind = Kind::ALL.into_iter().find(|known| known.to_string() == kind).ok_or(())?;
+        let (address, port) = match rest.split_once("_port_") {
+            Some((address, port)) => (address, Some(port.parse().map_err(|_| ())?)),
+            None => (rest, None),
+        };
+        let v4 = || address.replace('_', ".").parse();
+        let address = v4().or_else(|_| address.replace('_', ":").parse()).map_err(|_| ())?;
+        Ok(Self { kind, address, port })
     }
 }
 

@@ -5,7 +5,10 @@ use super::*;
 use crate::{
     api::{BGP_ADDRESS_ANNOTATIONS, CLUSTER_ID_ANNOTATION},
     nodes::{Incarnation, Readiness, Speaker, Texts},
-    route_reflector::datastore::{CalicoPeer, Snapshot},
+    route_reflector::{
+        bgp_model::Protocol,
+        datastore::{CalicoPeer, Snapshot},
+    },
 };
 
 const LABEL: &str = "calico-route-reflector";
@@ -61,7 +64,8 @@ fn at(second: i64) -> Timestamp {
 
 /// The report in which these names are established, written at this second.
 fn report(names: &[&str], second: i64) -> datastore::Report {
-    let established = names.iter().map(|name| (*name).to_owned()).collect();
+    let protocols = names.iter().map(|name| name.parse::<Protocol>().unwrap());
+    let established = protocols.map(|protocol| (protocol.kind, protocol.address)).collect();
     datastore::Report { established, updated: at(second) }
 }
 
@@ -69,7 +73,7 @@ fn report(names: &[&str], second: i64) -> datastore::Report {
 fn names(wanted: &Wanted, node: &str) -> Vec<String> {
     let names = wanted.of(node).flat_map(|set| &set.names);
     let mut names: Vec<_> =
-        names.filter(|(_, other)| &***other != node).map(|(name, _)| name.clone()).collect();
+        names.filter(|(_, other)| &***other != node).map(|(name, _)| name.to_string()).collect();
     names.sort_unstable();
     let nobody = BTreeSet::new();
     assert_eq!(wanted.count(node, &nobody) as usize, names.len(), "{node}");
@@ -142,6 +146,26 @@ fn where_bird_listens_is_part_of_the_name() {
         names(&wanted, "n2"),
         ["Mesh_10_0_0_3", "Node_10_0_0_0_port_1179", "Node_10_0_0_1_port_1790"]
     );
+}
+
+/// CalicoNodeStatus has no ports.
+#[test]
+fn where_bird_listens_is_no_part_of_a_report() {
+    let nobody = BTreeSet::new();
+    let bgp = bgp(&["46"; 3], |snapshot| snapshot.listen_ports.all = Some(178));
+    let wanted = expected(&bgp, &nobody, false);
+    let mut statuses = gate::Measured::default();
+    statuses.hear(BTreeMap::new(), 1.0);
+    let of_n0 = ["Node_10_0_0_1", "Node_10_0_0_2", "Node_fd00__1", "Node_fd00__2"];
+    let of_n1 = ["Node_10_0_0_0", "Node_10_0_0_2", "Node_fd00__", "Node_fd00__2"];
+    let reports = [("n0".to_owned(), report(&of_n0, 7)), ("n1".to_owned(), report(&of_n1, 7))];
+    statuses.hear(reports.into(), 2.0);
+    assert_eq!(gate::judge(&wanted, &statuses, None), Ok(()));
+    // Of the other family, or by another kind of session.
+    let other = ["Mesh_10_0_0_1", "Node_10_0_0_2", "Node_fd00__1", "Node_fd00__2"];
+    statuses.hear(BTreeMap::from([("n0".to_owned(), report(&other, 8))]), 3.0);
+    let missing = GateClosed::Missing(vec![("n0".into(), 3, 4)]);
+    assert_eq!(gate::judge(&wanted, &statuses, None), Err(missing));
 }
 
 /// Prometheus answers even with this many names; only the text grows with the nodes.

@@ -2,7 +2,10 @@
 use k8s_openapi::jiff::Timestamp;
 use lab::calico::{self, Group};
 use serde_json::json;
-use traffic_operator::route_reflector::datastore::{Error, WantedPeer, Written};
+use traffic_operator::route_reflector::{
+    bgp_model::Kind,
+    datastore::{Error, WantedPeer, Written},
+};
 
 use super::{CLIENTS, installed, kind, peers, store};
 use crate::bench::{Bench, run};
@@ -260,8 +263,9 @@ fn calicos_reports_are_asked_for_few_nodes_and_no_longer_than_needed() {
             all.patch("traffic-operator-node-10", status).await;
             let read = reports.read_reports().await.expect("read");
             let report = &read["node-10"];
-            let names = ["Mesh_fd00__1", "Node_10_0_0_1"].map(str::to_owned);
-            assert_eq!((read.len(), &report.established), (1, &names.into()));
+            let sessions = [(Kind::Mesh, "fd00::1"), (Kind::Node, "10.0.0.1")];
+            let sessions = sessions.map(|(kind, address)| (kind, address.parse().expect("IP")));
+            assert_eq!((read.len(), &report.established), (1, &sessions.into()));
             assert_eq!(report.updated.to_string(), "2026-01-02T03:04:05Z");
 
             reports.start_reports(&["node-10"], "main").await.expect("fewer");

@@ -240,7 +240,7 @@ fn names(fabric: &Fabric) -> Vec<Vec<String>> {
         for by in &neighbors.by {
             let place = fabric.nodes().iter().position(|node| node.name == by.name).unwrap();
             let of = neighbors.of.iter().filter(|of| of.name != by.name);
-            let named = of.map(|of| neighbors.kind.protocol(of.address.unwrap(), None));
+            let named = of.map(|of| neighbors.kind.protocol(of.address.unwrap(), None).to_string());
             all[place].extend(named);
         }
     }
@@ -264,11 +264,20 @@ fn every_session_has_the_name_of_its_kind() {
     let global = Peer { local: Local::All, ..peer("p", "all()", "has(rr)") };
     let global = Fabric::new(nodes(&[None, X]), vec![global], false);
     assert_eq!(names(&global), [vec!["Global_10_90_0_11"], vec!["Node_10_90_0_10"]]);
-    let kind = super::super::Kind::Node;
-    let address = "fd00::1".parse().unwrap();
-    assert_eq!(kind.protocol(address, None), "Node_fd00__1");
-    assert_eq!(kind.protocol(address, Some(1790)), "Node_fd00__1_port_1790");
-    assert_eq!(super::super::Kind::Mesh.protocol(address, Some(1790)), "Mesh_fd00__1");
+    use super::super::{Kind, Protocol};
+    let v6 = "fd00::1";
+    for (kind, address, port, name) in [
+        (Kind::Node, v6, None, "Node_fd00__1"),
+        (Kind::Node, v6, Some(1790), "Node_fd00__1_port_1790"),
+        (Kind::Mesh, v6, Some(1790), "Mesh_fd00__1"),
+        (Kind::Global, "10.0.0.1", Some(178), "Global_10_0_0_1_port_178"),
+    ] {
+        let protocol = kind.protocol(address.parse().unwrap(), port);
+        assert_eq!((protocol.to_string().as_str(), name.parse()), (name, Ok(protocol)));
+    }
+    for other in ["Local_Workload_10_0_0_1", "Node_x", "Node_10_0_0_1_port_x", "kernel1", ""] {
+        assert_eq!(other.parse::<Protocol>(), Err(()), "{other}");
+    }
 }
 
 /// Indistinguishable nodes are listed once for all nodes that expect them.
