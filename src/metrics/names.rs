@@ -35,6 +35,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_routereflector_slots",
     "traffic_operator_routereflector_steps_left",
     "traffic_operator_routereflector_transitions_total",
+    "traffic_operator_routereflector_unreadable_objects",
     "traffic_operator_routereflector_waiting_seconds",
     "traffic_operator_samples_rejected_total",
     "traffic_operator_scrapes_total",

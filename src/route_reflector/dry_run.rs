@@ -201,6 +201,9 @@ pub struct DryRun {
     pub steps: Vec<DryStep>,
     /// Why the way ends before its end, if it does.
     pub refused: Option<String>,
+    /// Objects of Calico's that cannot be read: the numbers are without them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
     /// The current routes.
     pub before: NetworkSummary,
     /// The final routes.
@@ -257,11 +260,13 @@ pub fn simulate(
             Next::Done
         } else {
             let unsound = decision.unsound.as_ref();
-            next::choose(&bgp, &decision.goal, &decision.left, unsound, |_| Ok(()))
+            next::choose(&bgp, &decision.goal, &decision.left, unsound, |_| bgp.known())
         };
         let Next::Take(step) = next else {
-            if let Next::Refuse(step, why) = next {
-                refused = Some(next::refusal(step.as_ref(), &why));
+            match next {
+                Next::Refuse(step, why) => refused = Some(next::refusal(step.as_ref(), &why)),
+                Next::Wait(step, shut) => refused = Some(format!("{step}: {shut}")),
+                Next::Take(_) | Next::Done => {}
             }
             let target = decision.target;
             return Ok(DryRun {
@@ -282,6 +287,7 @@ pub fn simulate(
                     .collect(),
                 steps,
                 refused,
+                unreadable: bgp.unreadable.iter().map(ToString::to_string).collect(),
                 before,
                 after: NetworkSummary::of(&bgp.fabric),
             });
@@ -327,6 +333,9 @@ pub fn text(run: &DryRun) -> String {
     }
     if let Some(refused) = &run.refused {
         let _ = writeln!(text, "\nand no further: {refused}");
+    }
+    for object in &run.unreadable {
+        let _ = writeln!(text, "\nnot readable, and not part of these numbers: {object}");
     }
     let _ = writeln!(text, "\n                                       now      then");
     let (now, then) = (&run.before, &run.after);

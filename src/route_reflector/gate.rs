@@ -15,7 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     bgp_model::{Kind, Protocol},
-    datastore::Report,
+    datastore::{Report, Unreadable},
     names::few,
 };
 use crate::{controller::disruptions::Busy, prometheus::exporters::untrusted};
@@ -156,6 +156,9 @@ pub enum GateClosed {
     Stale(Vec<Arc<str>>),
     /// The datastore that the step writes to does not answer.
     Datastore(String),
+    /// An object of another owner cannot be read, and Calico may apply it: the routes that a step
+    /// takes away are unknown.
+    Unreadable(Unreadable),
     /// Another object disrupts a zone of the nodes that the step changes.
     Busy(Busy),
 }
@@ -169,6 +172,7 @@ impl GateClosed {
             Self::Unavailable(_) | Self::Untrusted(_) | Self::NoEvidence(_) => "GateUnavailable",
             Self::Missing(_) => "WaitingForSessions",
             Self::Datastore(_) => "DatastoreUnreachable",
+            Self::Unreadable(_) => "CalicoUnreadable",
             Self::Busy(_) => "WaitingForZone",
         }
     }
@@ -193,6 +197,9 @@ impl fmt::Display for GateClosed {
                 write!(f, "sessions are not established: {}", few(nodes))
             }
             Self::Datastore(text) => f.write_str(text),
+            Self::Unreadable(object) => {
+                write!(f, "the routes of an object that cannot be read are unknown: {object}")
+            }
             Self::Busy(busy) => write!(f, "{busy}"),
             Self::Untrusted(jobs) => {
                 let why = untrusted("bird_exporter", "--bird-exporter-selector", jobs);

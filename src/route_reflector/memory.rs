@@ -62,10 +62,13 @@ pub struct Figures {
     pub slots: BTreeMap<(Arc<str>, &'static str), usize>,
     /// True if the mesh is on.
     pub mesh: bool,
-    /// Ordered pairs of nodes without a route, now and with the one reflector down that costs most.
-    pub missing: u64,
-    /// The second number.
-    pub missing_without_one: u64,
+    /// Ordered pairs of nodes without a route; `None` if an object that cannot be read may carry
+    /// the routes.
+    pub missing: Option<u64>,
+    /// The same with the one reflector down that costs most.
+    pub missing_without_one: Option<u64>,
+    /// Objects of Calico's that cannot be read.
+    pub unreadable: usize,
     /// Clients with fewer than two established sessions; `None` while nothing is measured.
     pub at_risk: Option<usize>,
     /// Ready clients without any session; `None` while nothing is measured.

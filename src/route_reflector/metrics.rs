@@ -35,7 +35,7 @@ type Counted = dyn Fn(&Counters) -> Vec<(Vec<(&'static str, &'static str)>, u64)
 
 type Gauge = (&'static str, &'static str, fn(&Figures, f64) -> Vec<Series<'_>>);
 
-const GAUGES: [Gauge; 10] = [
+const GAUGES: [Gauge; 11] = [
     (
         "traffic_operator_routereflector_slots",
         "Reflectors of a RouteReflectorSet by zone and state: serving, notready, leaving",
@@ -64,10 +64,9 @@ const GAUGES: [Gauge; 10] = [
         "traffic_operator_routereflector_routes_missing",
         "Ordered pairs of nodes in which the first has no route to the second, by the configured sessions: now, and with the most important reflector down",
         |figures, _| {
-            vec![
-                (vec![("down", "none")], large(figures.missing)),
-                (vec![("down", "worst")], large(figures.missing_without_one)),
-            ]
+            let series = [("none", figures.missing), ("worst", figures.missing_without_one)];
+            let known = series.into_iter().filter_map(|(down, missing)| Some((down, missing?)));
+            known.map(|(down, missing)| (vec![("down", down)], large(missing))).collect()
         },
     ),
     (
@@ -84,6 +83,11 @@ const GAUGES: [Gauge; 10] = [
         "traffic_operator_routereflector_foreign_bgppeers",
         "BGPPeers of other owners",
         |figures, _| vec![(vec![], count(figures.foreign))],
+    ),
+    (
+        "traffic_operator_routereflector_unreadable_objects",
+        "BGPPeers (with etcd, also Calico's Nodes) of other owners that cannot be read",
+        |figures, _| vec![(vec![], count(figures.unreadable))],
     ),
     (
         "traffic_operator_routereflector_paths",
@@ -195,7 +199,7 @@ mod tests {
         assert_eq!(gauges(&before, "main"), Vec::<String>::new());
         assert!(before.contains("plan_oracle_failures_total{name=\"main\"} 0"), "{before}");
         // One that decided does not lend it its figures.
-        let figures = Figures { missing: 3, ..Figures::default() };
+        let figures = Figures { missing: Some(3), ..Figures::default() };
         memories.change(&other, |memory| memory.figures = Some(Arc::new(figures)));
         let after = page(&memories);
         assert_eq!(gauges(&after, "main"), Vec::<String>::new());

@@ -252,6 +252,7 @@ impl Pass<'_> {
         let leaving = self.leaving();
         let last = self.last_step();
         let gate = |step: &Step| {
+            bgp.known()?;
             self.observed.undisturbed(step)?;
             let discounted = discounted(bgp, &leaving);
             let expected = expected(bgp, &discounted, false);

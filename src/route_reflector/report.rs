@@ -237,8 +237,8 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
         text.push_str(&names::first(differing.into_iter(), LISTED));
     }
     if !decided.bgp.unreadable.is_empty() {
-        text.push_str("; BGPPeers that cannot be read and are ignored: ");
-        text.push_str(&decided.bgp.unreadable.join(", "));
+        text.push_str("; not readable, so that the routes that they carry are unknown: ");
+        text.push_str(&names::few(decided.bgp.unreadable.iter()));
     }
     for remark in &decided.remarks {
         text.push_str("; ");
@@ -280,7 +280,15 @@ fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {
 
 fn safe(decided: &Decided<'_>) -> Verdict {
     let fabric = &decided.bgp.fabric;
-    let no = |reason, text: String| verdict("RoutesSafe", Some(false), reason, text);
+    let unreadable = &decided.bgp.unreadable;
+    let no = |reason, text: String| {
+        if unreadable.is_empty() {
+            return verdict("RoutesSafe", Some(false), reason, text);
+        }
+        let text =
+            format!("{text}, unless by what cannot be read: {}", names::few(unreadable.iter()));
+        verdict("RoutesSafe", None, "CalicoUnreadable", text)
+    };
     let missing = fabric.missing(Rule::Bird);
     if let Some((who, whose)) = missing.examples.first() {
         let text = format!("{who} has no route to {whose} ({} such pairs of nodes)", missing.pairs);

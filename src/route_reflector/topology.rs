@@ -7,8 +7,9 @@ use std::{
 
 use super::{
     bgp_model::{Fabric, Labels, Local, Node, Peer, Remote, Selector},
-    datastore::{CalicoPeer, ListenPorts, Snapshot},
+    datastore::{CalicoPeer, ListenPorts, Snapshot, Unreadable},
     families::{Addresses, Families},
+    gate::GateClosed,
 };
 use crate::{
     api::{
@@ -88,8 +89,8 @@ pub struct BgpTopology {
     pub foreign: usize,
     /// Names of BGPPeers that are not ours.
     pub taken: BTreeSet<String>,
-    /// BGPPeers with unreadable selectors, which Calico does not apply either.
-    pub unreadable: Vec<String>,
+    /// Objects of other owners that cannot be read.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// A BGPPeer of ours.
@@ -131,10 +132,10 @@ impl BgpTopology {
             taken: BTreeSet::new(),
             unreadable: snapshot.unreadable.clone(),
         };
-        let peers = bgp.sort(snapshot, set, sets);
+        let addresses: Vec<_> = speakers.iter().map(|one| addresses(one, snapshot)).collect();
+        let peers = bgp.sort(snapshot, set, sets, &addresses);
         let mut texts = Asked::new(&peers, label);
         let (mut speaking, mut second) = (Vec::new(), Vec::new());
-        let addresses: Vec<_> = speakers.iter().map(|one| addresses(one, snapshot)).collect();
         let named = speakers.iter().map(|speaker| &speaker.name);
         let families = Families::of(named.zip(addresses.iter().copied()));
         let none = Texts::default();
@@ -195,7 +196,17 @@ impl BgpTopology {
     }
 
     /// Separates our BGPPeers from others; returns those that create sessions between nodes.
-    fn sort(&mut self, snapshot: &Snapshot, set: &str, sets: &BTreeSet<String>) -> Vec<Peer> {
+    fn sort(
+        &mut self,
+        snapshot: &Snapshot,
+        set: &str,
+        sets: &BTreeSet<String>,
+        addresses: &[Addresses],
+    ) -> Vec<Peer> {
+        let is_node = |address: &str| {
+            let address = host(address);
+            addresses.iter().any(|a| address.is_some() && (a.v4 == address || a.v6 == address))
+        };
         let mut peers = Vec::new();
         for peer in &snapshot.peers {
             if is_ours(peer, set, sets) {
@@ -213,7 +224,10 @@ impl BgpTopology {
                 Some(Ok(peer)) => peers.push(peer),
                 // It creates no session between nodes.
                 None => {}
-                Some(Err(name)) => self.unreadable.push(name),
+                // It is written again.
+                Some(Err(_)) if self.ours.contains_key(&peer.name) => {}
+                Some(Err(_)) if peer.peer_ip.as_ref().is_some_and(|ip| !is_node(ip)) => {}
+                Some(Err(unreadable)) => self.unreadable.push(unreadable),
             }
         }
         peers
@@ -222,6 +236,15 @@ impl BgpTopology {
     /// Returns the peerings in each covered address family.
     pub fn families(&self) -> impl Iterator<Item = &Fabric> {
         [&self.fabric].into_iter().chain(&self.second)
+    }
+
+    /// Succeeds if no object of another owner is unknown that Calico may apply.
+    ///
+    /// # Errors
+    /// The first one.
+    pub fn known(&self) -> Result<(), GateClosed> {
+        let unknown = self.unreadable.iter().find(|object| !object.ignored);
+        unknown.map_or(Ok(()), |object| Err(GateClosed::Unreadable(object.clone())))
     }
 
     /// Returns the port of a node's BIRD, if its configuration sets one.
@@ -304,21 +327,28 @@ fn annotation<'a>(speaker: &'a Speaker, key: &str) -> Option<&'a str> {
 /// Returns the peerings of a BGPPeer; `None` if it makes no session between nodes.
 ///
 /// # Errors
-/// The name of one with an unreadable selector.
-fn understood(peer: &CalicoPeer) -> Option<Result<Peer, String>> {
+/// A selector that cannot be read.
+fn understood(peer: &CalicoPeer) -> Option<Result<Peer, Unreadable>> {
+    let read = |field: &str, text: &str| {
+        Selector::parse(text).map_err(|error| Unreadable {
+            object: format!("BGPPeer {}", peer.name),
+            why: format!("spec.{field} {error}"),
+            ignored: !error.is_depth(),
+        })
+    };
     let remote = match (&peer.peer_selector, &peer.peer_ip) {
-        (Some(text), _) => match Selector::parse(text) {
+        (Some(text), _) => match read("peerSelector", text) {
             Ok(selector) => Remote::Selected(selector),
-            Err(_) => return Some(Err(peer.name.clone())),
+            Err(error) => return Some(Err(error)),
         },
         (None, Some(address)) => Remote::Address(host(address)?),
         (None, None) => return None,
     };
     let local = match (&peer.node, &peer.node_selector) {
         (Some(node), _) => Local::Node(node.as_str().into()),
-        (None, Some(text)) => match Selector::parse(text) {
+        (None, Some(text)) => match read("nodeSelector", text) {
             Ok(selector) => Local::Selected(selector),
-            Err(_) => return Some(Err(peer.name.clone())),
+            Err(error) => return Some(Err(error)),
         },
         (None, None) => Local::All,
     };

@@ -24,7 +24,8 @@ mod properties;
 pub use group::Group;
 
 use super::{
-    CalicoPeer, DEFAULT, Error, ListenPorts, ReadCache, Snapshot, Stale, WantedPeer, Written,
+    CalicoPeer, DEFAULT, Error, ListenPorts, ReadCache, Snapshot, Stale, Unreadable, WantedPeer,
+    Written,
     peer::{self, ConfigurationSpec, PeerSpec},
 };
 use crate::{
@@ -186,7 +187,7 @@ impl Kubernetes {
                     let labels = hidden.as_ref().or(object.metadata.labels.as_ref());
                     peers.push(CalicoPeer::new(name, labels, spec, version.unwrap_or_default()));
                 }
-                Err(_) => unreadable_peers.push(name),
+                Err(error) => unreadable_peers.push(Unreadable::peer(&name, &error)),
             }
         })
         .await?;

@@ -75,13 +75,37 @@ impl ListenPorts {
     }
 }
 
+/// An object of Calico's that cannot be read: the routes that it carries are unknown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Kind and name.
+    pub object: String,
+    /// The field, and the error.
+    pub why: String,
+    /// Calico cannot read it either, and goes on without it.
+    pub ignored: bool,
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.object, self.why)
+    }
+}
+
+impl Unreadable {
+    /// A BGPPeer with a spec that does not decode.
+    fn peer(name: &str, error: &serde_json::Error) -> Self {
+        Self { object: format!("BGPPeer {name}"), why: format!("spec: {error}"), ignored: false }
+    }
+}
+
 /// The contents of the datastore.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// All BGPPeers, ours and others', by name.
     pub peers: Vec<CalicoPeer>,
-    /// Names of BGPPeers that cannot be read: Calico leaves them out too.
-    pub unreadable: Vec<String>,
+    /// The objects that cannot be read.
+    pub unreadable: Vec<Unreadable>,
     /// True if nodes without a cluster id peer with each other.
     pub mesh: bool,
     /// The settings of the mesh's sessions.

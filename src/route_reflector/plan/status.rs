@@ -31,12 +31,15 @@ pub fn figures(
         let zone = bgp.zone(node).cloned().unwrap_or_default();
         *slots.entry((zone, state)).or_default() += 1;
     }
+    // Routes that are there without it are there.
+    let known = |missing: u64| Some(missing).filter(|n| *n == 0 || bgp.unreadable.is_empty());
     let paths = fabric.most_paths(Rule::Bird);
     Figures {
         slots,
         mesh: fabric.mesh(),
-        missing,
-        missing_without_one: worst.max(missing),
+        missing: known(missing),
+        missing_without_one: known(worst.max(missing)),
+        unreadable: bgp.unreadable.len(),
         silent: measured.filter(|measured| measured.is_ok()).map(|_| silent(measured).len()),
         at_risk: measured.and_then(|measured| at_risk(bgp, measured)),
         foreign: bgp.foreign,

@@ -104,6 +104,7 @@ fn condition<'a>(
 
 mod busy;
 mod half_written;
+mod others;
 mod repair;
 mod reports;
 

@@ -96,7 +96,9 @@ fn what_is_not_ours_stays_byte_by_byte_from_the_first_step_to_the_last() {
         stage.set("main", two(json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"}))).await;
         stage.converged("main", &["node-1", "node-2"]).await;
         let text = stage.condition("main", "Ready", "True", "Planned").await;
-        assert!(text.ends_with("are ignored: unreadable"), "{text}");
+        let named =
+            "BGPPeer unreadable (spec.nodeSelector at character 5: expected a text in quotes)";
+        assert!(text.ends_with(named), "{text}");
         stage.cordon("node-1", true).await;
         stage.converged("main", &["node-3", "node-2"]).await;
         stage.delete("main").await;

@@ -55,7 +55,7 @@ pub use labels::Labels;
 pub use missing::Missing;
 pub use neighbors::{Kind, Neighbors, Protocol};
 pub use paths::{Cluster, LIMIT_AT_CLIENT, LIMIT_AT_REFLECTOR, LIMIT_PER_TABLE, Load, Paths};
-pub use selector::{MAX_LENGTH, Selector, SelectorError};
+pub use selector::{MAX_DEPTH, Selector, SelectorError};
 pub use sessions::{Expected, Sessions};
 
 use classes::Classes;

@@ -11,9 +11,9 @@ use super::{
     tokens::{Token, tokens},
 };
 
-/// The longest selector that Calico's custom resources take (`maxLength` of the CRD), in
-/// characters. It also bounds the nesting of parentheses, and therefore the stack.
-pub const MAX_LENGTH: usize = 1024;
+/// The deepest nesting of parentheses, which bounds the stack. There is no limit of the length:
+/// Calico has none up to 3.31, and 4,096 characters from 3.32 on.
+pub const MAX_DEPTH: usize = 500;
 
 /// A parsed selector.
 #[derive(Clone, Debug)]
@@ -30,6 +30,17 @@ pub struct SelectorError {
     pub position: usize,
     /// Description of the error.
     pub problem: &'static str,
+}
+
+/// The problem that Calico's parser does not have.
+const TOO_DEEP: &str = "more than 500 parentheses inside each other";
+
+impl SelectorError {
+    /// Reports whether Calico may read the selector all the same.
+    #[must_use]
+    pub fn is_depth(&self) -> bool {
+        self.problem == TOO_DEEP
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -55,13 +66,9 @@ impl Selector {
     /// Reads a selector. The empty one selects everything, as in Calico.
     ///
     /// # Errors
-    /// When Calico's parser refuses the text, or it is longer than [`MAX_LENGTH`].
+    /// When Calico's parser refuses the text, or it is nested deeper than [`MAX_DEPTH`].
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        if text.chars().nth(MAX_LENGTH).is_some() {
-            let problem = "longer than the 1024 characters that Calico takes";
-            return Err(SelectorError { position: MAX_LENGTH, problem });
-        }
-        let mut parser = Parser { tokens: tokens(text)?, next: 0 };
+        let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0 };
         let root = match parser.peek() {
             Token::End => Expression::All,
             _ => parser.any()?,
@@ -164,6 +171,8 @@ struct Parser<'t> {
     /// The tokens with their positions; the last is [`Token::End`].
     tokens: Vec<(Token<'t>, usize)>,
     next: usize,
+    /// Open parentheses.
+    depth: usize,
 }
 
 impl<'t> Parser<'t> {
@@ -227,9 +236,14 @@ impl<'t> Parser<'t> {
                 self.next += 1;
                 self.test(key)?
             }
+            Token::Open if self.depth == MAX_DEPTH => {
+                return self.error(TOO_DEEP);
+            }
             Token::Open => {
                 self.next += 1;
+                self.depth += 1;
                 let inner = self.any()?;
+                self.depth -= 1;
                 if !self.take_if(Token::Close) {
                     return self.error("expected )");
                 }

@@ -31,10 +31,12 @@ pub(super) enum Token<'t> {
 /// and tabs separate tokens.
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>, SelectorError> {
     let mut found: Vec<(Token, usize)> = Vec::new();
-    let mut rest = text;
+    let (mut rest, mut position, mut counted) = (text, 0, 0);
     loop {
         rest = blank(rest);
-        let position = text[..text.len() - rest.len()].chars().count();
+        let read = text.len() - rest.len();
+        position += text[counted..read].chars().count();
+        counted = read;
         let error = |problem| SelectorError { position, problem };
         if rest.is_empty() {
             found.push((Token::End, position));

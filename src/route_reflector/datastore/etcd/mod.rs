@@ -23,7 +23,7 @@ use object::{
 };
 pub(super) use watching::changes;
 
-use super::{DEFAULT, Error, IdChange, ReadCache, Snapshot, WantedPeer, Written, peer};
+use super::{DEFAULT, Error, IdChange, ReadCache, Snapshot, Unreadable, WantedPeer, Written, peer};
 use crate::{
     api::route_reflector_set,
     infra::{Api, lease::Fence},
@@ -40,6 +40,14 @@ pub struct Etcd {
     /// Calico's names of nodes, by their names in Kubernetes, from the last read.
     names: Mutex<HashMap<Arc<str>, String>>,
     pub(super) cache: ReadCache,
+}
+
+/// Why an object is not read.
+fn why<T>(unread: Option<Result<T, impl ToString>>) -> String {
+    match unread {
+        Some(Err(error)) => error.to_string(),
+        _ => "not JSON".into(),
+    }
 }
 
 impl Etcd {
@@ -108,7 +116,11 @@ impl Etcd {
                     snapshot.cluster_ids.extend(node.cluster_id.map(|id| (kubernetes, id)));
                 }
                 Some(Ok(None)) => {}
-                Some(Err(_)) | None => snapshot.unreadable.push(format!("Node {name}")),
+                // It gets no labels, and takes no part.
+                unread => {
+                    let (object, why) = (format!("Node {name}"), why(unread));
+                    snapshot.unreadable.push(Unreadable { object, why, ignored: true });
+                }
             }
         }
         let by_kubernetes =
@@ -126,7 +138,11 @@ impl Etcd {
                     }
                     snapshot.peers.push(peer);
                 }
-                Some(Err(_)) | None => snapshot.unreadable.push(name.clone()),
+                unread => {
+                    let (object, ignored) = (format!("BGPPeer {name}"), unread.is_none());
+                    let why = why(unread);
+                    snapshot.unreadable.push(Unreadable { object, why, ignored });
+                }
             }
         }
         let configuration = default(configurations, "BGPConfiguration", Entry::configuration)?;

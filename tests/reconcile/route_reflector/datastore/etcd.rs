@@ -171,7 +171,8 @@ fn etcd_keys_that_are_not_ours_stay_byte_by_byte() {
         let store = stage.store().await;
         let read = store.read().await.expect("read");
         assert_eq!((read.flavor, read.mesh, read.as_number), ("etcd", true, 64_512));
-        assert_eq!(read.unreadable, ["broken"]);
+        let unreadable: Vec<_> = read.unreadable.iter().map(ToString::to_string).collect();
+        assert_eq!(unreadable, ["BGPPeer broken (not JSON)"]);
         let names: Vec<_> = read.peers.iter().map(|p| (&*p.name, p.ours)).collect();
         assert_eq!(names, [("rrs-to-rrs", false), ("tor", false)]);
         assert_eq!(read.peers[1].node.as_deref(), Some("node-1"), "its name in Kubernetes");

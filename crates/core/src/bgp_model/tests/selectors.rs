@@ -1,7 +1,7 @@
 //! Calico's selector language: the texts that its parser accepts and refuses, and their meaning.
 use proptest::{collection, prelude::*};
 
-use super::super::{Labels, MAX_LENGTH, Selector, SelectorError};
+use super::super::{Labels, MAX_DEPTH, Selector, SelectorError};
 
 fn matches(text: &str, labels: &[(&str, &str)]) -> bool {
     let selector = Selector::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -105,13 +105,17 @@ fn mistakes_have_a_place() {
 #[test]
 fn the_longest_and_the_deepest() {
     let nested = |depth: usize| format!("{}has(a){}", "(".repeat(depth), ")".repeat(depth));
-    assert_eq!(nested(509).len(), MAX_LENGTH);
-    assert!(matches(&nested(509), &[("a", "")]));
-    let error = Selector::parse(&nested(510)).unwrap_err();
-    assert_eq!(error.position, MAX_LENGTH);
-    // Characters, as the API server counts, and not bytes.
-    let wide = format!("a=='{}'", "ö".repeat(MAX_LENGTH - 5));
-    assert!(Selector::parse(&wide).is_ok());
+    assert!(matches(&nested(MAX_DEPTH), &[("a", "")]));
+    let error = Selector::parse(&nested(MAX_DEPTH + 1)).unwrap_err();
+    assert!(error.position == MAX_DEPTH && error.is_depth(), "{error}");
+    // One after the other is no nesting.
+    assert!(matches(&vec!["(has(a))"; 2 * MAX_DEPTH].join("&&"), &[("a", "")]));
+    // Longer than Calico accepts since 3.32, as one from before may be.
+    let names: Vec<_> = (0..400).map(|i| format!("'worker-{i}.example.internal'")).collect();
+    let long = format!("kubernetes.io/hostname in {{{}}}", names.join(", "));
+    assert!(long.len() > 4096 * 2);
+    let of = |name| matches(&long, &[("kubernetes.io/hostname", name)]);
+    assert!(of("worker-399.example.internal") && !of("worker-400.example.internal"));
     assert!(matches(&format!("{}has(b)", "!".repeat(1000)), &[("b", "")]));
 }
 
