@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     KIND, RouteReflectorReconciler,
     datastore::{self, Datastore, IdChange, Session, WantedPeer, Written},
-    memory::Memory,
+    memory::{Blocked, Memory},
     plan::{self, Desired, Reports},
     steps::{NodeWrite, Step, Why, Write},
 };
@@ -17,6 +17,7 @@ use crate::{
     controller::{
         Error, Key, Notice,
         disruptions::{self, REFLECTOR},
+        error::is_refusal,
         key,
     },
 };
@@ -29,7 +30,7 @@ impl From<datastore::Error> for Error {
         match error {
             datastore::Error::Kube { action, source } => Self::Kube { action, source },
             datastore::Error::Taken { .. } | datastore::Error::MeshFields { .. } => {
-                Self::Conflict(error.to_string())
+                Self::Taken(error.to_string())
             }
             datastore::Error::Invalid(text) => Self::Invalid(text),
             other => Self::Pending(other.reason(), other.to_string()),
@@ -87,14 +88,22 @@ impl RouteReflectorReconciler {
             return Ok(vec![]);
         };
         // Before it is tried: a write that failed may have been carried out.
+        let before = (memory.last_step, std::mem::take(&mut memory.statuses));
+        let single = writes.len() == 1;
         memory.last_step = Some(plan::whole(clock::timestamp()));
-        memory.statuses = super::gate::Measured::default();
         self.memories.put(key.clone(), memory);
         let (_, name) = key;
         let result = self.write_all(name, datastore, writes, session).await;
         let word = if result.is_ok() { "done" } else { "failed" };
+        let refused = result.as_ref().err().filter(|error| is_refused(error)).map(Error::verdict);
         self.memories.change(key, |memory| {
             *memory.counters.steps.entry((step.word(), word)).or_default() += 1;
+            if refused.is_some() && single {
+                // Nothing has changed, and what was verified still holds.
+                (memory.last_step, memory.statuses) = before;
+            }
+            let at = Some(clock::timestamp());
+            memory.blocked = refused.map(|verdict| Blocked { step: step.clone(), verdict, at });
         });
         result.map(|()| notices(&step))
     }
@@ -215,6 +224,17 @@ impl RouteReflectorReconciler {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             result => result.map_err(Error::kube("patch node")),
         }
+    }
+}
+
+/// Reports whether the API server refused a write, and would refuse it again.
+fn is_refused(error: &Error) -> bool {
+    match error {
+        Error::Kube { source: kube::Error::Api(status), .. } => {
+            status.is_forbidden() || is_refusal(status)
+        }
+        Error::Taken(_) | Error::Refused(_) => true,
+        _ => false,
     }
 }
 

@@ -260,7 +260,10 @@ pub fn simulate(
             Next::Done
         } else {
             let unsound = decision.unsound.as_ref();
-            next::choose(&bgp, &decision.goal, &decision.left, unsound, |_| bgp.known())
+            next::choose(&bgp, &decision.goal, &decision.left, unsound, |step| {
+                bgp.known()?;
+                next::allowed(&stage.snapshot, step)
+            })
         };
         let Next::Take(step) = next else {
             match next {

@@ -159,6 +159,8 @@ pub enum GateClosed {
     /// An object of another owner cannot be read, and Calico may apply it: the routes that a step
     /// takes away are unknown.
     Unreadable(Unreadable),
+    /// The API server refuses the write, or would.
+    Refused(String),
     /// Another object disrupts a zone of the nodes that the step changes.
     Busy(Busy),
 }
@@ -173,6 +175,7 @@ impl GateClosed {
             Self::Missing(_) => "WaitingForSessions",
             Self::Datastore(_) => "DatastoreUnreachable",
             Self::Unreadable(_) => "CalicoUnreadable",
+            Self::Refused(_) => "Refused",
             Self::Busy(_) => "WaitingForZone",
         }
     }
@@ -196,7 +199,7 @@ impl fmt::Display for GateClosed {
                 });
                 write!(f, "sessions are not established: {}", few(nodes))
             }
-            Self::Datastore(text) => f.write_str(text),
+            Self::Datastore(text) | Self::Refused(text) => f.write_str(text),
             Self::Unreadable(object) => {
                 write!(f, "the routes of an object that cannot be read are unknown: {object}")
             }

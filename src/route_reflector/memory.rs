@@ -3,8 +3,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::gate::Measured;
-use crate::controller;
+use super::{gate::Measured, steps::Step};
+use crate::controller::{self, Verdict};
 
 /// Pods that an interruption would hit, by node.
 pub type Workloads = Arc<BTreeMap<Arc<str>, u32>>;
@@ -27,6 +27,8 @@ pub struct Memory {
     pub asked: Vec<Arc<str>>,
     /// True if these objects could not be changed accordingly: the next pass tries it again.
     pub unsettled: bool,
+    /// The step that the API server refuses.
+    pub blocked: Option<Blocked>,
     /// The last refusal, so that it is reported once.
     pub refused: Option<String>,
     /// The values for the metrics; `None` until this process has decided once: zeros would say that
@@ -34,6 +36,17 @@ pub struct Memory {
     pub figures: Option<Arc<Figures>>,
     /// Counters since this process started.
     pub counters: Counters,
+}
+
+/// A step that the API server refuses, or would: it is reported until a write succeeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Blocked {
+    /// The step.
+    pub step: Step,
+    /// The condition.
+    pub verdict: Verdict,
+    /// The time of the refusal; `None` if it was foreseen.
+    pub at: Option<Timestamp>,
 }
 
 impl Memory {

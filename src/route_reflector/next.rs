@@ -1,5 +1,6 @@
 //! The next step of those that are left. Pure.
 use super::{
+    datastore::Snapshot,
     gate::GateClosed,
     steps::{self, Goal, Step},
     topology::BgpTopology,
@@ -50,6 +51,17 @@ pub fn choose(
         };
     }
     refused.map_or(Next::Done, |(step, why)| Next::Refuse(Some(step), why))
+}
+
+/// Succeeds if no known rule of Calico's refuses a step.
+///
+/// # Errors
+/// The rule.
+pub fn allowed(snapshot: &Snapshot, step: &Step) -> Result<(), GateClosed> {
+    match snapshot.mesh_off_refused().filter(|_| *step == Step::Mesh(false)) {
+        Some(error) => Err(GateClosed::Refused(error.to_string())),
+        None => Ok(()),
+    }
 }
 
 /// Describes a refusal and its reason in one line.

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     datastore,
     gate::{GateClosed, Measured},
-    memory::{Figures, Memory},
+    memory::{Blocked, Figures, Memory},
     next::{self, Next},
     report::{self, Decided},
     settings::Settings,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api::{Mode, RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Gate},
-    controller::{Error, Notice, Plan, disruptions::Busy},
+    controller::{Error, Notice, Plan, disruptions::Busy, verdict},
     nodes::{Readiness, Speaker},
 };
 
@@ -247,7 +247,21 @@ impl Pass<'_> {
         self.decided.target.leaving.iter().map(|leaving| Arc::clone(&leaving.node)).collect()
     }
 
+    /// The next step. One that the API server has just refused waits.
     fn choose(&self, goal: &Goal) -> Next {
+        match (self.choose_any(goal), &self.observed.memory.blocked) {
+            (Next::Take(step), Some(blocked)) if blocked.step == step => {
+                let again = |at| elapsed(at, self.observed.now) >= PERIOD;
+                if blocked.at.is_none_or(again) {
+                    return Next::Take(step);
+                }
+                Next::Wait(step, GateClosed::Refused(blocked.verdict.message.clone()))
+            }
+            (next, _) => next,
+        }
+    }
+
+    fn choose_any(&self, goal: &Goal) -> Next {
         let Decided { bgp, left, snapshot, .. } = &self.decided;
         let leaving = self.leaving();
         let last = self.last_step();
@@ -256,7 +270,8 @@ impl Pass<'_> {
             self.observed.undisturbed(step)?;
             let discounted = discounted(bgp, &leaving);
             let expected = expected(bgp, &discounted, false);
-            opens(self.settings, &expected, self.observed, last)
+            opens(self.settings, &expected, self.observed, last)?;
+            next::allowed(snapshot, step)
         };
         let unsound = self.unsound.as_ref();
         let Some(stale) = &snapshot.stale else {
@@ -280,6 +295,13 @@ impl Pass<'_> {
         memory.shut_since = match next {
             Next::Wait(..) => memory.shut_since.or(Some(now)),
             _ => None,
+        };
+        memory.blocked = match next {
+            Next::Wait(step, GateClosed::Refused(text)) if memory.blocked.is_none() => {
+                let verdict = verdict("Ready", Some(false), "Conflict", text.clone());
+                Some(Blocked { step: step.clone(), verdict, at: None })
+            }
+            _ => memory.blocked.filter(|blocked| self.decided.left.contains(&blocked.step)),
         };
         let refusal = match next {
             Next::Refuse(step, why) => Some(next::refusal(step.as_ref(), why)),

@@ -7,6 +7,7 @@ use super::{
     bgp_model::Rule,
     datastore::Snapshot,
     election::Target,
+    gate::GateClosed,
     memory::{Figures, Memory},
     names,
     next::{Next, refusal},
@@ -79,7 +80,7 @@ pub(super) fn report(
         ..RouteReflectorSetStatus::default()
     };
     remember(&mut status, decided.target, decided.bgp, &decided.unfit_since, decided.now);
-    let conditions = vec![readiness(decided), converged(decided, memory), safe(decided)];
+    let conditions = vec![readiness(decided, memory), converged(decided, memory), safe(decided)];
     let mut notices = changes(decided);
     if let Next::Wait(step, shut) = &decided.next
         && timed_out(decided, memory)
@@ -174,7 +175,7 @@ fn steps(decided: &Decided<'_>) -> Vec<PlannedStep> {
     lines
 }
 
-fn readiness(decided: &Decided<'_>) -> Verdict {
+fn readiness(decided: &Decided<'_>, memory: &Memory) -> Verdict {
     let no = |reason, text: String| verdict("Ready", Some(false), reason, text);
     if let Some(name) = &decided.taken {
         return no(
@@ -201,6 +202,16 @@ fn readiness(decided: &Decided<'_>) -> Verdict {
     }
     if let Next::Refuse(step, why) = &decided.next {
         return no("PlanRefused", refusal(step.as_ref(), why));
+    }
+    if let Some(blocked) = &memory.blocked {
+        let mut verdict = blocked.verdict.clone();
+        if let Next::Wait(step, shut @ GateClosed::Missing(_)) = &decided.next
+            && *step == blocked.step
+        {
+            verdict.message.push_str("; not now: ");
+            verdict.message.push_str(&shut.to_string());
+        }
+        return verdict;
     }
     if let Some(refused) = &decided.refused {
         let kept = decided.target.topology.as_str();
@@ -273,6 +284,9 @@ fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {
                 "{step} has waited longer than transition.timeout: {shut}; the operator keeps checking"
             ),
         ),
+        Next::Wait(step, _) if memory.blocked.as_ref().is_some_and(|b| b.step == *step) => {
+            no("Refused", format!("{step}: the write is refused; see Ready"))
+        }
         Next::Wait(step, shut) => no(shut.reason(), format!("{step}: {shut}")),
         Next::Refuse(step, why) => no("PlanRefused", refusal(step.as_ref(), why)),
     }

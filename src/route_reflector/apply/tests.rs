@@ -2,6 +2,7 @@
 use std::{net::Ipv4Addr, sync::Mutex};
 
 use http::Method;
+use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 use crate::route_reflector::{
@@ -52,4 +53,36 @@ async fn reports_that_cannot_be_deleted_stop_no_repair_and_are_deleted_later() {
     let error = reconciler.write(&set, &datastore, stop).await.unwrap_err();
     assert!(matches!(error, Error::Kube { .. }), "{error}");
     assert!(reconciler.memories.get(&key(&set)).last_step.is_some(), "nothing is forgotten");
+}
+
+/// Otherwise the report of the refusal would hide behind the gate, which waits for new samples.
+#[tokio::test]
+async fn a_refused_write_is_remembered_and_is_no_step() {
+    let reconciler = reconciler(|method, _| match *method {
+        Method::PATCH => refusal(422, "Invalid"),
+        _ => refusal(404, "NotFound"),
+    });
+    let set: RouteReflectorSet =
+        serde_json::from_value(json!({"metadata": {"name": "main"}, "spec": {}})).unwrap();
+    let step = Step::Demote { nodes: vec![] };
+    let write = NodeWrite { node: "n0".into(), decided: None, labels: vec![], cluster_id: None };
+    let before = Timestamp::from_second(7).ok();
+    let desired = |writes: Vec<Write>| Desired {
+        step: Some((step.clone(), writes)),
+        memory: Some(Memory { last_step: before, ..Memory::default() }),
+        ..Desired::default()
+    };
+    let datastore = reconciler.kubernetes.clone();
+    let one = desired(vec![Write::Node(write.clone())]);
+    reconciler.write(&set, &datastore, one).await.unwrap_err();
+    let memory = reconciler.memories.get(&key(&set));
+    assert_eq!(memory.last_step, before);
+    assert!(memory.blocked.is_some_and(|blocked| blocked.step == step && blocked.at.is_some()));
+    // Another one of the round may have been made.
+    let two = desired(vec![Write::Node(write.clone()), Write::Node(write)]);
+    reconciler.write(&set, &datastore, two).await.unwrap_err();
+    let memory = reconciler.memories.get(&key(&set));
+    assert!(memory.last_step > before && memory.blocked.is_some());
+    reconciler.write(&set, &datastore, desired(vec![])).await.unwrap();
+    assert_eq!(reconciler.memories.get(&key(&set)).blocked, None);
 }

@@ -26,7 +26,8 @@ pub enum Error {
         /// Name of the object.
         name: String,
     },
-    /// Calico refuses that the mesh is off while its BGPConfiguration has fields of the mesh.
+    /// Calico refuses that the mesh is off while its BGPConfiguration has fields of the mesh. Only
+    /// reported once the sessions of our BGPPeers are verified.
     #[error(
         "BGPConfiguration default: Calico refuses to switch the mesh off while spec has {}: {refusal}; our BGPPeers carry every route, so remove it in the same change: kubectl patch bgpconfiguration default --type merge -p '{}'",
         fields.join(" and "), off(fields)

@@ -217,6 +217,8 @@ impl Kubernetes {
             as_number: configuration.as_number(),
             listen_ports,
             flavor: group.api_version(),
+            // The first release with the rule in its definitions. Its API server always had it.
+            strict_mesh: group == Group::V3 || information.release() >= Some((3, 32)),
             locked: information.locked(),
             ..Snapshot::default()
         })

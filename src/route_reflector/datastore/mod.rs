@@ -110,6 +110,8 @@ pub struct Snapshot {
     pub mesh: bool,
     /// The settings of the mesh's sessions.
     pub mesh_session: Session,
+    /// Calico refuses a BGPConfiguration that has the mesh off and fields of its sessions.
+    pub strict_mesh: bool,
     /// Fields about the mesh that no BGPPeer can have.
     pub only_of_mesh: Vec<String>,
     /// The cluster's autonomous system.

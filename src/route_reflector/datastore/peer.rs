@@ -236,18 +236,27 @@ impl ConfigurationSpec {
     }
 }
 
-/// The ClusterInformation of the cluster: whether Calico may be written to.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+/// The ClusterInformation of the cluster: whether Calico may be written to, and its release.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InformationSpec {
     #[serde(default)]
     datastore_ready: Option<bool>,
+    #[serde(default)]
+    calico_version: Option<String>,
 }
 
 impl InformationSpec {
     /// Calico itself waits for `true`, but a cluster on which nothing of it ever ran has no field.
-    pub fn locked(self) -> bool {
+    pub fn locked(&self) -> bool {
         self.datastore_ready == Some(false)
+    }
+
+    /// The release of Calico: its first two numbers, if they are known.
+    pub fn release(&self) -> Option<(u32, u32)> {
+        let version = self.calico_version.as_ref()?;
+        let mut numbers = version.strip_prefix('v').unwrap_or(version).split('.');
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }
 }
 

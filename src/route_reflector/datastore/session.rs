@@ -7,7 +7,7 @@
 //! the two ends of a session apart, if two peers are for the same pair of nodes.
 use serde_json::{Map, Value};
 
-use super::Snapshot;
+use super::{Error, Snapshot};
 
 /// The fields of a BGPPeer, and the equivalent fields of a BGPConfiguration for the mesh.
 const FIELDS: [(&str, &str); 2] =
@@ -69,6 +69,14 @@ impl Snapshot {
             Some(first) if ours.all(|other| other == first) => first.clone(),
             Some(_) => Session::default(),
         }
+    }
+
+    /// Why Calico would refuse to switch the mesh off.
+    #[must_use]
+    pub fn mesh_off_refused(&self) -> Option<Error> {
+        let fields = self.mesh_session.names_of_mesh();
+        let refusal = "a rule of Calico 3.32 and later, and of its API server".to_owned();
+        (self.strict_mesh && !fields.is_empty()).then_some(Error::MeshFields { fields, refusal })
     }
 
     /// Our BGPPeers that lack the password that the mesh has.

@@ -1,6 +1,6 @@
 //! Calico's objects of other owners.
 use super::*;
-use crate::route_reflector::datastore::Unreadable;
+use crate::route_reflector::datastore::{Session, Unreadable};
 
 /// A BGPPeer of another owner between the nodes of two selectors.
 fn theirs(name: &str, node_selector: &str, peer_selector: &str) -> CalicoPeer {
@@ -72,4 +72,76 @@ fn nothing_but_repair_is_done_beside_an_object_that_only_calico_can_read() {
     assert!(run.refused.is_some_and(|why| why.ends_with("BGPPeer odd (spec: x)")));
     stage.speakers.retain(|speaker| *speaker.name != *"n0");
     assert_eq!(word(&plan(&set, &observed(&set, &stage)).unwrap().desired), Some("Promote"));
+}
+
+/// The settings of the mesh's sessions, and a Calico that has them only with the mesh.
+fn strict() -> (RouteReflectorSet, Stage) {
+    let (set, mut stage) = converged(&json!({}));
+    let time = serde_json::Map::from_iter([("maxRestartTime".to_owned(), json!("300s"))]);
+    (stage.snapshot.mesh, stage.snapshot.mesh_session) = (true, Session(time));
+    (set, stage)
+}
+
+const COMMAND: &str = "kubectl patch bgpconfiguration default --type merge -p \
+     '{\"spec\":{\"nodeMeshMaxRestartTime\":null,\"nodeToNodeMeshEnabled\":false}}'";
+
+#[test]
+fn a_write_that_calico_would_refuse_is_not_tried_and_its_command_is_shown() {
+    let (set, mut stage) = strict();
+    let pass = |stage: &Stage, age: f64, memory: Option<Memory>| {
+        let mut seen = observed(&set, stage);
+        seen.measured = Some(Ok(Arc::new(healthy(&seen, age))));
+        seen.memory = memory.unwrap_or(seen.memory);
+        plan(&set, &seen).unwrap()
+    };
+    assert_eq!(word(&pass(&stage, 1.0, None).desired), Some("MeshOff"));
+    stage.snapshot.strict_mesh = true;
+    // The command is for the time at which every session is verified.
+    let stale = pass(&stage, 100.0, None);
+    assert_eq!(condition(&stale, "Converged").0, "WaitingForSamples");
+    assert_eq!(condition(&stale, "Ready").0, "Planned");
+    let refused = pass(&stage, 1.0, None);
+    assert_eq!(word(&refused.desired), None);
+    let (reason, text) = condition(&refused, "Ready");
+    assert!(reason == "Conflict" && text.ends_with(COMMAND), "{reason} {text}");
+    assert_eq!(condition(&refused, "Converged").0, "Refused");
+    // It does not hide behind the gate.
+    let memory = refused.desired.memory.clone();
+    let stale = pass(&stage, 100.0, memory.clone());
+    assert_eq!(condition(&stale, "Ready"), condition(&refused, "Ready"));
+    assert_eq!(condition(&stale, "Converged").0, "Refused");
+    let run = simulate(&set, &mut stage.clone(), None, Arc::default(), now()).unwrap();
+    assert!(run.refused.is_some_and(|why| why.ends_with(COMMAND)));
+    stage.edit("n5", |speaker| speaker.readiness = Readiness::NotReady(None));
+    let mut seen = observed(&set, &stage);
+    let mut some = healthy(&seen, 1.0);
+    some.nodes.get_mut("n0").unwrap().established = Some(1);
+    (seen.measured, seen.memory) = (Some(Ok(Arc::new(some))), memory.clone().unwrap());
+    let text = condition(&plan(&set, &seen).unwrap(), "Ready").1.to_owned();
+    assert!(text.contains("; not now: sessions are not established: n0 has 1 of"), "{text}");
+    // The field is gone.
+    stage.snapshot.mesh_session = Session::default();
+    assert_eq!(word(&pass(&stage, 1.0, memory).desired), Some("MeshOff"));
+}
+
+#[test]
+fn a_write_that_was_refused_is_reported_until_one_succeeds_and_tried_again_later() {
+    let (set, stage) = strict();
+    let blocked = |step: Step, at: i64| {
+        let mut seen = observed(&set, &stage);
+        seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
+        let verdict = verdict("Ready", None, "Forbidden", "no");
+        seen.memory.blocked = Some(Blocked { step, verdict, at: Some(ago(at)) });
+        plan(&set, &seen).unwrap()
+    };
+    let waits = blocked(Step::Mesh(false), 29);
+    assert_eq!((word(&waits.desired), condition(&waits, "Ready")), (None, ("Forbidden", "no")));
+    assert_eq!(condition(&waits, "Converged").0, "Refused");
+    let again = blocked(Step::Mesh(false), 30);
+    assert_eq!(word(&again.desired), Some("MeshOff"));
+    assert_eq!(condition(&again, "Ready"), ("Forbidden", "no"));
+    // It is no longer planned.
+    let other = blocked(Step::Mesh(true), 1);
+    assert_eq!(condition(&other, "Ready").0, "Planned");
+    assert_eq!(other.desired.memory.unwrap().blocked, None);
 }
