@@ -251,8 +251,8 @@ pub fn simulate(
         let taken = decision.goal.peers.iter().find(|peer| bgp.taken.contains(&peer.name));
         if let Some(peer) = taken {
             refused = Some(format!("BGPPeer {} exists and is not ours", peer.name));
-        } else if decision.target.freeze.is_some() {
-            refused = Some("no node is eligible as a reflector".into());
+        } else if let Some(why) = &decision.obstacles {
+            refused = Some(format!("no node is eligible as a reflector ({why})"));
         } else if steps.len() >= MOST_STEPS {
             refused = Some(format!("no end after {MOST_STEPS} steps"));
         }

@@ -26,6 +26,7 @@ use crate::{
 mod cleanup;
 mod clock;
 mod counting;
+mod eligible;
 mod questions;
 mod standing;
 mod status;
@@ -192,7 +193,7 @@ pub fn plan(
         );
         return Ok(refused(counted(), &text));
     }
-    let Decision { target, goal, mut left, unfit_since, unsound, refused } =
+    let Decision { target, goal, mut left, unfit_since, unsound, refused, obstacles } =
         match decide(set, observed, &settings, bgp) {
             Ok(decision) => decision,
             Err(refusal) => return Ok(refused(counted(), &refusal.to_string())),
@@ -219,6 +220,7 @@ pub fn plan(
         misconfigured,
         taken,
         refused,
+        obstacles,
         unfit_since,
         remarks: remarks(bgp, observed.measured.as_ref()),
     };

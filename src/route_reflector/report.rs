@@ -46,6 +46,8 @@ pub(super) struct Decided<'a> {
     pub taken: Option<String>,
     /// Why the topology of the spec is refused; the one in use is kept up.
     pub refused: Option<String>,
+    /// Why no node is eligible, if none is.
+    pub obstacles: Option<String>,
     /// The time since which reflectors have been unfit.
     pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
     /// Findings beside the plan.
@@ -175,6 +177,11 @@ fn steps(decided: &Decided<'_>) -> Vec<PlannedStep> {
     lines
 }
 
+fn ineligible(decided: &Decided<'_>) -> String {
+    let why = decided.obstacles.as_deref().unwrap_or_default();
+    format!("no node is eligible as a reflector ({why}); everything stays as it is")
+}
+
 fn readiness(decided: &Decided<'_>, memory: &Memory) -> Verdict {
     let no = |reason, text: String| verdict("Ready", Some(false), reason, text);
     if let Some(name) = &decided.taken {
@@ -197,8 +204,7 @@ fn readiness(decided: &Decided<'_>, memory: &Memory) -> Verdict {
         return verdict("Ready", None, "DatastoreUnreachable", stale.to_string());
     }
     if let Some(freeze) = decided.target.freeze {
-        let text = "no node is eligible as a reflector; everything stays as it is";
-        return no(freeze.as_str(), text.into());
+        return no(freeze.as_str(), ineligible(decided));
     }
     if let Next::Refuse(step, why) = &decided.next {
         return no("PlanRefused", refusal(step.as_ref(), why));
@@ -344,7 +350,7 @@ fn changes(decided: &Decided<'_>) -> Vec<Notice> {
         notices.push(Notice {
             warning: true,
             reason: freeze.as_str(),
-            note: "no node is eligible as a reflector; everything stays as it is".into(),
+            note: ineligible(decided),
             node: None,
         });
     }

@@ -51,6 +51,8 @@ pub struct BgpNode {
     pub zone: Option<Arc<str>>,
     /// The address it speaks BGP with; without one it does not, or is of another AS.
     pub address: Option<IpAddr>,
+    /// It is of another AS than the cluster.
+    pub other_as: bool,
     /// It speaks every address family that is covered.
     pub complete: bool,
     /// False if Calico has its own Nodes, and none of it that can be read: it can get no labels.
@@ -183,8 +185,10 @@ impl BgpTopology {
             let zone = speaker.labels.get(zone).filter(|zone| !zone.is_empty()).cloned();
             let complete = families.are_spoken(addresses);
             let incarnation = speaker.incarnation;
+            let other_as = is_of_other_as(speaker, snapshot);
+            let labels = carried;
             let node =
-                BgpNode { incarnation, labels: carried, zone, address, complete, known, copies };
+                BgpNode { incarnation, labels, zone, address, other_as, complete, known, copies };
             bgp.nodes.insert(Arc::clone(&speaker.name), node);
         }
         if families.second.is_some() {
@@ -304,17 +308,26 @@ fn of<'a>(speaker: &'a Speaker, key: &str) -> Option<&'a str> {
     speaker.labels.get(key).map(|value| &**value)
 }
 
+/// Reports whether a node is of another AS than the cluster, or of one that cannot be read.
+fn is_of_other_as(speaker: &Speaker, snapshot: &Snapshot) -> bool {
+    let as_number = snapshot.as_number;
+    match &snapshot.speakers {
+        Some(all) => {
+            all.get(&speaker.name).is_some_and(|(_, own)| own.is_some_and(|own| own != as_number))
+        }
+        None => {
+            annotation(speaker, BGP_AS_ANNOTATION).is_some_and(|own| own.parse() != Ok(as_number))
+        }
+    }
+}
+
 /// The addresses that a node speaks BGP with, if it is of the cluster's AS.
 fn addresses(speaker: &Speaker, snapshot: &Snapshot) -> Addresses {
-    let as_number = snapshot.as_number;
-    if let Some(speakers) = &snapshot.speakers {
-        let found = speakers.get(&speaker.name);
-        let ours = found.filter(|(_, own)| own.is_none_or(|own| own == as_number));
-        return ours.map(|(addresses, _)| *addresses).unwrap_or_default();
-    }
-    let own = annotation(speaker, BGP_AS_ANNOTATION);
-    if own.is_some_and(|own| own.parse() != Ok(as_number)) {
+    if is_of_other_as(speaker, snapshot) {
         return Addresses::default();
+    }
+    if let Some(speakers) = &snapshot.speakers {
+        return speakers.get(&speaker.name).map(|(addresses, _)| *addresses).unwrap_or_default();
     }
     let [v4, v6] = BGP_ADDRESS_ANNOTATIONS.map(|key| annotation(speaker, key));
     Addresses::parse(v4, v6)

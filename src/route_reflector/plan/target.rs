@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Observed, clock::elapsed};
+use super::{Observed, clock::elapsed, eligible};
 use crate::{
     api::{RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Topology},
     nodes::{Readiness, Speaker},
@@ -12,14 +12,9 @@ use crate::{
         report,
         settings::Settings,
         steps::{self, Goal, Step},
-        taints,
         topology::BgpTopology,
     },
-    selector::Selector,
 };
-
-/// Set by every kubelet.
-const OS_LABEL: &str = "kubernetes.io/os";
 
 /// The target of a pass, and the missing steps.
 pub struct Decision {
@@ -32,6 +27,8 @@ pub struct Decision {
     pub refused: Option<String>,
     /// The time since which reflectors have been unfit.
     pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
+    /// Why no node is eligible, if none is.
+    pub obstacles: Option<String>,
 }
 
 /// Decides which nodes reflect. An impossible spec never stops repair: the topology in use is
@@ -54,7 +51,8 @@ pub fn decide(
         let left = steps::pending(bgp, &goal);
         let unsound = if left.is_empty() { None } else { steps::sound(bgp, &goal).err() };
         let unfit_since = unfit_since.clone();
-        Ok(Decision { target, goal, left, unsound, refused: None, unfit_since })
+        let obstacles = target.freeze.map(|_| eligible::obstacles(settings, observed, bgp));
+        Ok(Decision { target, goal, left, unsound, refused: None, unfit_since, obstacles })
     };
     let mut wanted = towards(&settings.rules);
     if let Some(why) = not_multi(&settings.rules, &wanted) {
@@ -132,9 +130,6 @@ fn members(
 ) -> Vec<Member> {
     let workloads = observed.memory.workloads.as_ref().map(|(_, workloads)| workloads);
     let member = |speaker: &Speaker, complete: bool| {
-        let label = |key: &str| speaker.labels.get(key).map(|value| &**value);
-        let matches =
-            |selector: &Option<Selector>| selector.as_ref().map(|selector| selector.matches(label));
         let actual = bgp.nodes.get(&speaker.name);
         let labels = actual.map(|actual| actual.labels.clone()).unwrap_or_default();
         let address = actual.and_then(|actual| actual.address);
@@ -151,16 +146,9 @@ fn members(
             address,
             ready: speaker.readiness == Readiness::Ready,
             not_ready_for,
-            closed: speaker.cordoned
-                || taints::keeping_out(&speaker.taints, &settings.tolerations).is_some(),
-            // A node that speaks no BGP, or has another AS, cannot reflect; nor can Windows, where
-            // Calico's BGP is not BIRD's.
-            suitable: address.is_some()
-                && label(OS_LABEL) != Some("windows")
-                && (!complete || actual.is_some_and(|actual| actual.complete))
-                && matches(&settings.selector) != Some(false)
-                && matches(&settings.forbidden) != Some(true),
-            preferred: matches(&settings.preferred) == Some(true),
+            closed: eligible::closed(settings, speaker).is_some(),
+            suitable: eligible::unsuitable(settings, speaker, actual, complete).is_none(),
+            preferred: eligible::selected(speaker, settings.preferred.as_ref()) == Some(true),
             unfit: observed.fitness.as_ref().is_some_and(|f| f.unfit.contains(&speaker.name)),
             unfit_for: unfit_since.get(&speaker.name).map(|since| elapsed(*since, observed.now)),
             workloads: workloads.and_then(|w| w.get(&speaker.name)).copied().unwrap_or_default(),

@@ -191,6 +191,63 @@ fn no_candidate_freezes_everything() {
 }
 
 #[test]
+fn why_no_node_is_eligible_is_counted() {
+    let set = set(&json!({"candidates": {
+        "nodeSelector": {"matchExpressions": [{"key": "no", "operator": "DoesNotExist"}]},
+        "forbidden": {"matchLabels": {"db": ""}},
+    }}));
+    let mut stage = mesh();
+    let mut numbers = 0..6;
+    let mut edit = |edit: fn(&mut Speaker)| {
+        stage.edit(&format!("n{}", numbers.next().unwrap()), edit);
+    };
+    edit(|node| node.readiness = Readiness::NotReady(None));
+    edit(|node| node.cordoned = true);
+    edit(|node| {
+        let (key, effect) = ("node.kubernetes.io/disk-pressure".into(), "NoSchedule".into());
+        node.taints = [crate::nodes::Taint { key, value: "".into(), effect }].into();
+    });
+    edit(|node| node.calico = texts(&[("projectcalico.org/ASNumber", "65000")]));
+    edit(|node| node.calico = texts(&[]));
+    edit(|node| node.labels = texts(&[("kubernetes.io/os", "windows")]));
+    let frozen = |stage: &Stage| {
+        let plan = plan(&set, &observed(&set, stage)).unwrap();
+        assert_eq!(plan.notices[0].note, condition(&plan, "Ready").1);
+        let run = simulate(&set, &mut stage.clone(), None, Arc::default(), now()).unwrap();
+        let why = run.refused.unwrap();
+        assert_eq!(condition(&plan, "Ready").1, format!("{why}; everything stays as it is"));
+        why
+    };
+    let all = "no node is eligible as a reflector (of 6 nodes 1 NotReady, 1 cordoned, 1 of Windows, \
+               1 of another AS, 1 with taint node.kubernetes.io/disk-pressure, \
+               1 without an address in BGP)";
+    assert_eq!(frozen(&stage), all);
+    for node in ["n0", "n1", "n2", "n3"] {
+        let label = if node == "n0" { "no" } else { "db" };
+        stage.edit(node, |speaker| speaker.labels = texts(&[(label, "")]));
+    }
+    let selected = "(of 6 nodes 3 forbidden by candidates.forbidden, 1 not selected by \
+                    candidates.nodeSelector, 1 of Windows, 1 without an address in BGP)";
+    let found = frozen(&stage);
+    assert!(found.ends_with(selected), "{found}");
+    stage.speakers.clear();
+    assert!(frozen(&stage).ends_with("(there are no nodes)"));
+}
+
+/// Some installations keep their reflectors cordoned for ever.
+#[test]
+fn a_cordoned_reflector_stays_where_its_taint_is_tolerated() {
+    let tolerations = json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]);
+    for (tolerations, stays) in [(tolerations, true), (json!([]), false)] {
+        let (set, mut stage) = converged(&json!({"candidates": {"tolerations": tolerations}}));
+        stage.edit("n0", |speaker| speaker.cordoned = true);
+        let plan = plan(&set, &observed(&set, &stage)).unwrap();
+        assert_eq!(condition(&plan, "Converged").0 == "Converged", stays);
+        assert_eq!(plan.status.slots[0].leaving.is_none(), stays);
+    }
+}
+
+#[test]
 fn a_name_that_is_taken_stops_everything_and_says_how_to_hand_it_over() {
     let set = set(&json!({}));
     let mut stage = mesh();
