@@ -59,6 +59,7 @@ pub(in crate::inspect) fn remedy(reason: &str) -> Option<&'static str> {
         "NoCandidates" => {
             "compare spec.candidates with kubectl get nodes --show-labels, and with their taints"
         }
+        "RoutesByFelix" | "BGPDisabled" => "docs/runbooks/RouteReflectorNothingToReflect.md",
         "CalicoNotFound" => "install Calico, or correct spec.datastore",
         "CalicoUnreadable" => "correct the object of Calico's that the message names",
         "SecretInvalid" => "correct the Secret that the message names",

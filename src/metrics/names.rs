@@ -28,6 +28,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_routereflector_clients_without_sessions",
     "traffic_operator_routereflector_desired",
     "traffic_operator_routereflector_foreign_bgppeers",
+    "traffic_operator_routereflector_idle",
     "traffic_operator_routereflector_mesh",
     "traffic_operator_routereflector_paths",
     "traffic_operator_routereflector_plan_oracle_failures_total",

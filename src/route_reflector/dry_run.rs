@@ -201,6 +201,9 @@ pub struct DryRun {
     pub steps: Vec<DryStep>,
     /// Why the way ends before its end, if it does.
     pub refused: Option<String>,
+    /// The reason why there is nothing to reflect, if it is so: every number is meaningless then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<&'static str>,
     /// Objects of Calico's that cannot be read: the numbers are without them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
@@ -242,14 +245,17 @@ pub fn simulate(
     };
     let before = NetworkSummary::of(&stage.bgp(settings.keys(), &name).fabric);
     let mut steps = vec![];
-    let mut refused = None;
+    let idle = stage.snapshot.routing.idle();
+    let mut refused = idle.as_ref().map(|idle| idle.text.clone());
     loop {
         let bgp = stage.bgp(settings.keys(), &name);
         observed.speakers.clone_from(&stage.speakers);
         let decision = plan::decide(&set, &observed, &settings, &bgp)
             .map_err(|refusal| Error::Invalid(refusal.to_string()))?;
         let taken = decision.goal.peers.iter().find(|peer| bgp.taken.contains(&peer.name));
-        if let Some(peer) = taken {
+        if idle.is_some() {
+            // The sessions carry nothing.
+        } else if let Some(peer) = taken {
             refused = Some(format!("BGPPeer {} exists and is not ours", peer.name));
         } else if let Some(why) = &decision.obstacles {
             refused = Some(format!("no node is eligible as a reflector ({why})"));
@@ -290,6 +296,7 @@ pub fn simulate(
                     .collect(),
                 steps,
                 refused,
+                idle: idle.map(|idle| idle.reason),
                 unreadable: bgp.unreadable.iter().map(ToString::to_string).collect(),
                 before,
                 after: NetworkSummary::of(&bgp.fabric),
@@ -315,6 +322,11 @@ pub fn simulate(
 pub fn text(run: &DryRun) -> String {
     let mut text = String::new();
     let DryRun { name, datastore, topology, nodes, desired, .. } = run;
+    if let (Some(reason), Some(text)) = (run.idle, &run.refused) {
+        return format!(
+            "RouteReflectorSet {name} on {nodes} nodes ({datastore}): {reason}\n\n{text}\n"
+        );
+    }
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,

@@ -31,6 +31,8 @@ pub struct Memory {
     pub blocked: Option<Blocked>,
     /// The last refusal, so that it is reported once.
     pub refused: Option<String>,
+    /// No session carries a route to pods: there is nothing to reflect.
+    pub idle: bool,
     /// The values for the metrics; `None` until this process has decided once: zeros would say that
     /// every route is there.
     pub figures: Option<Arc<Figures>>,

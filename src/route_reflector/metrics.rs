@@ -111,7 +111,8 @@ const GAUGES: [Gauge; 11] = [
 
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let figures = |memory: &Memory| (memory.figures.clone(), memory.counters.clone());
+        let figures =
+            |memory: &Memory| (memory.figures.clone(), memory.counters.clone(), memory.idle);
         let all: Vec<_> = self.0.each(|_, memory| Some(figures(memory))).collect();
         if all.is_empty() {
             return Ok(());
@@ -120,8 +121,21 @@ impl Collector for Gauges {
         // say that no route is missing, and end an alert.
         let decided: Vec<_> = all
             .iter()
-            .filter_map(|((_, name), (figures, _))| Some((name, figures.as_ref()?)))
+            .filter_map(|((_, name), (figures, ..))| Some((name, figures.as_ref()?)))
             .collect();
+        let idle = all.iter().filter(|(_, (figures, _, idle))| *idle || figures.is_some());
+        let idle: Vec<_> =
+            idle.map(|((_, name), (.., idle))| (name, f64::from(u8::from(*idle)))).collect();
+        if !idle.is_empty() {
+            let help =
+                "1 while no session carries a route to pods, so that there is nothing to reflect";
+            let metric = "traffic_operator_routereflector_idle";
+            let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Gauge)?;
+            for (name, idle) in idle {
+                let labels = [("name", name.as_str())];
+                ConstGauge::new(idle).encode(family.encode_family(&labels)?)?;
+            }
+        }
         let now = seconds(Timestamp::now());
         for (metric, help, of) in GAUGES.iter().filter(|_| !decided.is_empty()) {
             let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Gauge)?;
@@ -136,7 +150,7 @@ impl Collector for Gauges {
         }
         let counter = |encoder: &mut DescriptorEncoder, metric: &str, help: &str, of: &Counted| {
             let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
-            for ((_, name), (_, counters)) in &all {
+            for ((_, name), (_, counters, _)) in &all {
                 for (labels, value) in of(counters) {
                     let mut every = vec![("name", name.as_str())];
                     every.extend(labels);

@@ -176,6 +176,9 @@ pub fn plan(
         Ok((snapshot, bgp)) => (snapshot, bgp),
         Err(calico) => return Ok(standing::unknown(set, calico)),
     };
+    if let Some(idle) = snapshot.routing.idle() {
+        return Ok(standing::idle(set, &observed.memory, &idle));
+    }
     // The critical alerts read these figures, also where nothing can be decided.
     let counted = || {
         let figures = Figures {
@@ -183,7 +186,7 @@ pub fn plan(
             ..figures(bgp, &BTreeSet::new(), observed.measured.as_ref())
         };
         let figures = Some(Arc::new(figures));
-        Memory { figures, shut_since: None, ..observed.memory.clone() }
+        Memory { figures, idle: false, shut_since: None, ..observed.memory.clone() }
     };
     if settings.migrate && snapshot.mesh && !snapshot.only_of_mesh.is_empty() {
         let text = format!(
@@ -222,7 +225,7 @@ pub fn plan(
         refused,
         obstacles,
         unfit_since,
-        remarks: remarks(bgp, observed.measured.as_ref()),
+        remarks: [remarks(bgp, observed.measured.as_ref()), snapshot.routing.remarks()].concat(),
     };
     let mut pass = Pass { observed, settings: &settings, unsound, decided };
     if !stands {
@@ -359,6 +362,7 @@ impl Pass<'_> {
             _ => self.due().map_or(PERIOD, |due| due.clamp(TRY, PERIOD)),
         };
         memory.figures = Some(Arc::new(figures));
+        memory.idle = false;
         let session = snapshot.session();
         let desired = Desired { step, session, reports, memory: Some(memory) };
         Plan { desired, status, conditions, notices, period }

@@ -53,6 +53,16 @@ pub const PERMISSIONS: &[Permission] = &[
         resources: &["clusterinformations"],
         verbs: &["get"],
     },
+    // Who programs the routes: without BIRD there is nothing to reflect.
+    Permission { group: "projectcalico.org", resources: &["ippools"], verbs: &["list"] },
+    Permission { group: "crd.projectcalico.org", resources: &["ippools"], verbs: &["list"] },
+    Permission { group: "projectcalico.org", resources: &["felixconfigurations"], verbs: &["get"] },
+    Permission {
+        group: "crd.projectcalico.org",
+        resources: &["felixconfigurations"],
+        verbs: &["get"],
+    },
+    Permission { group: "operator.tigera.io", resources: &["installations"], verbs: &["get"] },
     // transition.gate: NodeStatus.
     Permission {
         group: "projectcalico.org",

@@ -12,6 +12,7 @@ use std::{
 use kube::{
     Client, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PostParams, Preconditions},
+    core::GroupVersionKind,
     discovery::ApiResource,
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -27,6 +28,7 @@ use super::{
     CalicoPeer, DEFAULT, Error, ListenPorts, ReadCache, Snapshot, Stale, Unreadable, WantedPeer,
     Written,
     peer::{self, ConfigurationSpec, PeerSpec},
+    routing::{FelixSpec, InstallationSpec, Pool, Routing},
 };
 use crate::{
     controller::{FIELD_MANAGER, error::is_refusal, merge_params},
@@ -208,6 +210,9 @@ impl Kubernetes {
         };
         listen_ports.all = configuration.listen_port;
         let information = self.information(group).await?.unwrap_or_default();
+        let release = information.release();
+        let bird = configuration.program_cluster_routes.clone();
+        let routing = Routing { bird, release, ..self.routing(group).await };
         Ok(Snapshot {
             peers,
             unreadable: unreadable_peers,
@@ -218,10 +223,56 @@ impl Kubernetes {
             listen_ports,
             flavor: group.api_version(),
             // The first release with the rule in its definitions. Its API server always had it.
-            strict_mesh: group == Group::V3 || information.release() >= Some((3, 32)),
+            strict_mesh: group == Group::V3 || release >= Some((3, 32)),
+            routing,
             locked: information.locked(),
             ..Snapshot::default()
         })
+    }
+
+    /// Reads who programs the routes. What cannot be read stops nothing: it is reported.
+    async fn routing(&self, group: Group) -> Routing {
+        let mut routing = Routing::default();
+        let unknown = |what: &str, why: &dyn std::fmt::Display| Some(format!("{what}: {why}"));
+        match self.api::<DynamicObject>(&group.pools()).list(&ListParams::default()).await {
+            Ok(list) => {
+                for object in list {
+                    let name = object.name_any();
+                    match spec::<Pool>(&object) {
+                        Ok(pool) => routing.pools.push(Pool { name, ..pool }),
+                        Err(why) => routing.unknown = unknown(&format!("IPPool {name}"), &why),
+                    }
+                }
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(why) => routing.unknown = unknown("list IPPools", &why),
+        }
+        match self.default_of::<FelixSpec>(&group.felix()).await {
+            Ok(found) => routing.felix = found.program_cluster_routes,
+            Err(why) => routing.unknown = unknown("FelixConfiguration default", &why),
+        }
+        let kind = GroupVersionKind::gvk("operator.tigera.io", "v1", "Installation");
+        let installation = ApiResource::from_gvk_with_plural(&kind, "installations");
+        match self.default_of::<InstallationSpec>(&installation).await {
+            Ok(found) => {
+                let network = found.calico_network.unwrap_or_default();
+                (routing.bgp, routing.mode) = (network.bgp, network.cluster_routing_mode);
+            }
+            Err(why) => routing.unknown = unknown("Installation default", &why),
+        }
+        routing
+    }
+
+    /// The spec of the object `default`; empty if there is none, or no such kind.
+    async fn default_of<S: DeserializeOwned + Default>(
+        &self,
+        resource: &ApiResource,
+    ) -> Result<S, String> {
+        match self.api::<DynamicObject>(resource).get(DEFAULT).await {
+            Ok(found) => spec(&found).map_err(|error| error.to_string()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(S::default()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// The group, if it may be written to now.

@@ -34,6 +34,7 @@ mod etcd;
 mod kubernetes;
 mod node_status;
 mod peer;
+mod routing;
 mod session;
 mod watching;
 
@@ -43,6 +44,7 @@ pub use etcd::{Credentials, Etcd};
 pub use kubernetes::{Group, Kubernetes};
 pub use node_status::{MAX_NODES, Report};
 pub use peer::{CalicoPeer, MANAGED_BY_LABEL, SET_LABEL, WantedPeer};
+pub use routing::{Idle, Pool, Routing};
 pub use session::Session;
 
 /// The autonomous system of a cluster if its BGPConfiguration names none.
@@ -127,6 +129,8 @@ pub struct Snapshot {
     pub speakers: Option<Speakers>,
     /// The ports of BIRDs.
     pub listen_ports: ListenPorts,
+    /// Who programs the routes between nodes.
+    pub routing: Routing,
     /// The kind of datastore: `projectcalico.org/v3`, `crd.projectcalico.org/v1` or `etcd`.
     pub flavor: &'static str,
     /// Calico is moving its objects to another place: nothing may be written.

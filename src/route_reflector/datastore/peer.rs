@@ -212,6 +212,9 @@ pub(super) struct ConfigurationSpec {
     /// Port of BIRD.
     #[serde(default)]
     pub listen_port: Option<u16>,
+    /// The classes of `IPPool`s with routes that BIRD programs.
+    #[serde(default)]
+    pub program_cluster_routes: Option<String>,
     #[serde(flatten)]
     others: Value,
 }

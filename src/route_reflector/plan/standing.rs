@@ -3,7 +3,7 @@ use super::{Calico, Desired, PERIOD, Reports};
 use crate::{
     api::{RouteReflectorSet, RouteReflectorSetStatus},
     controller::{Notice, Plan, Verdict, verdict},
-    route_reflector::{memory::Memory, report},
+    route_reflector::{datastore::Idle, memory::Memory, report},
 };
 
 /// The status as it was, with other conditions: nothing is decided.
@@ -44,6 +44,28 @@ pub(super) fn unknown(
         verdict("RoutesSafe", None, calico.reason, "the state of Calico's objects is unknown"),
     ];
     standing(set, None, conditions)
+}
+
+/// Handles a network in which no session carries a route to pods. Figures of routes would be about
+/// routes that nobody uses.
+pub(super) fn idle(
+    set: &RouteReflectorSet,
+    memory: &Memory,
+    idle: &Idle,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let Idle { reason, text } = idle;
+    let conditions = vec![
+        verdict("Ready", Some(false), reason, text.clone()),
+        verdict("Converged", Some(false), "Frozen", "nothing is written; see Ready"),
+        verdict("RoutesSafe", None, reason, "no session of BGP carries a route to pods"),
+    ];
+    let memory = Memory { idle: true, figures: None, shut_since: None, ..memory.clone() };
+    let mut plan = standing(set, Some(memory), conditions);
+    let mut known = set.status.iter().flat_map(|status| &status.conditions);
+    if !known.any(|known| known.type_ == "Ready" && known.reason == *reason) {
+        plan.notices.push(Notice { warning: true, reason, note: text.clone(), node: None });
+    }
+    plan
 }
 
 /// Handles a spec of which the gate's part is invalid, where nothing can be repaired either.

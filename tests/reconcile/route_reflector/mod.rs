@@ -16,6 +16,7 @@ mod labels;
 mod migrating;
 mod missing_measurements;
 mod no_writes;
+mod other_clusters;
 mod zonal;
 
 pub use stage::Stage;

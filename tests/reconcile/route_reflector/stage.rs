@@ -68,6 +68,8 @@ impl Stage {
             ("BGPConfiguration", "bgpconfigurations"),
             ("CalicoNodeStatus", "caliconodestatuses"),
             ("ClusterInformation", "clusterinformations"),
+            ("IPPool", "ippools"),
+            ("FelixConfiguration", "felixconfigurations"),
         ] {
             kind(&bench.client, group, one, plural).clear().await;
         }

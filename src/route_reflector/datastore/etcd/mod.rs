@@ -19,11 +19,14 @@ mod watching;
 pub use connection::Credentials;
 use connection::{Connection, Source, explain, reader};
 use object::{
-    API_VERSION, CONFIGURATIONS, Entry, INFORMATION, NODES, NodeLabels, PEERS, key, prefix,
+    API_VERSION, CONFIGURATIONS, Entry, FELIX, INFORMATION, NODES, NodeLabels, PEERS, POOLS, key,
+    prefix,
 };
 pub(super) use watching::changes;
 
-use super::{DEFAULT, Error, IdChange, ReadCache, Snapshot, Unreadable, WantedPeer, Written, peer};
+use super::{
+    DEFAULT, Error, IdChange, ReadCache, Routing, Snapshot, Unreadable, WantedPeer, Written, peer,
+};
 use crate::{
     api::route_reflector_set,
     infra::{Api, lease::Fence},
@@ -93,10 +96,10 @@ impl Etcd {
         // All at one revision, so that the objects are consistent.
         let mut revision = 0;
         let mut all = Vec::new();
-        for plural in [PEERS, CONFIGURATIONS, INFORMATION, NODES] {
+        for plural in [PEERS, CONFIGURATIONS, INFORMATION, NODES, POOLS, FELIX] {
             all.push(self.list(plural, &mut revision).await?);
         }
-        let [peers, configurations, information, nodes] = &all[..] else {
+        let [peers, configurations, information, nodes, pools, felix] = &all[..] else {
             return Ok(Snapshot::default());
         };
         let mut snapshot = Snapshot { flavor: "etcd", ..Snapshot::default() };
@@ -158,7 +161,16 @@ impl Etcd {
             let port = found.and_then(|found| found.listen_port);
             snapshot.listen_ports.nodes.extend(node.zip(port));
         }
-        snapshot.locked = default(information, "ClusterInformation", Entry::information)?.locked();
+        let information = default(information, "ClusterInformation", Entry::information)?;
+        snapshot.locked = information.locked();
+        let pools = pools.iter().filter_map(|(_, entry)| entry.as_ref()?.pool().ok());
+        snapshot.routing = Routing {
+            pools: pools.collect(),
+            bird: configuration.program_cluster_routes.clone(),
+            felix: default(felix, "FelixConfiguration", Entry::felix)?.program_cluster_routes,
+            release: information.release(),
+            ..Routing::default()
+        };
         Ok(snapshot)
     }
 

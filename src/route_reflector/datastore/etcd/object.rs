@@ -10,6 +10,7 @@ use crate::route_reflector::{
     datastore::{
         CalicoPeer, Error, IdChange,
         peer::{AsNumber, ConfigurationSpec, InformationSpec, PeerSpec},
+        routing::{FelixSpec, Pool},
     },
     families::Addresses,
 };
@@ -21,6 +22,8 @@ pub(super) const PEERS: &str = "bgppeers";
 pub(super) const CONFIGURATIONS: &str = "bgpconfigurations";
 pub(super) const INFORMATION: &str = "clusterinformations";
 pub(super) const NODES: &str = "nodes";
+pub(super) const POOLS: &str = "ippools";
+pub(super) const FELIX: &str = "felixconfigurations";
 
 /// All objects of a kind.
 pub(super) fn prefix(plural: &str) -> String {
@@ -132,6 +135,15 @@ impl Entry {
     }
 
     pub fn configuration(&self) -> Result<ConfigurationSpec, serde_json::Error> {
+        Ok(self.parts()?.spec.unwrap_or_default())
+    }
+
+    pub fn pool(&self) -> Result<Pool, serde_json::Error> {
+        let pool: Pool = self.parts()?.spec.unwrap_or_default();
+        Ok(Pool { name: self.name.clone(), ..pool })
+    }
+
+    pub fn felix(&self) -> Result<FelixSpec, serde_json::Error> {
         Ok(self.parts()?.spec.unwrap_or_default())
     }
 

@@ -58,6 +58,14 @@ impl Group {
         self.resource("CalicoNodeStatus", "caliconodestatuses")
     }
 
+    pub(super) fn pools(self) -> ApiResource {
+        self.resource("IPPool", "ippools")
+    }
+
+    pub(super) fn felix(self) -> ApiResource {
+        self.resource("FelixConfiguration", "felixconfigurations")
+    }
+
     pub(super) fn information(self) -> ApiResource {
         self.resource("ClusterInformation", "clusterinformations")
     }

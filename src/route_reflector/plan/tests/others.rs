@@ -1,6 +1,6 @@
 //! Calico's objects of other owners.
 use super::*;
-use crate::route_reflector::datastore::{Session, Unreadable};
+use crate::route_reflector::datastore::{Pool, Routing, Session, Unreadable};
 
 /// A BGPPeer of another owner between the nodes of two selectors.
 fn theirs(name: &str, node_selector: &str, peer_selector: &str) -> CalicoPeer {
@@ -144,4 +144,47 @@ fn a_write_that_was_refused_is_reported_until_one_succeeds_and_tried_again_later
     let other = blocked(Step::Mesh(true), 1);
     assert_eq!(condition(&other, "Ready").0, "Planned");
     assert_eq!(other.desired.memory.unwrap().blocked, None);
+}
+
+/// Calico with VXLAN alone, or without BGP: a plan would be about sessions that carry nothing.
+#[test]
+fn where_no_session_carries_a_route_nothing_is_planned_but_the_way_out() {
+    let pool: Pool = serde_json::from_value(json!({"vxlanMode": "Always"})).unwrap();
+    let felix = Routing { pools: vec![Pool { name: "pods".into(), ..pool }], ..Routing::default() };
+    let none = Routing { bgp: Some("Disabled".into()), ..Routing::default() };
+    for (routing, reason) in [(felix, "RoutesByFelix"), (none, "BGPDisabled")] {
+        let set = set(&json!({"deletionPolicy": "RestoreMesh"}));
+        let mut stage = mesh();
+        stage.snapshot.routing = routing.clone();
+        let idle = plan(&set, &observed(&set, &stage)).unwrap();
+        assert_eq!(word(&idle.desired), None);
+        assert!(idle.status.plan.is_empty());
+        for type_ in ["Ready", "RoutesSafe"] {
+            assert_eq!(condition(&idle, type_).0, reason);
+        }
+        assert_eq!(condition(&idle, "Converged").0, "Frozen");
+        assert_eq!(idle.notices[0].reason, reason);
+        // No alert is about routes that nobody uses.
+        let memory = idle.desired.memory.unwrap();
+        assert!(memory.idle && memory.figures.is_none());
+        let run = simulate(&set, &mut stage, None, Arc::default(), now()).unwrap();
+        assert_eq!((run.idle, run.steps.len()), (Some(reason), 0));
+        assert!(run.refused.as_ref().is_some_and(|why| why.contains("nothing to reflect")));
+        assert!(!crate::route_reflector::dry_run::text(&run).contains("sessions"));
+
+        // Of a network that had reflectors before: no session is waited for on the way back.
+        let (mut set, mut stage) = converged(&json!({}));
+        set.spec.deletion_policy = crate::api::route_reflector_set::DeletionPolicy::RestoreMesh;
+        stage.snapshot.routing = routing;
+        stage.snapshot.mesh = true;
+        let seen = observed(&set, &stage);
+        let back = restore(&set, &seen).unwrap().desired.unwrap();
+        assert_eq!(word(&back), Some("Demote"));
+        // It is over.
+        stage.snapshot.routing = Routing::default();
+        let mut seen = observed(&set, &stage);
+        seen.memory.idle = true;
+        let plan = plan(&set, &seen).unwrap();
+        assert!(!plan.desired.memory.unwrap().idle);
+    }
 }
