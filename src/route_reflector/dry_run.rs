@@ -14,6 +14,7 @@ use super::{
     datastore::{CalicoPeer, Snapshot},
     memory::Memory,
     next::{self, Next},
+    overlap,
     plan::{self, Calico, Fitness, Observed},
     settings::Settings,
     steps::{NodeWrite, Step, Write},
@@ -66,8 +67,10 @@ impl Stage {
                     }
                 }
                 Write::Peer(peer) => {
-                    self.snapshot.peers.retain(|there| there.name != peer.name);
+                    let there = self.snapshot.peers.iter().position(|p| p.name == peer.name);
+                    let there = there.map(|place| self.snapshot.peers.remove(place));
                     self.snapshot.peers.push(CalicoPeer {
+                        session: there.map_or_else(Default::default, |there| there.session),
                         name: peer.name,
                         node_selector: Some(peer.node_selector),
                         peer_selector: Some(peer.peer_selector),
@@ -252,11 +255,14 @@ pub fn simulate(
         observed.speakers.clone_from(&stage.speakers);
         let decision = plan::decide(&set, &observed, &settings, &bgp)
             .map_err(|refusal| Error::Invalid(refusal.to_string()))?;
+        let session = overlap::settings(&stage.snapshot, &bgp, &decision.goal);
         let taken = decision.goal.peers.iter().find(|peer| bgp.taken.contains(&peer.name));
         if idle.is_some() {
             // The sessions carry nothing.
         } else if let Some(peer) = taken {
             refused = Some(format!("BGPPeer {} exists and is not ours", peer.name));
+        } else if let Err(why) = &session {
+            refused = Some(why.clone());
         } else if let Some(why) = &decision.obstacles {
             refused = Some(format!("no node is eligible as a reflector ({why})"));
         } else if steps.len() >= MOST_STEPS {
@@ -302,6 +308,7 @@ pub fn simulate(
                 after: NetworkSummary::of(&bgp.fabric),
             });
         };
+        let session = session.unwrap_or_default();
         let after = step.after(&bgp.fabric, label.0, label.1);
         let changed = step.changed();
         let lost = Change::new(&bgp.fabric, &after, &changed).lost(Rule::Rfc).pairs;
@@ -314,6 +321,11 @@ pub fn simulate(
         });
         set.status = Some(plan::remembered(&set, &decision, &bgp, now));
         stage.take(&step, label, &name);
+        for peer in stage.snapshot.peers.iter_mut().filter(|peer| peer.ours) {
+            if !bgp.ours.contains_key(&peer.name) {
+                peer.session.clone_from(&session);
+            }
+        }
     }
 }
 

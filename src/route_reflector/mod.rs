@@ -42,6 +42,7 @@ mod metrics;
 mod names;
 mod next;
 mod observe;
+mod overlap;
 mod plan;
 #[cfg(test)]
 mod proof;

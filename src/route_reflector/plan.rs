@@ -12,6 +12,7 @@ use super::{
     gate::{GateClosed, Measured},
     memory::{Blocked, Figures, Memory},
     next::{self, Next},
+    overlap,
     report::{self, Decided},
     settings::Settings,
     steps::{self, Goal, Step, Write},
@@ -204,9 +205,10 @@ pub fn plan(
     let mut names = goal.peers.iter().map(|peer| &peer.name);
     let taken = names.find(|name| bgp.taken.contains(*name)).cloned();
     let stands = taken.is_some() || target.freeze.is_some() || snapshot.locked;
+    let session = overlap::settings(snapshot, bgp, &goal);
     if stands {
         left.clear();
-    } else if misconfigured.is_some() {
+    } else if misconfigured.is_some() || session.is_err() {
         left.retain(Step::repairs);
     }
     let fitness = observed.fitness.as_ref();
@@ -222,12 +224,14 @@ pub fn plan(
         next: Next::Done,
         misconfigured,
         taken,
+        contested: session.as_ref().err().cloned(),
         refused,
         obstacles,
         unfit_since,
         remarks: [remarks(bgp, observed.measured.as_ref()), snapshot.routing.remarks()].concat(),
     };
-    let mut pass = Pass { observed, settings: &settings, unsound, decided };
+    let session = session.unwrap_or_default();
+    let mut pass = Pass { observed, settings: &settings, unsound, session, decided };
     if !stands {
         pass.decided.next = pass.choose(&goal);
     }
@@ -240,6 +244,8 @@ struct Pass<'a> {
     settings: &'a Settings,
     /// Why the steps to the target are not taken.
     unsound: Option<steps::Refused>,
+    /// The settings of a new BGPPeer.
+    session: datastore::Session,
     decided: Decided<'a>,
 }
 
@@ -363,7 +369,7 @@ impl Pass<'_> {
         };
         memory.figures = Some(Arc::new(figures));
         memory.idle = false;
-        let session = snapshot.session();
+        let session = self.session;
         let desired = Desired { step, session, reports, memory: Some(memory) };
         Plan { desired, status, conditions, notices, period }
     }

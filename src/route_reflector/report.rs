@@ -44,6 +44,8 @@ pub(super) struct Decided<'a> {
     pub misconfigured: Option<&'a str>,
     /// Another owner's BGPPeer with one of our names.
     pub taken: Option<String>,
+    /// BGPPeers of other owners contradict ours; only repairs are done.
+    pub contested: Option<String>,
     /// Why the topology of the spec is refused; the one in use is kept up.
     pub refused: Option<String>,
     /// Why no node is eligible, if none is.
@@ -200,6 +202,9 @@ fn readiness(decided: &Decided<'_>, memory: &Memory) -> Verdict {
     if let Some(text) = misconfigured(decided) {
         return no("InvalidSpec", text.into());
     }
+    if let Some(text) = &decided.contested {
+        return no("Conflict", text.clone());
+    }
     if let Some(stale) = &decided.snapshot.stale {
         return verdict("Ready", None, "DatastoreUnreachable", stale.to_string());
     }
@@ -277,7 +282,7 @@ fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {
         return no("Frozen", "nothing is written; see Ready".into());
     }
     match &decided.next {
-        Next::Done if decided.misconfigured.is_some() => {
+        Next::Done if decided.misconfigured.is_some() || decided.contested.is_some() => {
             no("Frozen", "only dead reflectors are replaced; see Ready".into())
         }
         Next::Done => verdict("Converged", Some(true), "Converged", "all steps are done"),
@@ -354,10 +359,12 @@ fn changes(decided: &Decided<'_>) -> Vec<Notice> {
             node: None,
         });
     }
-    if let Some(name) = &decided.taken
+    let taken = decided.taken.as_ref();
+    let taken =
+        taken.map(|name| format!("BGPPeer {name} exists and is not ours; nothing is written"));
+    if let Some(note) = taken.or_else(|| decided.contested.clone())
         && condition != Some("Conflict")
     {
-        let note = format!("BGPPeer {name} exists and is not ours; nothing is written");
         notices.push(Notice { warning: true, reason: "Conflict", note, node: None });
     }
     notices.extend(misconfigured(decided).and_then(|text| invalid(decided.set, text)));

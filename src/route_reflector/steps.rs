@@ -67,7 +67,7 @@ pub struct Goal {
 
 impl Goal {
     /// The network that is aimed at.
-    fn fabric(&self, bgp: &BgpTopology) -> Fabric {
+    pub(super) fn fabric(&self, bgp: &BgpTopology) -> Fabric {
         let (key, value) = (&*self.label.0, &*self.label.1);
         let nodes = bgp.fabric.nodes().iter().map(|node| {
             if let Some(slot) = self.slots.iter().find(|slot| slot.node == node.name) {

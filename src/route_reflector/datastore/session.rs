@@ -1,10 +1,11 @@
-//! The settings of sessions besides their two ends: a password, and the maximum duration of a
-//! restart. Pure.
+//! The settings of sessions besides their two ends: a password, timers, filters, addresses. Pure.
 //!
-//! The mesh has it in the BGPConfiguration, BGPPeers each for itself. New peers of ours get what
+//! The mesh has two of them in the BGPConfiguration, BGPPeers have theirs each for itself. New peers of ours get what
 //! the others of ours have, the first ones what the mesh has. Existing ones are left alone: a
 //! changed password resets all sessions of a peer at once, and one that only some peers have keeps
 //! the two ends of a session apart, if two peers are for the same pair of nodes.
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use super::{Error, Snapshot};
@@ -13,30 +14,63 @@ use super::{Error, Snapshot};
 const FIELDS: [(&str, &str); 2] =
     [("password", "nodeMeshPassword"), ("maxRestartTime", "nodeMeshMaxRestartTime")];
 
+/// The fields of a BGPPeer that say which sessions there are.
+const ENDS: [&str; 6] =
+    ["node", "nodeSelector", "peerIP", "peerSelector", "asNumber", "reversePeering"];
+
+/// Fields that a BGPPeer by selectors cannot have, or that change its sessions.
+const NOT_PORTABLE: [&str; 3] = ["localASNumber", "localWorkloadSelector", "reachableBy"];
+
+/// Values that mean the same as no value.
+const DEFAULTS: [(&str, &str); 3] =
+    [("sourceAddress", "UseNodeIP"), ("nextHopMode", "Auto"), ("failureDetectionMode", "None")];
+
 /// Fields of a BGPConfiguration that are about the mesh begin with this.
 const ABOUT_MESH: &str = "nodeMesh";
 
-/// These fields, as written in the spec of a BGPPeer.
+/// These fields, as written in the spec of a BGPPeer, without those that have Calico's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session(pub Map<String, Value>);
 
 impl Session {
     /// Reads the settings of a BGPPeer.
     pub(super) fn of_peer(spec: &Value) -> Self {
-        Self::pick(spec, |(field, _)| field)
+        let fields = spec.as_object().into_iter().flatten();
+        let matters = |(name, value): &(&String, &Value)| {
+            let default = |(field, default): &(&str, &str)| name == field && *value == default;
+            !ENDS.contains(&name.as_str()) && is_set(value) && !DEFAULTS.iter().any(default)
+        };
+        let fields = fields.filter(matters).map(|(name, value)| (name.clone(), value.clone()));
+        Self(fields.collect())
     }
 
     /// Reads the settings of a BGPConfiguration for the mesh.
     pub(super) fn of_mesh(spec: &Value) -> Self {
-        Self::pick(spec, |(_, field)| field)
-    }
-
-    fn pick(spec: &Value, name: impl Fn((&'static str, &'static str)) -> &'static str) -> Self {
-        let found = FIELDS.iter().filter_map(|pair| {
-            let value = spec.get(name(*pair)).filter(|value| is_set(value))?;
-            Some((pair.0.to_owned(), value.clone()))
+        let found = FIELDS.iter().filter_map(|(of_peer, of_mesh)| {
+            let value = spec.get(of_mesh).filter(|value| is_set(value))?;
+            Some(((*of_peer).to_owned(), value.clone()))
         });
         Self(found.collect())
+    }
+
+    /// Reports whether a BGPPeer by selectors can have them.
+    #[must_use]
+    pub fn is_portable(&self) -> bool {
+        NOT_PORTABLE.iter().all(|field| !self.0.contains_key(*field))
+    }
+
+    /// The names of all fields.
+    #[must_use]
+    pub fn fields(&self) -> Vec<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
+
+    /// The names of the fields that differ.
+    #[must_use]
+    pub fn differences<'s>(&'s self, other: &'s Self) -> Vec<&'s str> {
+        let names: BTreeSet<&str> =
+            self.0.keys().chain(other.0.keys()).map(String::as_str).collect();
+        names.into_iter().filter(|name| self.0.get(*name) != other.0.get(*name)).collect()
     }
 
     /// Returns the BGPConfiguration's names of the fields that are set.
@@ -45,9 +79,9 @@ impl Session {
     }
 }
 
-/// An empty text means none, as for Calico.
+/// An empty text or list, and `false`, mean none, as for Calico.
 fn is_set(value: &Value) -> bool {
-    !value.is_null() && *value != ""
+    !value.is_null() && *value != "" && *value != false && *value != Value::Array(vec![])
 }
 
 /// Fields of a BGPConfiguration that are about the mesh, and that no BGPPeer has.

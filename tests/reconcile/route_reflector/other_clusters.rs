@@ -2,7 +2,11 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::{Stage, datastore::kind, stage::two};
+use super::{
+    Stage,
+    datastore::kind,
+    stage::{ID, LABEL, two},
+};
 use crate::bench::run;
 
 /// The API server refuses it by a rule of Calico's definitions, which may be known or not.
@@ -77,6 +81,55 @@ fn where_felix_programs_the_routes_nothing_is_written() {
         stage.converged("main", &["node-1", "node-2"]).await;
         let text = stage.condition("main", "Ready", "True", "Planned").await;
         assert!(text.ends_with("and BGP does not: pods"), "{text}");
+        stage.routes_were_kept();
+    });
+}
+
+/// Reflectors made by hand, as Calico documents it, with the settings of their sessions.
+#[test]
+fn reflectors_made_by_hand_keep_their_ids_and_the_settings_of_their_sessions() {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        stage.nodes(4).await;
+        for node in ["node-3", "node-4"] {
+            let labels = json!({LABEL: "true"});
+            let metadata = json!({"labels": labels, "annotations": {ID: "244.0.0.1"}});
+            stage.patch_node(node, json!({"metadata": metadata})).await;
+        }
+        let default = json!({"name": "default"});
+        let off = json!({"nodeToNodeMeshEnabled": false});
+        stage.configurations().create("BGPConfiguration", default, off).await;
+        let password = json!({"secretKeyRef": {"name": "bgp", "key": "rr"}});
+        let spec = json!({
+            "nodeSelector": "all()", "peerSelector": "calico-route-reflector == 'true'", "password": password,
+            "keepaliveTime": "10s", "sourceAddress": "None",
+        });
+        let name = json!({"name": "peer-with-route-reflectors"});
+        stage.peers().create("BGPPeer", name, spec.clone()).await;
+        let _operator = stage.operator().await;
+        let since = Timestamp::now();
+        stage.set("main", two(json!({"nodeLabel": "calico-route-reflector=true"}))).await;
+        stage.converged("main", &["node-3", "node-4"]).await;
+        let changes = stage.changes_since(since).await;
+        let mut changed: Vec<_> = changes.iter().map(|c| c.name.as_str()).collect();
+        // Both nodes at once.
+        changed[..2].sort_unstable();
+        assert_eq!(changed, ["node-3", "node-4", "rrs-to-rrs", "peer-to-rrs-1"]);
+        for node in ["node-3", "node-4"] {
+            assert_eq!(stage.marks().await[node][3], "244.0.0.1");
+        }
+        for ours in ["rrs-to-rrs", "peer-to-rrs-1"] {
+            let peer = stage.peers().get(ours).await.expect("ours");
+            for field in ["password", "keepaliveTime", "sourceAddress"] {
+                assert_eq!(peer["spec"][field], spec[field], "{ours}: {peer:#}");
+            }
+        }
+        let other = json!({"spec": {"keepaliveTime": "20s"}});
+        stage.peers().patch("peer-with-route-reflectors", other).await;
+        let text = stage.condition("main", "Ready", "False", "Conflict").await;
+        assert!(text.contains("peer-with-route-reflectors (spec.keepaliveTime)"), "{text}");
+        stage.peers().delete("peer-with-route-reflectors").await;
+        stage.condition("main", "Ready", "True", "Planned").await;
         stage.routes_were_kept();
     });
 }

@@ -7,7 +7,7 @@ use std::{
 use super::{
     Previous, Refusal, Roll, Rules,
     choice::Chosen,
-    pool::{MOST_IDS, is_id},
+    pool::{MOST_IDS, Pool, is_id},
 };
 use crate::election::{IdScope, Topology};
 
@@ -45,6 +45,11 @@ pub(super) fn assign(
     let addresses: BTreeSet<IpAddr> = roll.members.iter().filter_map(|m| m.address).collect();
     let is_free = |id: &Ipv4Addr| !addresses.contains(&IpAddr::V4(*id));
     let may = |id: &Ipv4Addr| rules.ids.pool.contains(*id) && is_id(*id) && is_free(id);
+    // Reflectors from before us keep theirs, unless the author has chosen a pool.
+    let keeps = |id: &Ipv4Addr| {
+        let usable = !id.is_unspecified() && !id.is_broadcast() && !id.is_loopback();
+        rules.ids.pool == Pool::default() && usable && is_free(id)
+    };
 
     let mut votes: BTreeMap<(&Key, Ipv4Addr), Votes> = BTreeMap::new();
     for (holder, key) in chosen.holders.iter().zip(&keys) {
@@ -70,7 +75,8 @@ pub(super) fn assign(
             votes.entry((key, id)).or_default().2 += 1;
         }
     }
-    let mut wishes: Vec<_> = votes.into_iter().filter(|((_, id), _)| may(id)).collect();
+    let wishes = votes.into_iter().filter(|((_, id), _)| may(id) || keeps(id));
+    let mut wishes: Vec<_> = wishes.collect();
     wishes.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     let (mut ids, mut given) = (BTreeMap::new(), BTreeSet::new());
     for ((key, id), _) in wishes {

@@ -20,6 +20,13 @@ pub struct Pool {
     bits: u8,
 }
 
+/// 224.0.0.0/16.
+impl Default for Pool {
+    fn default() -> Self {
+        Self { first: 224 << 24, bits: 16 }
+    }
+}
+
 impl Pool {
     /// Reads a range ("224.0.0.0/16") or an address.
     ///

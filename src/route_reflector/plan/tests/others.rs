@@ -188,3 +188,88 @@ fn where_no_session_carries_a_route_nothing_is_planned_but_the_way_out() {
         assert!(!plan.desired.memory.unwrap().idle);
     }
 }
+
+/// Reflectors made by hand as Calico documents it: a label, an id, and one BGPPeer with settings.
+fn by_hand(session: &Value) -> Stage {
+    let mut stage = mesh();
+    stage.snapshot.mesh = false;
+    for node in ["n4", "n5"] {
+        stage.edit(node, |speaker| {
+            speaker.labels = texts(&[("rr", "true"), ("topology.kubernetes.io/zone", "a")]);
+            let address = format!("10.0.0.{}/24", &node[1..]);
+            let id = ("projectcalico.org/RouteReflectorClusterID", "244.0.0.1");
+            speaker.calico = texts(&[("projectcalico.org/IPv4Address", &address), id]);
+        });
+    }
+    let session = Session(session.as_object().unwrap().clone());
+    let peer = theirs("peer-with-route-reflectors", "all()", "rr == 'true'");
+    stage.snapshot.peers = vec![CalicoPeer { session, ..peer }];
+    stage
+}
+
+#[test]
+fn reflectors_made_by_hand_are_adopted_with_the_settings_of_their_sessions() {
+    let set = set(&json!({"nodeLabel": "rr=true", "mesh": "Leave"}));
+    let settings = json!({
+        "password": {"secretKeyRef": {"name": "bgp", "key": "rr"}}, "keepaliveTime": "10s",
+        "filters": ["pods"], "ttlSecurity": 1,
+    });
+    let mut stage = by_hand(&settings);
+    let first = plan(&set, &observed(&set, &stage)).unwrap();
+    assert_eq!(json!(first.desired.session.0), settings);
+    let run = simulate(&set, &mut stage.clone(), None, Arc::default(), now()).unwrap();
+    let steps: Vec<_> = run.steps.iter().map(|step| step.step).collect();
+    assert_eq!((run.refused, steps), (None, vec!["Adopt", "WritePeer"]));
+    let ids: Vec<_> = run.reflectors.iter().map(|r| (&*r.node, &*r.cluster_id)).collect();
+    assert_eq!(ids, [("n4", "244.0.0.1"), ("n5", "244.0.0.1")]);
+    // Ours have them, and Calico may use either.
+    let ours = |name: &str, session: &Value| CalicoPeer {
+        ours: true,
+        session: Session(session.as_object().unwrap().clone()),
+        ..theirs(name, "has(rr)", "has(rr)")
+    };
+    stage.snapshot.peers.push(ours("rrs-to-rrs", &settings));
+    let same = plan(&set, &observed(&set, &stage)).unwrap();
+    assert_eq!(condition(&same, "Ready").0, "Planned");
+    // They are changed, or ours are older.
+    stage.snapshot.peers[1].session = Session::default();
+    let other = plan(&set, &observed(&set, &stage)).unwrap();
+    assert_eq!(word(&other.desired), None);
+    let (reason, text) = condition(&other, "Ready");
+    assert_eq!(reason, "Conflict");
+    let named = "peer-with-route-reflectors (spec.filters, spec.keepaliveTime, spec.password, spec.ttlSecurity)";
+    assert!(text.contains(named), "{text}");
+    assert_eq!(other.notices[0].reason, "Conflict");
+    let run = simulate(&set, &mut stage.clone(), None, Arc::default(), now()).unwrap();
+    assert!(run.refused.is_some_and(|why| why.contains(named)));
+}
+
+#[test]
+fn settings_that_cannot_be_shared_are_refused_and_those_of_other_pairs_are_none_of_ours() {
+    let set = set(&json!({"nodeLabel": "rr=true", "mesh": "Leave"}));
+    let ready = |stage: &Stage| {
+        let plan = plan(&set, &observed(&set, stage)).unwrap();
+        condition(&plan, "Ready").0.to_owned()
+    };
+    assert_eq!(ready(&by_hand(&json!({}))), "Planned");
+    assert_eq!(ready(&by_hand(&json!({"localASNumber": 65_000}))), "Conflict");
+    // Two of them that differ: none of them can be followed.
+    let mut stage = by_hand(&json!({"keepaliveTime": "10s"}));
+    let mut second = stage.snapshot.peers[0].clone();
+    (second.name, second.session) = ("second".into(), Session::default());
+    stage.snapshot.peers.push(second);
+    assert_eq!(ready(&stage), "Conflict");
+    // A router, and nodes that are no reflectors.
+    let mut stage = by_hand(&json!({"keepaliveTime": "10s"}));
+    stage.snapshot.peers[0].peer_selector = None;
+    stage.snapshot.peers[0].peer_ip = Some("192.0.2.1".into());
+    assert_eq!(ready(&stage), "Planned");
+    stage.snapshot.peers[0].peer_ip = Some("10.0.0.4".into());
+    assert_eq!(ready(&stage), "Planned", "taken over");
+    stage.snapshot.peers[0].session =
+        Session(serde_json::Map::from_iter([("reachableBy".to_owned(), json!("x"))]));
+    assert_eq!(ready(&stage), "Conflict");
+    stage.snapshot.peers[0].peer_ip = Some("10.0.0.1".into());
+    stage.snapshot.peers[0].node_selector = Some("!has(rr)".into());
+    assert_eq!(ready(&stage), "Planned");
+}

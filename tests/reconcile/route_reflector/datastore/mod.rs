@@ -89,6 +89,10 @@ impl Kind {
         let _ = self.0.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
     }
 
+    pub async fn delete(&self, name: &str) {
+        self.0.delete(name, &DeleteParams::default()).await.expect("delete");
+    }
+
     /// Deletes all of them.
     pub async fn clear(&self) {
         let (now, all) = (DeleteParams::default(), kube::api::ListParams::default());

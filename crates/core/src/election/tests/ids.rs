@@ -87,6 +87,23 @@ fn ids_come_from_the_pool() {
     assert_eq!(cluster.target().ids(), ["10.1.0.0"; 4].join(" "));
 }
 
+/// Calico's documentation makes reflectors with 244.0.0.1.
+#[test]
+fn reflectors_from_before_keep_any_id_unless_a_pool_is_chosen() {
+    for (pool, expected) in [("224.0.0.0/16", "244.0.0.1"), ("224.1.0.0/16", "224.1.0.0")] {
+        let mut cluster = ids(Topology::Simple, None, pool);
+        for name in ["a02", "b03"] {
+            let node = cluster.node(name);
+            (node.labeled, node.cluster_id) = (true, Some(Ipv4Addr::new(244, 0, 0, 1)));
+        }
+        assert_eq!(cluster.target().ids(), [expected; 4].join(" "));
+        cluster.settle();
+        // A slot keeps it when another node takes it.
+        cluster.remove("a02");
+        assert_eq!(cluster.target().ids(), [expected; 4].join(" "));
+    }
+}
+
 #[test]
 fn the_id_of_someone_elses_reflector_is_not_given_out() {
     let mut cluster = ids(Topology::Simple, None, "10.1.0.0/16");
