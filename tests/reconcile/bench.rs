@@ -224,24 +224,13 @@ impl Bench {
         .await
     }
 
-    /// Creates a TrafficWatch with strict validation.
+    /// Creates a TrafficWatch with strict validation, which the client library cannot request.
     pub async fn create(&self, object: Value) -> kube::Result<DynamicObject> {
-        self.post(object, "").await
-    }
-
-    /// Creates a TrafficWatch as a dry run; returns the API server's answer.
-    pub async fn dry_run(&self, object: Value) -> kube::Result<DynamicObject> {
-        self.post(object, "&dryRun=All").await
-    }
-
-    /// The client library cannot request strict validation on creation.
-    async fn post(&self, object: Value, further: &str) -> kube::Result<DynamicObject> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
         let path =
             format!("/apis/traffic.example.com/v1alpha1/namespaces/{namespace}/trafficwatches");
-        let request = http::Request::post(format!(
-            "{path}?fieldManager=test&fieldValidation=Strict{further}"
-        ));
+        let request =
+            http::Request::post(format!("{path}?fieldManager=test&fieldValidation=Strict"));
         let request = request.header("Content-Type", "application/json");
         let body = serde_json::to_vec(&object).expect("JSON");
         self.client.request(request.body(body).expect("request")).await

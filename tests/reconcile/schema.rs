@@ -2,11 +2,11 @@
 //! with the path; and one object goes through all of them.
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use traffic_operator::api::TrafficWatch;
 
 use crate::{
     admission::object,
-    bench::run,
+    bench::{Bench, run},
+    network_prober::with,
     traffic_watch::judging::{deployment, three_nodes},
 };
 
@@ -20,11 +20,15 @@ mod walks;
 
 use forms::Dice;
 use generator::{Schema, understand};
-use kinds::{Kind, TRAFFIC_WATCH};
+use kinds::{Kind, NETWORK_PROBER, ROUTE_REFLECTOR_SET, SWARM, TRAFFIC_WATCH};
+use mistakes::{Broken, make, mistakes};
 use walks::{named, seed};
 
-/// Number of good specs to try.
-const GOOD: u64 = 150;
+/// Number of good specs of each kind: enough that something is at every place of one of them.
+const SPECS: u64 = 400;
+
+/// Number of them to try; a mistake is made in any of them.
+const GOOD: usize = 40;
 
 /// Concurrent requests.
 const CONCURRENCY: usize = 16;
@@ -54,6 +58,10 @@ fn a_field_that_the_generator_does_not_know_is_a_failure_that_reports_it() {
     });
     assert!(text.contains("spec.limit: has no maximum"), "{text}");
     let text = error(|s| {
+        s["properties"]["spec"]["properties"]["recoverPercent"]["maximum"] = json!(200);
+    });
+    assert!(text.contains("spec.recoverPercent: is from 1 to 200"), "{text}");
+    let text = error(|s| {
         s["properties"]["spec"]["properties"]["mode"]["pattern"] = json!("^A");
     });
     assert!(text.contains("spec.mode") && text.contains("\"pattern\""), "{text}");
@@ -65,59 +73,75 @@ fn a_field_that_the_generator_does_not_know_is_a_failure_that_reports_it() {
 }
 
 #[test]
-fn what_the_schema_allows_is_accepted_and_can_be_read() {
+fn what_a_schema_allows_is_accepted_and_each_mistake_is_refused_with_its_path_and_the_fix() {
     run(async |bench| {
-        let schema = schema();
-        let (bench, schema) = (&bench, &schema);
-        let checks = (0..GOOD).map(|case| async move {
-            let spec = schema.spec(&mut Dice::new(seed(), case));
-            let what = format!("{}: {spec}", named(case));
-            match bench.dry_run(object("good", &spec)).await {
-                Err(error) => Some(format!("{what}\n  is refused: {error}")),
-                Ok(stored) => {
-                    let stored = serde_json::to_value(stored).expect("JSON");
-                    let read = serde_json::from_value::<TrafficWatch>(stored).err();
-                    read.map(|error| format!("{what}\n  cannot be read: {error}"))
-                }
-            }
-        });
-        assert_no_complaints(stream::iter(checks)).await;
+        for kind in [&TRAFFIC_WATCH, &NETWORK_PROBER, &SWARM, &ROUTE_REFLECTOR_SET] {
+            let schema = schema_of(kind);
+            let specs = (0..SPECS).map(|case| schema.spec(&mut Dice::new(seed(), case)));
+            let specs: Vec<_> = specs.collect();
+            accepted(&bench, kind, &specs).await;
+            refused(&bench, kind, &schema, &specs).await;
+        }
     });
 }
 
-#[test]
-fn each_single_mistake_is_refused_with_its_path() {
-    run(async |bench| {
-        let schema = schema();
-        let places = schema.all();
-        let all: Vec<_> = places
-            .iter()
-            .flat_map(|node| mistakes::mistakes(node).into_iter().map(move |m| (*node, m)))
-            .collect();
-        assert!(all.len() > 200, "only {} mistakes", all.len());
-        let (bench, schema) = (&bench, &schema);
-        // Each mistake in two different specs.
-        let cases = all.iter().chain(&all).zip(GOOD..).map(|((node, mistake), case)| {
-            let broken = mistakes::make(schema, node, mistake, &mut Dice::new(seed(), case));
-            (case, format!("{} {mistake:?}", node.path), broken)
-        });
-        let rules =
-            TRAFFIC_WATCH.rules.iter().filter_map(|(start, broken)| Some((start, (*broken)?)));
-        let cases = cases.chain(rules.zip(0..).map(|((start, change), case)| {
-            let mut spec = schema.spec(&mut Dice::new(seed(), case));
-            change(spec.as_object_mut().expect("a spec"));
-            (case, (*start).to_owned(), mistakes::Broken { spec, said: (*start).to_owned() })
-        }));
-        let checks = cases.map(|(case, what, broken)| async move {
-            let text = format!("{}, {what}: {}", named(case), broken.spec);
-            match bench.dry_run(object("bad", &broken.spec)).await {
-                Ok(_) => Some(format!("{text}\n  is accepted")),
-                Err(error) if error.to_string().contains(&broken.said) => None,
-                Err(error) => Some(format!("{text}\n  lacks {:?}: {error}", broken.said)),
+async fn accepted(bench: &Bench, kind: &Kind, specs: &[Value]) {
+    let longest = "n".repeat(kind.longest_name.unwrap_or(1));
+    let checks = specs.iter().enumerate().take(GOOD).map(|(case, spec)| {
+        let longest = &longest;
+        async move {
+            let what = format!("{}, {}: {spec}", kind.name, named(case));
+            match kind.create(bench, longest, spec, true).await {
+                Err(error) => Some(format!("{what}\n  is refused: {error}")),
+                Ok(stored) => {
+                    let error = (kind.read)(serde_json::to_value(stored).expect("JSON"));
+                    error.map(|error| format!("{what}\n  cannot be read: {error}"))
+                }
             }
-        });
-        assert_no_complaints(stream::iter(checks)).await;
+        }
     });
+    assert_no_complaints(stream::iter(checks)).await;
+}
+
+/// Every mistake at every place, every breach of a rule, and a name that is too long.
+async fn refused(bench: &Bench, kind: &Kind, schema: &Schema, specs: &[Value]) {
+    let places = schema.all();
+    let all = places.iter().flat_map(|node| mistakes(node).into_iter().map(move |m| (*node, m)));
+    let all: Vec<_> = all.collect();
+    assert!(all.len() > 100, "{}: only {} mistakes", kind.name, all.len());
+    let mut dice = Dice::new(seed(), 0);
+    let single = all.iter().enumerate().map(|(from, (node, mistake))| {
+        let (case, broken) = make(specs, from, (node, mistake), &mut dice);
+        (case, format!("{} {mistake:?}", node.path), broken)
+    });
+    let patches = kind.rules.iter().flat_map(|(message, breaches)| {
+        let breaches = breaches().as_array().expect("a list").clone();
+        breaches.into_iter().map(move |breach| (*message, breach))
+    });
+    let rules = patches.enumerate().map(|(case, (message, breach))| {
+        let spec = with(specs[case].clone(), &breach);
+        (case, message.to_owned(), Broken { spec, said: vec![message.to_owned()] })
+    });
+    let checks = single.chain(rules).map(|(case, what, broken)| async move {
+        let spec = broken.spec.to_string();
+        // Lists that are too long are in the message of the API server, too.
+        let short: String = spec.chars().take(1000).collect();
+        let text = format!("{}, {}, {what}: {short}", kind.name, named(case));
+        match kind.create(bench, "bad", &broken.spec, true).await {
+            Ok(_) => Some(format!("{text}\n  is accepted")),
+            Err(error) => {
+                let error = error.to_string();
+                let lacks = broken.said.iter().find(|said| !error.contains(*said))?;
+                Some(format!("{text}\n  lacks {lacks:?}: {error}"))
+            }
+        }
+    });
+    assert_no_complaints(stream::iter(checks)).await;
+    if let Some(longest) = kind.longest_name {
+        let name = "n".repeat(longest + 1);
+        let error = kind.create(bench, &name, &(kind.plain)(), true).await.expect_err("too long");
+        assert!(error.to_string().contains(kind.rules[0].0), "{}: {error}", kind.name);
+    }
 }
 
 /// `field:` with nothing after it is how templates leave a field out.

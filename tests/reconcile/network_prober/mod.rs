@@ -14,7 +14,6 @@ use traffic_operator::api::NetworkProber;
 use crate::bench::{Bench, Operator, eventually, eventually_or, message, with_values};
 
 mod accounts;
-mod admission;
 mod children;
 mod entries;
 mod flooded;

@@ -1,4 +1,5 @@
-//! Bad input: the API server's messages, and the status for errors that depend on the nodes.
+//! Bad input: what policies check, and the status for errors that depend on the nodes; `schema` has
+//! what the API server refuses.
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
@@ -9,102 +10,6 @@ use super::{
     stage::{GROUP, ID, LABEL, SLOT, two},
 };
 use crate::bench::{eventually, run};
-
-/// Rule 12.
-#[test]
-fn what_is_wrong_in_a_spec_is_refused_with_its_reason() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let count = |count: Value| json!({"count": count});
-        let transition = |transition: Value| json!({"transition": transition});
-        let etcd = |etcd: Value| json!({"datastore": etcd});
-        let ratio = "count.ratio must be a decimal above 0 and at most 1";
-        let pool = "clusterID.pool must be an IPv4 range or address";
-        let label = "nodeLabel must be a label key, or key=value";
-        let zone = "zoneLabel must be a label key";
-        let wait = "transition.wait must be a duration from 60s to 24h";
-        let endpoints = "datastore.etcd.endpoints must be URLs";
-        let cases = [
-            (count(json!({"min": 4, "max": 3})), "count.min: must not be greater than count.max"),
-            (count(json!({"min": 0})), "should be greater than or equal to 1"),
-            (count(json!({"max": 51})), "should be less than or equal to 50"),
-            (count(json!({"ratio": "0"})), ratio),
-            (count(json!({"ratio": "0.000"})), ratio),
-            (count(json!({"ratio": "-0.1"})), ratio),
-            (count(json!({"ratio": "2"})), ratio),
-            (count(json!({"ratio": "1.1"})), ratio),
-            (count(json!({"ratio": "a few"})), ratio),
-            (count(json!({"ratio": 0.005})), "must be of type string"),
-            (
-                count(json!({"steps": [{"nodes": 9, "count": 1}, {"nodes": 9, "count": 2}]})),
-                "count.steps: each number of nodes may appear only once",
-            ),
-            (json!({"clusterID": {"pool": "224.0.0.256"}}), pool),
-            (json!({"clusterID": {"pool": "fd00::/64"}}), pool),
-            (json!({"clusterID": {"pool": "224.0.0.0/33"}}), pool),
-            (json!({"nodeLabel": "a b"}), label),
-            (json!({"nodeLabel": "rr=a b"}), label),
-            (json!({"nodeLabel": ""}), "should be at least 1 chars long"),
-            (json!({"zoneLabel": "a/b/c"}), zone),
-            (
-                json!({"topology": "Zonal", "zoneLabel": ""}),
-                "spec.zoneLabel: required for topology Zonal",
-            ),
-            (
-                json!({"zoneLabel": "", "count": {"scope": "PerZone"}}),
-                "spec.zoneLabel: required for count.scope PerZone",
-            ),
-            (json!({"topology": "Zonal", "clusterID": {"per": "Set"}}), "use Zone"),
-            (json!({"peersPerClient": 2}), "spec.peersPerClient: applies only to topology Multi"),
-            (
-                json!({"topology": "Multi", "peersPerClient": 1}),
-                "should be greater than or equal to 2",
-            ),
-            (transition(json!({"wait": "59s"})), wait),
-            (transition(json!({"wait": "soon"})), wait),
-            (
-                transition(json!({"timeout": "1s"})),
-                "transition.timeout must be a duration from 60s",
-            ),
-            (
-                transition(json!({"gate": "Wait", "query": "up"})),
-                "transition.query: applies only to gate Prometheus",
-            ),
-            (transition(json!({"prometheus": "http://x"})), "not a URL"),
-            (transition(json!({"maxPerZone": 0})), "should be greater than or equal to 1"),
-            (
-                etcd(json!({"type": "etcd"})),
-                "datastore.etcd: required with type etcd, and allowed only then",
-            ),
-            (etcd(json!({"etcd": {"endpoints": ["http://x"]}})), "required with type etcd"),
-            (
-                etcd(json!({"type": "etcd", "etcd": {"secretRef": {}}})),
-                "spec.datastore.etcd.secretRef.name: Required value",
-            ),
-            (etcd(json!({"type": "etcd", "etcd": {"endpoints": []}})), "at least 1 items"),
-            (etcd(json!({"type": "etcd", "etcd": {"endpoints": ["10.0.0.1:2379"]}})), endpoints),
-            (
-                json!({
-                    "datastore": {"type": "etcd", "etcd": {"endpoints": ["http://x:1"]}},
-                    "transition": {"gate": "NodeStatus"},
-                }),
-                "CalicoNodeStatus does not exist with datastore etcd",
-            ),
-            (json!({"replicas": 3}), "unknown field"),
-            (json!({"topology": "Ring"}), "Unsupported value"),
-            (json!({"candidates": {"demoteAfter": "long"}}), "candidates.demoteAfter must be"),
-            (
-                json!({"candidates": {"fitnessRef": {"namespace": "A", "name": "w"}}}),
-                "fitnessRef.namespace must be the name of a namespace",
-            ),
-        ];
-        for (spec, text) in cases {
-            let error = stage.try_set("bad", spec.clone()).await.err();
-            let error = error.map_or_else(String::new, |error| error.to_string());
-            assert!(error.contains(text), "{spec}: {error:?} has no {text:?}");
-        }
-    });
-}
 
 /// The reference has no type, so policies check it and its combination with other fields.
 #[test]

@@ -5,6 +5,7 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
 use serde_json::{Value, json};
+use traffic_operator::api::traffic_watch::DEFAULT_DEVICES;
 
 /// The queries of generated specs; the scripted Prometheus answers each of them.
 pub const QUERIES: [&str; 4] = [
@@ -50,7 +51,17 @@ pub struct Form {
     pub good: fn(&mut Dice) -> Value,
     /// Values that a rule refuses; the schema defines types, lengths and ranges.
     pub bad: fn() -> Value,
+    /// What the refusal says beside the path.
+    pub fix: &'static str,
 }
+
+/// A field about which the schema says everything.
+pub const fn free(path: &'static str, good: fn(&mut Dice) -> Value) -> Form {
+    Form { path, good, bad: || json!([]), fix: "" }
+}
+
+pub const ENDPOINT: &str = "must be the name of an endpoint in the operator's configuration (lower case letters, digits and '-'), e.g. \"default\"; a URL is not accepted";
+const SHARE: &str = "must be a number from 0 to 2147483647 or a percentage from 0% to 100%, e.g.";
 
 /// The known fields of a `TrafficWatch`; the test fails for any other one.
 pub const FORMS: &[Form] = &[
@@ -62,10 +73,25 @@ pub const FORMS: &[Form] = &[
             2 => json!(format!("{}e-1", 1 + dice.below(1000))),
             _ => json!((1 + dice.below(100)).to_string()),
         },
-        bad: || json!(["", "abc", "NaN", "Inf", "-1", "0", "100.1", "1e3", "60%", " 60", "0x10"]),
+        bad: || {
+            json!([
+                "", "abc", "NaN", "Inf", "-1", "0", "1e-999", "100.1", "1e3", "60%", " 60", "0x10"
+            ])
+        },
+        fix: "must be a number greater than 0 and at most 100, e.g. \"60\"",
     },
-    Form { path: "maxBandwidth", good: bits, bad: not_bits },
-    Form { path: "capacity", good: bits, bad: not_bits },
+    Form {
+        path: "maxBandwidth",
+        good: bits,
+        bad: not_whole_bits,
+        fix: "maxBandwidth must be a quantity of bits per second greater than 0, without the suffix m (a thousandth), e.g. \"800M\"",
+    },
+    Form {
+        path: "capacity",
+        good: bits,
+        bad: not_whole_bits,
+        fix: "capacity must be a quantity of bits per second greater than 0, without the suffix m (a thousandth), e.g. \"10G\"",
+    },
     Form {
         path: "label",
         good: |dice| {
@@ -75,14 +101,19 @@ pub const FORMS: &[Form] = &[
             json!(dice.draw("[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?([.][a-z0-9]{1,9}){0,3}"))
         },
         bad: || json!(["Upper", "-a", "a-", "a/b", "a b", "a_b", "a..b", "ä", "."]),
+        fix: "label must be a DNS subdomain",
     },
     Form {
         path: "devices",
-        good: |dice| json!(dice.one(&["eth0", "eth[0-9]+|bond0", "(?i:ens.*)", "größe-.*", ".*"])),
+        good: |dice| {
+            let own = ["eth0", "eth[0-9]+|bond0", "(?i:ens.*)", "größe-.*", ".*"];
+            json!(dice.one(&[own.as_slice(), &[DEFAULT_DEVICES]].concat()))
+        },
         bad: || json!(["eth(", "(?=eth)", "*", "a{2000}", "[z-a]", "\\"]),
+        fix: "RE2",
     },
-    Form { path: "query", good: query, bad: || json!([]) },
-    Form { path: "criteria[].query", good: query, bad: || json!([]) },
+    free("query", query),
+    free("criteria[].query", query),
     Form {
         path: "criteria[].name",
         good: |dice| {
@@ -91,6 +122,7 @@ pub const FORMS: &[Form] = &[
             json!(dice.draw(pattern))
         },
         bad: || json!(["bandwidth", "Loss", "a.b", "a_b", "-a", "a-", "ü", "a b"]),
+        fix: "name must be a DNS label (lower case letters, digits and '-', at most 63 characters)",
     },
     Form {
         path: "criteria[].max",
@@ -106,39 +138,51 @@ pub const FORMS: &[Form] = &[
             ])
         },
         bad: || json!(["-1", -1, "much", "1GB", "", "-1m", "1 "]),
+        fix: "max must be a quantity that is not negative, e.g. \"0.01\"",
     },
     Form {
         path: "interval",
         good: |dice| duration(dice, 1),
         bad: || not_duration("24h1s", "999ms"),
+        fix: "interval must be a duration from 1s to 24h, e.g. \"10s\"",
     },
-    Form { path: "window", good: |dice| duration(dice, 2), bad: || not_duration("25h", "1s") },
+    Form {
+        path: "window",
+        good: |dice| duration(dice, 2),
+        bad: || not_duration("25h", "1s"),
+        fix: "window must be a duration from 2s to 24h and at least four scrape intervals",
+    },
     Form {
         path: "maxSampleAge",
         good: |dice| duration(dice, 1),
-        bad: || not_duration("25h", "0s"),
+        bad: || not_duration("25h", "999ms"),
+        fix: "maxSampleAge must be a duration from 1s to 24h, e.g. \"90s\"",
     },
     Form {
         path: "onUnknown.after",
         good: |dice| duration(dice, 0),
-        bad: || not_duration("169h", "-1s"),
+        bad: || not_duration("169h", "-1ns"),
+        fix: "after must be a duration of at most 168h, e.g. \"10m\"",
     },
     Form {
         path: "eviction.after",
         good: |dice| duration(dice, 0),
-        bad: || not_duration("169h", "-1s"),
+        bad: || not_duration("169h", "-1ns"),
+        fix: "after must be a duration of at most 168h, e.g. \"10m\"",
     },
-    Form { path: "maxUnfit", good: share, bad: not_share },
-    Form { path: "minFit", good: share, bad: not_share },
+    Form { path: "maxUnfit", good: share, bad: not_share, fix: SHARE },
+    Form { path: "minFit", good: share, bad: not_share, fix: SHARE },
     Form {
         path: "prometheus",
         good: |dice| json!(if dice.percent(85) { "default" } else { "no-such-endpoint" }),
         bad: || json!(["http://prometheus:9090", "Default", "a_b", "a.b", "-a", "ü"]),
+        fix: ENDPOINT,
     },
     Form {
         path: "taint",
         good: |dice| json!(dice.one(&["PreferNoSchedule", "NoSchedule"])),
         bad: || json!(["NoExecute", "noSchedule", ""]),
+        fix: "taint must be PreferNoSchedule or NoSchedule",
     },
     Form {
         path: "reservation.resource",
@@ -162,34 +206,44 @@ pub const FORMS: &[Form] = &[
                 "example.com/-x",
                 "requests.example.com/x",
                 "exa_mple.com/x",
-                format!("example.com/{}", "x".repeat(64))
+                format!("example.com/{}", "x".repeat(64)),
+                format!("{}.example.com/x", "a".repeat(240))
             ])
         },
+        fix: "resource must be the name of an extended resource with a prefix outside of kubernetes.io, e.g. \"traffic.example.com/egress-mbps\"",
     },
-    Form { path: "reservation.unit", good: bits, bad: not_bits },
+    Form {
+        path: "reservation.unit",
+        good: bits,
+        bad: not_bits,
+        fix: "unit must be a quantity of bits per second greater than 0, e.g. \"1M\"",
+    },
     Form {
         path: "reservation.reserve",
         good: |dice| json!(format!("{}%", dice.below(100))),
         bad: || json!(["100%", "-1%", "5.5%", "10", "%", "", "05%"]),
+        fix: "reserve must be a percentage from 0% to 99%, e.g. \"10%\"",
     },
     Form {
         path: "reservation.step",
         good: |dice| json!(format!("{}%", 1 + dice.below(99))),
         bad: || json!(["0%", "100%", "5.5%", "5", "%", "", "05%"]),
+        fix: "step must be a percentage from 1% to 99%, e.g. \"5%\"",
     },
-    Form { path: "nodeSelector.matchLabels{}", good: zone, bad: || json!([]) },
-    Form { path: "nodeSelector.matchExpressions[].key", good: key, bad: || json!([]) },
-    Form {
-        path: "nodeSelector.matchExpressions[].operator",
-        good: |dice| json!(dice.one(&["In", "NotIn", "Exists", "DoesNotExist", "NotIn", "Near"])),
-        bad: || json!([]),
-    },
-    Form { path: "nodeSelector.matchExpressions[].values[]", good: zone, bad: || json!([]) },
+    free("nodeSelector.matchLabels{}", zone),
+    free("nodeSelector.matchExpressions[].key", key),
+    free("nodeSelector.matchExpressions[].operator", operator),
+    free("nodeSelector.matchExpressions[].values[]", zone),
 ];
 
 /// Keys of labels, of maps and expressions.
 pub fn key(dice: &mut Dice) -> Value {
     json!(dice.one(&["zone", "zone", "zone", "kubernetes.io/os", "größe/ß"]))
+}
+
+/// The operator itself refuses one that does not exist.
+pub fn operator(dice: &mut Dice) -> Value {
+    json!(dice.one(&["In", "NotIn", "Exists", "DoesNotExist", "NotIn", "Near"]))
 }
 
 pub fn zone(dice: &mut Dice) -> Value {
@@ -204,13 +258,19 @@ fn bits(dice: &mut Dice) -> Value {
     let number = 1 + dice.below(1000);
     match dice.below(4) {
         0 => json!(number * 1_000_000),
-        1 => json!(dice.one(&["2.5G", "1e9", "1E9", ".5Gi", "+1T", "9007199254740993", "1m"])),
+        1 => json!(dice.one(&["2.5G", "1e9", "1E9", ".5Gi", "+1T", "9007199254740993"])),
         _ => json!(format!("{number}{}", dice.one(&["M", "G", "T", "Mi", "Gi", "k", ""]))),
     }
 }
 
+const NOT_BITS: [&str; 7] = ["fast", "0", "-1G", "1GB", "", "1 G", "NaN"];
+
 fn not_bits() -> Value {
-    json!(["fast", "0", "-1G", "1GB", 0, -5, "", "1 G", "NaN"])
+    NOT_BITS.iter().map(|&text| json!(text)).chain([json!(0), json!(-5)]).collect()
+}
+
+fn not_whole_bits() -> Value {
+    json!([not_bits().as_array().expect("a list").as_slice(), &[json!("10m")]].concat())
 }
 
 pub fn duration(dice: &mut Dice, least: usize) -> Value {
@@ -224,7 +284,7 @@ pub fn duration(dice: &mut Dice, least: usize) -> Value {
 }
 
 pub fn not_duration(long: &str, short: &str) -> Value {
-    json!(["", "1d", "10", "2 minutes", "1h 2m", "s", "1e3s", long, short])
+    json!(["", "1d", "10", "0", "-1s", "2 minutes", "1h 2m", "s", "1e3s", long, short])
 }
 
 fn share(dice: &mut Dice) -> Value {
@@ -236,5 +296,5 @@ fn share(dice: &mut Dice) -> Value {
 }
 
 fn not_share() -> Value {
-    json!([-1, "101%", "50", "-1%", "5.5%", "%", "", "050%", 2_147_483_648_u32])
+    json!([-1, "101%", "half", "50", "-1%", "5.5%", "%", "", "050%", 2_147_483_648_u32])
 }

@@ -130,10 +130,31 @@ impl Reader<'_> {
             ));
         }
         let shape = self.shape(schema, &path)?;
+        self.is_bounded(&shape, &path)?;
         if !matches!(shape, Shape::Text { .. }) {
             self.messages.extend(messages(schema));
         }
         Ok(Node { path, nullable, shape })
+    }
+
+    fn is_bounded(&self, shape: &Shape, path: &str) -> Result<(), String> {
+        let length = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
+        let found = match shape {
+            Shape::Whole { least, most } => (*least, *most),
+            Shape::Text { least, most, .. } | Shape::List { least, most, .. } => {
+                (length(*least), length(most.unwrap_or(usize::MAX)))
+            }
+            _ => return Ok(()),
+        };
+        let listed = self.kind.bounds.iter().find(|(listed, ..)| *listed == path);
+        match listed {
+            Some((_, least, most)) if (*least, *most) == found => Ok(()),
+            None if !matches!(shape, Shape::Whole { .. }) => Ok(()),
+            _ => Err(format!(
+                "spec.{path}: is from {} to {}, and BOUNDS says {listed:?}",
+                found.0, found.1
+            )),
+        }
     }
 
     fn shape(&mut self, schema: &Value, path: &str) -> Result<Shape, String> {

@@ -1,4 +1,6 @@
 //! The kinds: their text fields, the rules that connect fields, and how generated specs keep them.
+use std::sync::LazyLock;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api,
@@ -22,16 +24,19 @@ pub use route_reflector_set::KIND as ROUTE_REFLECTOR_SET;
 pub use swarm::KIND as SWARM;
 pub use traffic_watch::KIND as TRAFFIC_WATCH;
 
-pub type Change = fn(&mut Map<String, Value>);
-
-/// A rule that connects fields: the beginning of its message, and a way to break it in a good spec;
-/// none if it is about the name, or about two versions of a spec.
-pub type Rule = (&'static str, Option<Change>);
+/// A rule that connects fields: the beginning of its message, and a list of merge patches, each of
+/// which breaks it in a good spec; an empty one if it is about the name, or about two versions of a
+/// spec.
+pub type Rule = (&'static str, fn() -> Value);
 
 pub struct Kind {
     pub name: &'static str,
     pub forms: &'static [Form],
     pub rules: &'static [Rule],
+    /// The least and the most of each whole number, and lengths of some texts and lists.
+    pub bounds: &'static [(&'static str, i64, i64)],
+    /// The length of the longest name that a rule admits.
+    pub longest_name: Option<usize>,
     /// Makes the fields of a spec consistent, as the rules demand.
     pub repair: fn(&mut Map<String, Value>, &mut Dice),
     /// Reads an object as the operator does; the error, if it cannot.
@@ -39,9 +44,14 @@ pub struct Kind {
     /// A small good spec.
     pub plain: fn() -> Value,
     /// Sets the fields that cannot change as they are in the small spec.
-    pub keep: Change,
+    pub keep: fn(&mut Map<String, Value>),
     /// Fields that cannot be deleted.
     pub kept: &'static [&'static str],
+}
+
+/// What breaks a rule that is not about a single spec.
+fn nothing() -> Value {
+    json!([])
 }
 
 /// Reads an object; the error, if it cannot be read.
@@ -67,22 +77,22 @@ fn within<'s>(spec: &'s mut Map<String, Value>, name: &str) -> Option<&'s mut Ma
 impl Kind {
     /// The schema of the object, as it is installed.
     pub fn installed(&self) -> Value {
-        let version = self.definition().spec.versions.swap_remove(0);
-        let schema = version.schema.and_then(|schema| schema.open_api_v3_schema);
-        serde_json::to_value(schema).expect("JSON")
+        let schema = self.definition().spec.versions[0].schema.as_ref();
+        serde_json::to_value(schema.map(|schema| &schema.open_api_v3_schema)).expect("JSON")
     }
 
     fn resource(&self) -> (ApiResource, bool) {
-        let spec = self.definition().spec;
-        let version = &spec.versions[0].name;
-        let gvk = GroupVersionKind::gvk(&spec.group, version, &spec.names.kind);
+        let spec = &self.definition().spec;
+        let gvk = GroupVersionKind::gvk(&spec.group, &spec.versions[0].name, &spec.names.kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, &spec.names.plural);
         (resource, spec.scope == "Namespaced")
     }
 
-    fn definition(&self) -> CustomResourceDefinition {
-        let kind = KINDS.iter().find(|kind| kind.name() == self.name).expect("a kind");
-        (kind.crd)()
+    /// Made once: that of a `TrafficWatch` takes long.
+    fn definition(&self) -> &'static CustomResourceDefinition {
+        static ALL: LazyLock<Vec<CustomResourceDefinition>> =
+            LazyLock::new(|| KINDS.iter().map(|kind| (kind.crd)()).collect());
+        ALL.iter().find(|kind| kind.spec.names.kind == self.name).expect("a kind")
     }
 
     /// The objects of this kind, those in `default` if they have namespaces.

@@ -3,13 +3,15 @@ use serde_json::{Value, json};
 
 use super::{
     forms::Dice,
-    generator::{Node, Schema, Shape},
+    generator::{Node, Shape},
 };
 
 /// A change that makes a good spec wrong.
 #[derive(Clone, Debug)]
 pub enum Mistake {
     Replace(Value),
+    /// A value that a rule of the field refuses, with its words.
+    Ruled(Value, &'static str),
     Remove(String),
     Add,
     TooMany(usize),
@@ -20,18 +22,18 @@ pub enum Mistake {
 #[derive(Debug)]
 pub struct Broken {
     pub spec: Value,
-    pub said: String,
+    pub said: Vec<String>,
 }
 
 /// Every mistake that can be made at one place.
 pub fn mistakes(node: &Node) -> Vec<Mistake> {
     let types = |wrong: Value| wrong.as_array().cloned().unwrap_or_default();
     let mut values = match &node.shape {
-        Shape::Deployment => types(json!(["text", 1, [], true])),
+        Shape::Deployment => types(json!(["text", 1, [], true, {"replicas": 1}])),
         Shape::Words(words) => types(json!([7, {"a": 1}, "Nope", words[0].to_lowercase()])),
         Shape::Number => types(json!(["7", 1.5, {}, true])),
-        // A policy checks these, where it is installed.
-        Shape::Reference => vec![],
+        // A policy checks the rest.
+        Shape::Reference => types(json!([{}, {"name": 5}, "a".repeat(254)])),
         Shape::Flag => types(json!(["true", 1, []])),
         Shape::Whole { least, most } => types(json!(["7", 1.5, {}, true, least - 1, most + 1])),
         Shape::Text { or_whole: true, .. } => types(json!([true, {"a": 1}, [1], 1.5])),
@@ -39,12 +41,20 @@ pub fn mistakes(node: &Node) -> Vec<Mistake> {
         Shape::Object { .. } | Shape::Map(_) => types(json!(["text", 7, [1]])),
         Shape::List { .. } => types(json!(["text", 7, {"a": 1}])),
     };
+    let mut all = vec![];
     if let Shape::Text { form, least, most, .. } = &node.shape {
-        values.extend((form.bad)().as_array().expect("a list").iter().cloned());
+        let bad = types((form.bad)()).into_iter();
+        all.extend(bad.map(|value| match value.as_str().map(|text| text.chars().count()) {
+            // The schema says it first.
+            Some(length) if length < *least || most.is_some_and(|most| length > most) => {
+                Mistake::Replace(value)
+            }
+            _ => Mistake::Ruled(value, form.fix),
+        }));
         values.extend(most.map(|most| json!("a".repeat(most + 1))));
         values.extend((*least > 0).then(|| json!("")));
     }
-    let mut all: Vec<_> = values.into_iter().map(Mistake::Replace).collect();
+    all.extend(values.into_iter().map(Mistake::Replace));
     match &node.shape {
         Shape::Object { fields } => {
             all.push(Mistake::Add);
@@ -64,41 +74,52 @@ pub fn mistakes(node: &Node) -> Vec<Mistake> {
     all
 }
 
-/// Makes a mistake in a good spec that has something at this place.
-pub fn make(root: &Schema, node: &Node, mistake: &Mistake, dice: &mut Dice) -> Broken {
-    let (mut spec, place) = (0..2000)
-        .find_map(|_| {
-            let spec = root.spec(dice);
-            let places = places(&spec, &node.path);
-            (!places.is_empty()).then(|| (spec, dice.one(&places)))
+/// Makes a mistake in one of these good specs, from the one of this number on, that has something at
+/// this place; returns its number as well.
+pub fn make(
+    specs: &[Value],
+    from: usize,
+    (node, mistake): (&Node, &Mistake),
+    dice: &mut Dice,
+) -> (usize, Broken) {
+    let mut cases = (0..specs.len()).map(|i| (from + i) % specs.len());
+    let (case, place) = cases
+        .find_map(|case| {
+            let places = places(&specs[case], &node.path);
+            (!places.is_empty()).then(|| (case, dice.one(&places)))
         })
         .unwrap_or_else(|| panic!("no generated spec has spec.{}", node.path));
+    let mut spec = specs[case].clone();
     let at = spec.pointer_mut(&place).expect("a place");
     let path = path(&place);
     let said = match mistake {
         Mistake::Replace(value) => {
             *at = value.clone();
-            path
+            vec![path]
+        }
+        Mistake::Ruled(value, fix) => {
+            *at = value.clone();
+            vec![path, (*fix).to_owned()]
         }
         Mistake::Remove(field) => {
             at.as_object_mut().expect("an object").remove(field);
-            format!("{path}.{field}: Required value")
+            vec![format!("{path}.{field}: Required value")]
         }
         Mistake::Add => {
             at["unheardOf"] = json!(1);
-            format!("unknown field \"{path}.unheardOf\"")
+            vec![format!("unknown field \"{path}.unheardOf\"")]
         }
         Mistake::TooMany(most) => {
             *at = node.items(most + 1, dice).into();
-            path
+            vec![path]
         }
         Mistake::Twice => {
             let item = node.items(1, dice).remove(0);
             *at = json!([item, item]);
-            format!("{path}[1]: Duplicate value")
+            vec![format!("{path}[1]: Duplicate value")]
         }
     };
-    Broken { spec, said }
+    (case, Broken { spec, said })
 }
 
 /// The JSON pointers of a pattern like `criteria[].max` in a spec.

@@ -1,6 +1,4 @@
-//! The same for the other kinds: what their schemas allow is accepted, everything else is refused
-//! with the path, and one object of each goes through generated specs and back.
-use futures::stream;
+//! One object of each of the other kinds goes through generated specs and back.
 use kube::{
     Api,
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
@@ -8,17 +6,13 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    assert_no_complaints,
     forms::Dice,
     kinds::{Kind, NETWORK_PROBER, ROUTE_REFLECTOR_SET, SWARM},
-    mistakes, schema_of,
+    schema_of,
     served::difference,
     walks::{Walk, named, seed, steps},
 };
 use crate::bench::{Bench, Operator, eventually, eventually_or, run};
-
-/// Number of good specs to try.
-const GOOD: u64 = 40;
 
 /// Number of specs that one object goes through; each takes a pass or two.
 const STEPS: u64 = 10;
@@ -28,55 +22,6 @@ const LEASE: &str = "15s";
 
 /// The object that goes through all specs.
 const WALKER: &str = "walker";
-
-/// Tries good specs, and specs with each single mistake.
-async fn tried(bench: &Bench, kind: &'static Kind) {
-    let schema = schema_of(kind);
-    let good = (0..GOOD).map(|case| {
-        let spec = schema.spec(&mut Dice::new(seed(), case));
-        async move {
-            let what = format!("{}, {}: {spec}", kind.name, named(case));
-            match kind.create(bench, "good", &spec, true).await {
-                Err(error) => Some(format!("{what}\n  is refused: {error}")),
-                Ok(stored) => {
-                    let stored = serde_json::to_value(stored).expect("JSON");
-                    let error = (kind.read)(stored);
-                    error.map(|error| format!("{what}\n  cannot be read: {error}"))
-                }
-            }
-        }
-    });
-    assert_no_complaints(stream::iter(good)).await;
-
-    let places = schema.all();
-    let all: Vec<_> = places
-        .iter()
-        .flat_map(|node| mistakes::mistakes(node).into_iter().map(move |m| (*node, m)))
-        .collect();
-    assert!(all.len() > 100, "{}: only {} mistakes", kind.name, all.len());
-    let single = all.iter().zip(GOOD..).map(|((node, mistake), case)| {
-        let broken = mistakes::make(&schema, node, mistake, &mut Dice::new(seed(), case));
-        (case, format!("{} {mistake:?}", node.path), broken)
-    });
-    let rules = kind.rules.iter().filter_map(|(start, broken)| Some((*start, (*broken)?)));
-    let rules = rules.zip(0..).map(|((start, change), case)| {
-        let mut spec = schema.spec(&mut Dice::new(seed(), case));
-        change(spec.as_object_mut().expect("a spec"));
-        (case, start.to_owned(), mistakes::Broken { spec, said: start.to_owned() })
-    });
-    let checks = single.chain(rules).map(|(case, what, broken)| async move {
-        let spec = broken.spec.to_string();
-        // Lists that are too long are in the message of the API server, too.
-        let short: String = spec.chars().take(1000).collect();
-        let text = format!("{}, {}, {what}: {short}", kind.name, named(case));
-        match kind.create(bench, "bad", &broken.spec, true).await {
-            Ok(_) => Some(format!("{text}\n  is accepted")),
-            Err(error) if error.to_string().contains(&broken.said) => None,
-            Err(error) => Some(format!("{text}\n  lacks {:?}: {error}", broken.said)),
-        }
-    });
-    assert_no_complaints(stream::iter(checks)).await;
-}
 
 /// Waits until the condition Ready is about the present spec, gives a reason, and has an accepted
 /// status and reason; returns these.
@@ -177,21 +122,6 @@ async fn walked(bench: &Bench, kind: &'static Kind) {
         eventually(&format!("{}: {WALKER} to go", kind.name), gone).await;
     }
     assert_eq!(operator.terminate().await, Some(0));
-}
-
-#[test]
-fn a_network_prober_is_what_its_schema_says() {
-    run(async |bench| tried(&bench, &NETWORK_PROBER).await);
-}
-
-#[test]
-fn a_swarm_is_what_its_schema_says() {
-    run(async |bench| tried(&bench, &SWARM).await);
-}
-
-#[test]
-fn a_route_reflector_set_is_what_its_schema_says() {
-    run(async |bench| tried(&bench, &ROUTE_REFLECTOR_SET).await);
 }
 
 #[test]

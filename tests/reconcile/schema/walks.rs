@@ -22,7 +22,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Names a case so that it can be played again.
-pub fn named(case: u64) -> String {
+pub fn named(case: impl std::fmt::Display) -> String {
     format!("seed {}, case {case}", seed())
 }
 

@@ -3,13 +3,22 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{Kind, Rule, drop_nulls, read, within};
-use crate::schema::forms::{Dice, Form, duration, key, not_duration, query, zone};
+use super::{Kind, Rule, drop_nulls, nothing, read, within};
+use crate::schema::forms::{Dice, Form, duration, free, key, not_duration, operator, query, zone};
 
 pub static KIND: Kind = Kind {
     name: "RouteReflectorSet",
     forms: FORMS,
     rules: RULES,
+    bounds: &[
+        ("count.max", 1, 50),
+        ("count.min", 1, 50),
+        ("count.steps[].count", 1, 50),
+        ("count.steps[].nodes", 1, 100_000),
+        ("peersPerClient", 2, 10),
+        ("transition.maxPerZone", 1, 25),
+    ],
+    longest_name: Some(63),
     repair,
     read: read::<traffic_operator::api::RouteReflectorSet>,
     plain: || json!({"transition": {"gate": "Wait"}}),
@@ -21,162 +30,144 @@ const FORMS: &[Form] = &[
     Form {
         path: "candidates.demoteAfter",
         good: |dice| duration(dice, 0),
-        bad: || not_duration("169h", "-1s"),
+        bad: || not_duration("169h", "-1ns"),
+        fix: "candidates.demoteAfter must be a duration of at most 168h",
     },
     Form {
         path: "candidates.replaceAfter",
         good: |dice| duration(dice, 0),
-        bad: || not_duration("169h", "-1s"),
+        bad: || not_duration("169h", "-1ns"),
+        fix: "candidates.replaceAfter must be a duration of at most 168h",
     },
     Form {
         path: "candidates.fitnessRef.name",
         good: |dice| json!(dice.one(&["web", "a.b"])),
         bad: || json!(["Upper", "a_b", "-a", "a/b"]),
+        fix: "fitnessRef.name must be the name of a TrafficWatch",
     },
     Form {
         path: "candidates.fitnessRef.namespace",
         good: |dice| json!(dice.one(&["default", "team-a"])),
         bad: || json!(["Upper", "a.b", "-a", "a/b"]),
+        fix: "fitnessRef.namespace must be the name of a namespace",
     },
-    Form { path: "candidates.forbidden.matchLabels{}", good: zone, bad: none },
-    Form { path: "candidates.forbidden.matchExpressions[].key", good: key, bad: none },
-    Form { path: "candidates.forbidden.matchExpressions[].operator", good: operator, bad: none },
-    Form { path: "candidates.forbidden.matchExpressions[].values[]", good: zone, bad: none },
-    Form { path: "candidates.nodeSelector.matchLabels{}", good: zone, bad: none },
-    Form { path: "candidates.nodeSelector.matchExpressions[].key", good: key, bad: none },
-    Form { path: "candidates.nodeSelector.matchExpressions[].operator", good: operator, bad: none },
-    Form { path: "candidates.nodeSelector.matchExpressions[].values[]", good: zone, bad: none },
-    Form { path: "candidates.preferred.matchLabels{}", good: zone, bad: none },
-    Form { path: "candidates.preferred.matchExpressions[].key", good: key, bad: none },
-    Form { path: "candidates.preferred.matchExpressions[].operator", good: operator, bad: none },
-    Form { path: "candidates.preferred.matchExpressions[].values[]", good: zone, bad: none },
-    Form {
-        path: "candidates.tolerations[].effect",
-        good: |dice| json!(dice.one(&["", "NoSchedule", "NoExecute"])),
-        bad: none,
-    },
-    Form { path: "candidates.tolerations[].key", good: zone, bad: none },
-    Form {
-        path: "candidates.tolerations[].operator",
-        good: |dice| json!(dice.one(&["Exists", "Equal"])),
-        bad: none,
-    },
-    Form { path: "candidates.tolerations[].value", good: zone, bad: none },
+    free("candidates.forbidden.matchLabels{}", zone),
+    free("candidates.forbidden.matchExpressions[].key", key),
+    free("candidates.forbidden.matchExpressions[].operator", operator),
+    free("candidates.forbidden.matchExpressions[].values[]", zone),
+    free("candidates.nodeSelector.matchLabels{}", zone),
+    free("candidates.nodeSelector.matchExpressions[].key", key),
+    free("candidates.nodeSelector.matchExpressions[].operator", operator),
+    free("candidates.nodeSelector.matchExpressions[].values[]", zone),
+    free("candidates.preferred.matchLabels{}", zone),
+    free("candidates.preferred.matchExpressions[].key", key),
+    free("candidates.preferred.matchExpressions[].operator", operator),
+    free("candidates.preferred.matchExpressions[].values[]", zone),
+    free("candidates.tolerations[].effect", |dice| {
+        json!(dice.one(&["", "NoSchedule", "NoExecute"]))
+    }),
+    free("candidates.tolerations[].key", zone),
+    free("candidates.tolerations[].operator", |dice| json!(dice.one(&["Exists", "Equal"]))),
+    free("candidates.tolerations[].value", zone),
     Form {
         path: "clusterID.pool",
         good: |dice| json!(dice.one(&["224.0.0.0/16", "10.0.0.0/24", "1.2.3.4", "224.0.0.0/8"])),
         bad: || json!(["224.0.0.256", "fd00::/64", "224.0.0.0/33", "no address"]),
+        fix: "clusterID.pool must be an IPv4 range or address",
     },
     Form {
         path: "count.ratio",
         good: |dice| json!(dice.one(&["0.005", ".01", "1", "0.5", "1.0"])),
         bad: || json!(["0", "0.000", "2", "-0.1", "1.1", "a few", "5e-3"]),
+        fix: "count.ratio must be a decimal above 0 and at most 1",
     },
     // Nothing listens there.
-    Form {
-        path: "datastore.etcd.endpoints[]",
-        good: |dice| json!(dice.one(&["http://127.0.0.1:1", "https://127.0.0.1:1"])),
-        bad: none,
-    },
+    free("datastore.etcd.endpoints[]", |dice| {
+        json!(dice.one(&["http://127.0.0.1:1", "https://127.0.0.1:1"]))
+    }),
     Form {
         path: "nodeLabel",
         good: |dice| json!(dice.one(&["calico-route-reflector", "rr=", "a.b/c=d", "rr"])),
         bad: || json!(["a b", "rr=a b", "a/b/c", "=x"]),
+        fix: "nodeLabel must be a label key, or key=value",
     },
     Form {
         path: "transition.prometheus",
         good: |dice| json!(dice.one(&["default", "no-such-endpoint"])),
         bad: || json!(["http://prometheus:9090", "Default", "a_b", "a.b", "-a"]),
+        fix: "must be the name of an endpoint of the operator's configuration (a DNS label), not a URL",
     },
-    Form { path: "transition.query", good: query, bad: none },
-    Form { path: "transition.timeout", good: minutes, bad: || not_duration("25h", "59s") },
-    Form { path: "transition.wait", good: minutes, bad: || not_duration("25h", "59s") },
+    free("transition.query", query),
+    Form {
+        path: "transition.timeout",
+        good: minutes,
+        bad: || not_duration("25h", "59s"),
+        fix: "transition.timeout must be a duration from 60s to 24h",
+    },
+    Form {
+        path: "transition.wait",
+        good: minutes,
+        bad: || not_duration("25h", "59s"),
+        fix: "transition.wait must be a duration from 60s to 24h",
+    },
     Form {
         path: "zoneLabel",
         good: |dice| json!(dice.one(&["topology.kubernetes.io/zone", "zone"])),
         bad: || json!(["a/b/c", "a b", "-"]),
+        fix: "zoneLabel must be a label key",
     },
 ];
-
-fn none() -> Value {
-    json!([])
-}
-
-fn operator(dice: &mut Dice) -> Value {
-    json!(dice.one(&["In", "NotIn", "Exists", "DoesNotExist", "Near"]))
-}
 
 fn minutes(dice: &mut Dice) -> Value {
     json!(dice.one(&["60s", "5m", "1h2m3s", "24h", "90.5s"]))
 }
 
 const RULES: &[Rule] = &[
-    ("metadata.name: at most 63", None),
+    ("metadata.name: at most 63 characters", nothing),
     (
-        "spec.peersPerClient: applies only",
-        Some(|spec| {
-            spec.insert("topology".into(), json!("Simple"));
-            spec.insert("peersPerClient".into(), json!(5));
-        }),
+        "spec.peersPerClient: applies only to topology Multi",
+        || json!([{"topology": "Simple", "peersPerClient": 5}, {"topology": null, "peersPerClient": 2}]),
     ),
     (
         "spec.zoneLabel: required for topology Zonal",
-        Some(|spec| {
-            spec.insert("topology".into(), json!("Zonal"));
-            spec.insert("zoneLabel".into(), json!(""));
-        }),
+        || json!([{"topology": "Zonal", "zoneLabel": ""}]),
     ),
     (
-        "spec.zoneLabel: required for count.scope",
-        Some(|spec| {
-            spec.insert("count".into(), json!({"scope": "PerZone"}));
-            spec.insert("zoneLabel".into(), json!(""));
-        }),
+        "spec.zoneLabel: required for count.scope PerZone",
+        || json!([{"count": {"scope": "PerZone"}, "zoneLabel": ""}]),
     ),
     (
-        "spec.clusterID.per: with topology Zonal",
-        Some(|spec| {
-            spec.insert("topology".into(), json!("Zonal"));
-            spec.insert("clusterID".into(), json!({"per": "Set"}));
-        }),
+        "spec.clusterID.per: with topology Zonal and one id for all, reflectors drop the routes of other zones; use Zone",
+        || json!([{"topology": "Zonal", "clusterID": {"per": "Set"}}]),
     ),
+    ("spec.transition.gate: CalicoNodeStatus does not exist with datastore etcd", || {
+        let datastore = json!({"type": "etcd", "etcd": etcd("http://127.0.0.1:1")});
+        json!([{"datastore": datastore, "transition": {"gate": "NodeStatus"}}])
+    }),
+    ("count.min: must not be greater than count.max", || json!([{"count": {"min": 4, "max": 3}}])),
     (
-        "spec.transition.gate: CalicoNodeStatus",
-        Some(|spec| {
-            let etcd = json!({"endpoints": ["http://127.0.0.1:1"]});
-            spec.insert("datastore".into(), json!({"type": "etcd", "etcd": etcd}));
-            spec.insert("transition".into(), json!({"gate": "NodeStatus"}));
-        }),
+        "count.steps: each number of nodes may appear only once",
+        || json!([{"count": {"steps": [{"nodes": 9, "count": 1}, {"nodes": 9, "count": 2}]}}]),
     ),
-    (
-        "count.min: must not be greater",
-        Some(|spec| drop(spec.insert("count".into(), json!({"min": 4, "max": 3})))),
-    ),
-    (
-        "count.steps: each number",
-        Some(|spec| {
-            let steps = json!([{"nodes": 9, "count": 1}, {"nodes": 9, "count": 2}]);
-            spec.insert("count".into(), json!({"steps": steps}));
-        }),
-    ),
-    (
-        "datastore.etcd: required",
-        Some(|spec| drop(spec.insert("datastore".into(), json!({"type": "etcd"})))),
-    ),
+    ("datastore.etcd: required with type etcd, and allowed only then", || {
+        json!([
+            {"datastore": {"type": "etcd", "etcd": null}},
+            {"datastore": {"type": "Kubernetes", "etcd": etcd("http://127.0.0.1:1")}},
+        ])
+    }),
     (
         "datastore.etcd.endpoints must be URLs",
-        Some(|spec| {
-            let etcd = json!({"endpoints": ["127.0.0.1:2379"]});
-            spec.insert("datastore".into(), json!({"type": "etcd", "etcd": etcd}));
-        }),
+        || json!([{"datastore": {"type": "etcd", "etcd": etcd("127.0.0.1:2379")}}]),
     ),
     (
-        "transition.query: applies only",
-        Some(|spec| {
-            spec.insert("transition".into(), json!({"gate": "Wait", "query": "x"}));
-        }),
+        "transition.query: applies only to gate Prometheus",
+        || json!([{"transition": {"gate": "Wait", "query": "x"}}]),
     ),
 ];
+
+fn etcd(endpoint: &str) -> Value {
+    json!({"endpoints": [endpoint], "secretRef": null})
+}
 
 fn repair(spec: &mut Map<String, Value>, dice: &mut Dice) {
     drop_nulls(spec);

@@ -1,8 +1,9 @@
 //! `TrafficWatch`: its rules, and how to keep them.
 use serde_json::{Map, Value, json};
 
-use super::{Kind, Rule, has, read};
+use super::{Kind, Rule, has, nothing, read};
 use crate::{
+    network_prober::with,
     schema::forms::{Dice, FORMS},
     traffic_watch::judging::deployment,
 };
@@ -11,6 +12,17 @@ pub static KIND: Kind = Kind {
     name: "TrafficWatch",
     forms: FORMS,
     rules: RULES,
+    bounds: &[
+        ("label", 1, 233),
+        ("consecutive.fit", 1, 1000),
+        ("consecutive.unfit", 1, 1000),
+        ("criteria", 0, 10),
+        ("criteria[].name", 1, 63),
+        ("criteria[].recoverPercent", 1, 100),
+        ("eviction.maxPerPass", 1, 100),
+        ("recoverPercent", 1, 100),
+    ],
+    longest_name: Some(233),
     repair,
     read: read::<traffic_operator::api::TrafficWatch>,
     plain: || json!({"maxBandwidthPercent": "60"}),
@@ -18,57 +30,54 @@ pub static KIND: Kind = Kind {
     kept: &[],
 };
 
-/// The rules that connect fields, each by the beginning of its message, and a way to break it in a
-/// good spec; the first is about the name and not about the spec.
 const RULES: &[Rule] = &[
-    ("metadata.name: too long", None),
-    ("spec: at least one of maxBandwidthPercent", Some(without_measures)),
     (
-        "spec.maxBandwidth: cannot be set together",
-        Some(|spec| {
-            spec.insert("maxBandwidth".into(), json!("1G"));
-            spec.insert("maxBandwidthPercent".into(), json!("60"));
-        }),
+        "metadata.name: too long for a node label key (at most 233 characters): set spec.label to a shorter one",
+        nothing,
+    ),
+    ("spec: at least one of maxBandwidthPercent, maxBandwidth and criteria is needed", || {
+        json!([only(json!({})), only(json!({"criteria": []})), only(json!({"query": "x"}))])
+    }),
+    (
+        "spec.maxBandwidth: cannot be set together with spec.maxBandwidthPercent; set one of them",
+        || json!([{"maxBandwidth": "1G", "maxBandwidthPercent": "60"}]),
     ),
     (
-        "spec.query: needs",
-        Some(|spec| {
-            without_measures(spec);
-            spec.insert("query".into(), json!("x"));
-            spec.insert("criteria".into(), json!([{"name": "loss", "query": "x", "max": 1}]));
-        }),
+        "spec.query: needs spec.maxBandwidthPercent (then its values are percent) or spec.maxBandwidth (bits per second)",
+        || json!([only(json!({"query": "x", "criteria": loss()}))]),
     ),
     (
-        "spec.direction, devices, window, maxSampleAge, capacity: belong",
-        Some(|spec| {
-            spec.remove("maxBandwidth");
-            spec.insert("maxBandwidthPercent".into(), json!("60"));
-            spec.insert("query".into(), json!("x"));
-            spec.insert("window".into(), json!("3m"));
-        }),
+        "spec.direction, devices, window, maxSampleAge, capacity: belong to the built-in measurement, which spec.query replaces and which spec.criteria alone does not use; leave them out",
+        || {
+            let own = json!({"maxBandwidth": "1G", "query": "x"});
+            let fields = [
+                json!({"capacity": "1G"}),
+                json!({"devices": "eth0"}),
+                json!({"direction": "Busiest"}),
+                json!({"maxSampleAge": "1m"}),
+                json!({"window": "3m"}),
+            ];
+            let both = fields.iter().flat_map(|field| {
+                [only(with(own.clone(), field)), only(with(json!({"criteria": loss()}), field))]
+            });
+            both.collect()
+        },
     ),
-    (
-        "spec.eviction: needs",
-        Some(|spec| {
-            spec.remove("deployment");
-            spec.insert("eviction".into(), json!({}));
-        }),
-    ),
-    (
-        "spec.reservation: needs",
-        Some(|spec| {
-            without_measures(spec);
-            spec.insert("criteria".into(), json!([{"name": "loss", "query": "x", "max": 1}]));
-            spec.insert("reservation".into(), json!({"resource": "traffic.example.com/mbps"}));
-        }),
-    ),
+    ("spec.eviction: needs spec.deployment", || json!([{"deployment": null, "eviction": {}}])),
+    ("spec.reservation: needs spec.maxBandwidthPercent or spec.maxBandwidth", || {
+        let reservation = json!({"resource": "traffic.example.com/mbps"});
+        json!([only(json!({"criteria": loss(), "reservation": reservation}))])
+    }),
 ];
 
-fn without_measures(spec: &mut Map<String, Value>) {
-    spec.retain(|name, _| {
-        let name = name.as_str();
-        !BUILT_IN.contains(&name) && !MEASURES.contains(&name)
-    });
+fn loss() -> Value {
+    json!([{"name": "loss", "query": "x", "max": 1}])
+}
+
+/// A patch that leaves no other measure than these.
+fn only(more: Value) -> Value {
+    let names = BUILT_IN.iter().chain(&MEASURES).map(|name| ((*name).to_owned(), Value::Null));
+    with(names.collect(), &more)
 }
 
 const BUILT_IN: [&str; 5] = ["capacity", "devices", "direction", "maxSampleAge", "window"];
