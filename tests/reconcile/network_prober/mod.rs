@@ -16,7 +16,6 @@ use crate::bench::{Bench, Operator, eventually, eventually_or, message, with_val
 mod accounts;
 mod children;
 mod entries;
-mod flooded;
 mod kubelets;
 mod lists;
 mod namespaces;
