@@ -73,60 +73,6 @@ fn every_bad_answer_freezes_the_labels_and_reports_it_and_judging_resumes_by_its
     });
 }
 
-/// Original 1.4 #6, #7, #12: counter resets, nodes that leave, exporters that do not answer.
-#[test]
-fn one_node_without_evidence_is_unknown_and_the_others_go_on() {
-    run(async |bench| {
-        let _operator = one_unfit(&bench).await;
-        let sample = |percent, bytes, age| Sample { percent, bytes, age };
-        for (what, value, reason) in [
-            ("gone", None, "NoSample"),
-            ("NaN", Some(sample(Some("NaN"), Some("1"), Some("1"))), "InvalidSample"),
-            ("+Inf", Some(sample(Some("+Inf"), Some("1"), Some("1"))), "InvalidSample"),
-            (
-                "counter reset",
-                Some(sample(Some("-7.43092e-04"), Some("1"), Some("1"))),
-                "InvalidSample",
-            ),
-            ("no speed", Some(sample(None, Some("1"), Some("1"))), "SpeedUnknown"),
-            ("old", Some(sample(Some("1"), Some("1"), Some("300"))), "StaleSample"),
-        ] {
-            let since = Timestamp::now();
-            match value {
-                Some(value) => bench.prometheus.set("node-2", value),
-                None => bench.prometheus.remove("node-2"),
-            }
-            bench
-                .until(
-                    "web",
-                    &[
-                        ("/nodes/node-2/state", json!("Unknown")),
-                        ("/nodes/node-2/reason", json!(reason)),
-                        ("/nodes/node-2/unfit", json!(true)),
-                        ("/nodes/node-1/state", json!("Fit")),
-                    ],
-                )
-                .await;
-            assert_held(&bench, since).await;
-            bench.condition("web", "MetricsAvailable", "True", "Available").await;
-            assert!(bench.status("web").await["ready"] == true, "{what}");
-        }
-    });
-}
-
-#[test]
-fn half_an_answer_is_a_broken_measurement_not_half_a_cluster_of_quiet_nodes() {
-    run(async |bench| {
-        let _operator = one_unfit(&bench).await;
-        let since = Timestamp::now();
-        bench.prometheus.remove("node-1");
-        bench.prometheus.remove("node-2");
-        let message = bench.condition("web", "MetricsAvailable", "False", "LowCoverage").await;
-        assert!(message.starts_with("1 of 3 nodes have data"), "{message}");
-        assert_held(&bench, since).await;
-    });
-}
-
 #[test]
 fn series_of_no_known_node_are_counted_and_named() {
     run(async |bench| {

@@ -167,40 +167,6 @@ fn a_foreign_edit_of_our_label_is_repaired() {
 }
 
 #[test]
-fn half_of_the_nodes_at_most_are_marked_the_worst_first() {
-    run(async |bench| {
-        for (node, percent) in
-            [("node-1", "70"), ("node-2", "95"), ("node-3", "80"), ("node-4", "65")]
-        {
-            bench.node(node).await;
-            bench.prometheus.set(node, Sample::percent(percent));
-        }
-        bench.watch("web", json!({})).await;
-        let _operator = bench.operator();
-        let status = bench
-            .until("web", &[("/summary/unfit", json!(2)), ("/summary/suppressed", json!(2))])
-            .await;
-        assert_eq!(status["nodes"]["node-2"]["state"], "Unfit");
-        assert_eq!(status["nodes"]["node-3"]["state"], "Unfit");
-        assert_eq!(status["nodes"]["node-1"]["state"], "Suppressed");
-        bench.until_label("node-1", KEY, Some("false")).await;
-        bench.condition("web", "PlacementLimited", "True", "LimitReached").await;
-    });
-}
-
-#[test]
-fn a_single_node_is_never_marked() {
-    run(async |bench| {
-        bench.node("node-1").await;
-        bench.prometheus.set("node-1", Sample::percent("99"));
-        bench.watch("web", json!({})).await;
-        let _operator = bench.operator();
-        bench.until("web", &[("/summary/suppressed", json!(1))]).await;
-        bench.until_label("node-1", KEY, Some("false")).await;
-    });
-}
-
-#[test]
 fn observe_writes_nothing_but_its_status() {
     run(async |bench| {
         three_nodes(&bench).await;

@@ -9,7 +9,7 @@ use traffic_operator::manifests;
 use crate::{
     bench::{eventually, run},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, patch_spec, three_nodes},
+    traffic_watch::judging::{KEY, three_nodes},
 };
 
 /// Three idle control plane nodes that take no pods are no room for workloads on three busy
@@ -31,10 +31,19 @@ fn closed_nodes_are_no_room_and_a_mark_is_released_when_the_last_open_one_closes
             bench.prometheus.set(node, Sample::percent(percent));
         }
         bench.watch("web", json!({})).await;
-        let _operator = bench.operator();
+        let operator = bench.operator();
         bench.until_label("worker-2", KEY, Some("true")).await;
+        // The log tells it too.
+        let mark = |line: &str| {
+            let words = ["INFO", "TrafficWatch default/web", "NodeUnfit", "worker-2"];
+            words.iter().all(|word| line.contains(word))
+        };
+        let logged = async || operator.log().lines().any(mark).then_some(());
+        eventually("the mark in the log", logged).await;
         let message = bench.condition("web", "PlacementLimited", "True", "LimitReached").await;
         assert!(message.contains("at most 1 of 3 that can take pods"), "{message}");
+        let limit = operator.metric("traffic_operator_trafficwatch_limit", &[]).await;
+        assert!((limit - 1.0).abs() < f64::EPSILON, "{limit}");
         bench.judgments(3).await;
         for node in ["worker-1", "worker-3"] {
             assert_eq!(bench.label(node, KEY).await.as_deref(), Some("false"), "{node}");
@@ -49,29 +58,6 @@ fn closed_nodes_are_no_room_and_a_mark_is_released_when_the_last_open_one_closes
         bench.node("worker-4").await;
         bench.prometheus.set("worker-4", Sample::percent("2"));
         bench.until_label("worker-2", KEY, Some("true")).await;
-    });
-}
-
-#[test]
-fn max_unfit_zero_releases_every_mark_in_an_incident() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.prometheus.set("node-2", Sample::percent("99"));
-        bench.watch("web", json!({"taint": "NoSchedule"})).await;
-        let operator = bench.operator();
-        bench.until_label("node-2", KEY, Some("true")).await;
-        // The log tells it too.
-        let mark = |line: &str| {
-            let words = ["INFO", "TrafficWatch default/web", "NodeUnfit", "node-2"];
-            words.iter().all(|word| line.contains(word))
-        };
-        let logged = async || operator.log().lines().any(mark).then_some(());
-        eventually("the mark in the log", logged).await;
-        patch_spec(&bench, "web", json!({"maxUnfit": 0})).await;
-        bench.until_label("node-2", KEY, Some("false")).await;
-        let node = bench.nodes().get("node-2").await.unwrap();
-        let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
-        assert!(taints.iter().all(|taint| taint.key != KEY), "{taints:?}");
     });
 }
 

@@ -79,36 +79,6 @@ fn a_query_of_the_authors_replaces_the_built_in_one_and_criteria_stand_beside_it
 }
 
 #[test]
-fn the_limits_of_the_spec_decide_how_many_are_marked() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        for (node, percent) in [("node-1", "97"), ("node-2", "99"), ("node-3", "98")] {
-            bench.prometheus.set(node, Sample::percent(percent));
-        }
-        bench.watch("web", json!({"maxUnfit": "100%", "minFit": 1})).await;
-        // All nodes are marked in the end: more than the operator allows by default.
-        let operator = bench.operator_args(
-            &["--prometheus-url", &bench.prometheus.url],
-            &["--lease-duration", "5s", "--max-unfit", "100%"],
-        );
-        let summary = |unfit, suppressed| json!({"nodes": 3, "fit": 0, "unfit": unfit, "unknown": 0, "suppressed": suppressed, "marked": unfit});
-        bench.until("web", &[("/summary", summary(2, 1))]).await;
-        bench.until_label("node-1", KEY, Some("false")).await;
-        let message = bench.condition("web", "PlacementLimited", "True", "LimitReached").await;
-        assert!(message.contains("at most 2 of 3"), "{message}");
-        let limit = operator.metric("traffic_operator_trafficwatch_limit", &[]).await;
-        assert!((limit - 2.0).abs() < f64::EPSILON);
-        patch_spec(&bench, "web", json!({"minFit": 0})).await;
-        bench.until("web", &[("/summary", summary(3, 0))]).await;
-        bench.condition("web", "PlacementLimited", "False", "WithinLimits").await;
-        // A lower limit removes no mark.
-        patch_spec(&bench, "web", json!({"maxUnfit": 1})).await;
-        bench.judgments(3).await;
-        assert_eq!(bench.label("node-1", KEY).await.as_deref(), Some("true"));
-    });
-}
-
-#[test]
 fn what_happens_to_a_node_without_evidence_is_the_authors_choice() {
     run(async |bench| {
         three_nodes(&bench).await;
