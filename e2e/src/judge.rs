@@ -134,24 +134,26 @@ pub fn request_rate(requests: f64, seconds: f64, interval: f64) -> Check {
     )
 }
 
+/// A write of the operator.
+#[cfg(test)]
+pub fn event(second: i64, verb: &str, resource: &str, subresource: &str, name: &str) -> AuditEvent {
+    AuditEvent {
+        time: Timestamp::from_second(second).unwrap(),
+        verb: verb.to_owned(),
+        user: OPERATOR.to_owned(),
+        user_agent: "traffic-operator/0.1.0".to_owned(),
+        namespace: String::new(),
+        resource: resource.to_owned(),
+        subresource: subresource.to_owned(),
+        name: name.to_owned(),
+        code: 200,
+        uri: String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn event(second: i64, verb: &str, resource: &str, subresource: &str, name: &str) -> AuditEvent {
-        AuditEvent {
-            time: Timestamp::from_second(second).unwrap(),
-            verb: verb.to_owned(),
-            user: OPERATOR.to_owned(),
-            user_agent: "traffic-operator/0.1.0".to_owned(),
-            namespace: String::new(),
-            resource: resource.to_owned(),
-            subresource: subresource.to_owned(),
-            name: name.to_owned(),
-            code: 200,
-            uri: String::new(),
-        }
-    }
 
     #[test]
     fn silence_forgives_the_lease_and_one_refresh() {

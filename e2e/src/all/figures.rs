@@ -6,7 +6,7 @@ use std::fmt::Write;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use crate::judge::operator_writes;
+use crate::judge::{self, operator_writes};
 use crate::objects;
 use lab::AuditEvent;
 use lab::checks::Check;
@@ -110,11 +110,9 @@ pub(super) fn quiet(events: &[AuditEvent], window: SignedDuration) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use serde_json::json;
 
     use super::*;
-    use crate::judge::OPERATOR;
     use lab::streams::{Interval, Report};
 
     fn node(name: &str, labels: &Value, amounts: [Option<&str>; 2]) -> Value {
@@ -164,17 +162,8 @@ mod tests {
 
     #[test]
     fn one_refresh_of_each_object_is_quiet() {
-        let event = |resource: &str, subresource: &str, name: &str| AuditEvent {
-            time: Timestamp::from_second(1).unwrap(),
-            verb: "patch".to_owned(),
-            user: OPERATOR.to_owned(),
-            user_agent: String::new(),
-            namespace: String::new(),
-            resource: resource.to_owned(),
-            subresource: subresource.to_owned(),
-            name: name.to_owned(),
-            code: 200,
-            uri: String::new(),
+        let event = |resource: &str, subresource: &str, name: &str| {
+            judge::event(1, "patch", resource, subresource, name)
         };
         let window = SignedDuration::from_secs(30);
         let watch = event("trafficwatches.traffic.example.com", "status", "network");

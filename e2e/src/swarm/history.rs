@@ -19,8 +19,6 @@ use super::file::File;
 #[derive(Debug)]
 pub(super) struct History {
     files: Arc<Mutex<Vec<File>>>,
-    /// Files that could not be read.
-    unread: Arc<Mutex<Vec<String>>>,
     /// The number of files.
     counts: watch::Receiver<usize>,
     follower: JoinHandle<()>,
@@ -32,8 +30,7 @@ impl History {
         let (counter, counts) = watch::channel(0);
         let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let unread = Arc::<Mutex<Vec<String>>>::default();
-        let (kept, refused) = (Arc::clone(&files), Arc::clone(&unread));
+        let kept = Arc::clone(&files);
         let follower = tokio::spawn(async move {
             let mut maps = pin!(watcher(maps, config).default_backoff().applied_objects());
             loop {
@@ -48,7 +45,7 @@ impl History {
                             counter.send_replace(files.len());
                         }
                         Ok(None) => {}
-                        Err(error) => lock(&refused).push(format!("{error:#}")),
+                        Err(error) => lab::progress(&format!("a file: {error:#}")),
                     },
                     Ok(None) => return,
                     // The watch continues by itself.
@@ -56,17 +53,7 @@ impl History {
                 }
             }
         });
-        Self { files, unread, counts, follower }
-    }
-
-    /// All files so far.
-    pub fn files(&self) -> Vec<File> {
-        lock(&self.files).clone()
-    }
-
-    /// Returns the contents that are not valid files.
-    pub fn unread(&self) -> Vec<String> {
-        lock(&self.unread).clone()
+        Self { files, counts, follower }
     }
 
     /// The file that is published now.

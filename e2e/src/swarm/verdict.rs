@@ -5,7 +5,6 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 
-use super::file;
 use super::settled::STREAMS;
 use super::stage::{NAMESPACE, Stage};
 use super::table::{Row, beside_the_original, gaps_of_streams, table};
@@ -67,12 +66,6 @@ pub(super) fn reported(stage: &Stage<'_>) {
 
 /// Judges the operator's writes.
 pub(super) fn written(stage: &Stage<'_>) -> Result<()> {
-    let files = stage.history.files();
-    let mut faults = file::faults(&files);
-    faults.extend(stage.history.unread());
-    let epochs = files.first().zip(files.last()).map(|(first, last)| (first.epoch, last.epoch));
-    let (first, last) = epochs.unwrap_or_default();
-    let summary = format!("{} files, epoch {first} to {last}", files.len());
     let events = stage.cluster.audit()?;
     let (evicted, nudged) = refreshes(&events);
     let mut needless = needless(&stage.rows, &evicted, |_, _| false);
@@ -80,11 +73,6 @@ pub(super) fn written(stage: &Stage<'_>) -> Result<()> {
         .extend(self::needless(&stage.rows, &nudged, |row, worker| row.excused.contains(worker)));
     let figure = format!("{} evictions and {} nudges, all due", evicted.len(), nudged.len());
     let claims = [
-        Check::new(
-            "every file follows from the one before",
-            faults.is_empty() && !files.is_empty(),
-            listed(&summary, &faults),
-        ),
         Check::new(
             "only workers whose share changed are refreshed",
             needless.is_empty() && !evicted.is_empty() && !nudged.is_empty(),
