@@ -41,6 +41,8 @@
 //! - `clock`: the clocks of decisions, which `simulation` (tests) plays faster than they run.
 #![warn(clippy::disallowed_types)]
 
+#[cfg(test)]
+mod any_json;
 pub mod api;
 pub mod cli;
 mod clock;

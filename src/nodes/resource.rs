@@ -206,48 +206,19 @@ partial_resource!(NodeObject as Node, ClusterResourceScope);
 
 #[cfg(test)]
 mod tests {
-    use proptest::{collection, prelude::*};
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::any_json;
 
     /// Any JSON of the words of a Node.
     fn anything() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            ".{0,6}".prop_map(Value::from),
-            prop::sample::select(vec!["Ready", "True", "v1.34.1", "v1.", "2026-01-01T00:00:00Z"])
-                .prop_map(Value::from),
-        ];
-        leaf.prop_recursive(4, 24, 5, |inner| {
-            let key = prop::sample::select(vec![
-                "annotations",
-                "labels",
-                "name",
-                "taints",
-                "unschedulable",
-                "addresses",
-                "address",
-                "conditions",
-                "capacity",
-                "allocatable",
-                "example.com/a",
-                "nodeInfo",
-                "kubeletVersion",
-                "type",
-                "status",
-                "lastTransitionTime",
-                CAPACITY_ANNOTATION,
-                CLUSTER_ID_ANNOTATION,
-                BGP_AS_ANNOTATION,
-                "other",
-            ]);
-            prop_oneof![
-                1 => collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                3 => collection::btree_map(key, inner, 0..5).prop_map(|all| serde_json::json!(all)),
-            ]
-        })
+        let names = "annotations labels name taints unschedulable addresses address conditions \
+                     capacity allocatable example.com/a nodeInfo kubeletVersion type status \
+                     lastTransitionTime other";
+        let ours = [CAPACITY_ANNOTATION, CLUSTER_ID_ANNOTATION, BGP_AS_ANNOTATION].join(" ");
+        let texts = ["Ready", "True", "v1.34.1", "v1.", "2026-01-01T00:00:00Z"];
+        any_json::of(&format!("{names} {ours}"), &texts)
     }
 
     proptest! {

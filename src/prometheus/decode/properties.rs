@@ -3,7 +3,7 @@ use proptest::{collection, prelude::*};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::prometheus::MESSAGE;
+use crate::{any_json, prometheus::MESSAGE};
 
 const JSON: &str = "application/json";
 
@@ -33,22 +33,8 @@ fn count(status: u16, body: &[u8]) -> Result<(usize, Vec<String>), QueryError> {
 
 /// Any JSON.
 fn anything() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::from),
-        any::<i64>().prop_map(Value::from),
-        ".{0,6}".prop_map(Value::from),
-        prop::sample::select(&["NaN", "+Inf", "8", "vector", "matrix", "success"][..])
-            .prop_map(Value::from),
-    ];
-    leaf.prop_recursive(3, 16, 4, |inner| {
-        let name =
-            prop::sample::select(&["metric", "value", "values", "resultType", "result", "x"][..]);
-        prop_oneof![
-            collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            collection::btree_map(name, inner, 0..4).prop_map(|all| json!(all)),
-        ]
-    })
+    let texts = ["NaN", "+Inf", "8", "vector", "matrix", "success"];
+    any_json::of("metric value values resultType result x", &texts)
 }
 
 fn text(number: f64) -> String {
