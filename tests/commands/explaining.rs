@@ -21,7 +21,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, handshake::derive_accept_key, protocol::Role},
 };
 
-use crate::program::{Outcome, run_with_env};
+use crate::program::{Outcome, listen, run_with_env, serve};
 
 const SYSTEM: &str = "traffic-operator-system";
 const LABEL: &str = "web.traffic.example.com/unfit";
@@ -36,18 +36,9 @@ pub struct ApiServer {
 
 impl ApiServer {
     pub fn start() -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.set_nonblocking(true).expect("non-blocking");
-        let url = format!("http://{}", listener.local_addr().expect("address"));
+        let (listener, url) = listen();
         let this = Self { url, ..Self::default() };
-        let router = Router::new().fallback(answer).with_state(this.clone());
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("runtime").block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).expect("listener");
-                axum::serve(listener, router).await.expect("server");
-            });
-        });
+        serve(listener, Router::new().fallback(answer).with_state(this.clone()));
         this
     }
 

@@ -1,9 +1,12 @@
-//! The binary and its output.
+//! The binary and its output, and servers that it asks.
 use std::{
     io::Write,
+    net::TcpListener,
     path::Path,
     process::{Command, Stdio},
 };
+
+use axum::Router;
 
 /// The result of one run.
 #[derive(Debug)]
@@ -53,4 +56,23 @@ fn execute(program: &Path, args: &[&str], input: &str, env: &[(&str, &str)]) -> 
         out: String::from_utf8(output.stdout).expect("text"),
         err: String::from_utf8(output.stderr).expect("text"),
     }
+}
+
+/// A port of the loopback device, and the URL of its server.
+pub fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("non-blocking");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    (listener, url)
+}
+
+/// Serves until the process ends.
+pub fn serve(listener: TcpListener, router: Router) {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("runtime").block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("listener");
+            axum::serve(listener, router).await.expect("server");
+        });
+    });
 }

@@ -14,6 +14,8 @@ use axum::{
 };
 use serde_json::{Value, json};
 
+use crate::program::{listen, serve};
+
 /// The beginning of the history, in Unix seconds.
 pub const START: i64 = 1_790_000_000;
 
@@ -45,18 +47,9 @@ pub struct Prometheus {
 impl Prometheus {
     /// Serves until the process ends.
     pub fn start() -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.set_nonblocking(true).expect("non-blocking");
-        let url = format!("http://{}", listener.local_addr().expect("address"));
+        let (listener, url) = listen();
         let this = Self { url, ..Self::default() };
-        let router = Router::new().fallback(answer).with_state(this.clone());
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("runtime").block_on(async {
-                let listener = tokio::net::TcpListener::from_std(listener).expect("listener");
-                axum::serve(listener, router).await.expect("server");
-            });
-        });
+        serve(listener, Router::new().fallback(answer).with_state(this.clone()));
         this
     }
 
