@@ -34,6 +34,10 @@ fn rights_to_our_kinds_are_not_aggregated_into_edit_by_default() {
         let rendered = render(overlay);
         let writers = writers(rendered);
         assert!(!writers.is_empty(), "{overlay}: no role grants the right");
+        // Users with `view` read all kinds, and with it those with `edit` and `admin`.
+        let roles = rendered.all("ClusterRole").into_iter();
+        let viewers = roles.filter(|role| aggregated_to(role, "view")).count();
+        assert_eq!(viewers, KINDS.len(), "{overlay}");
         for role in rendered.all("ClusterRole") {
             for to in ["edit", "admin"] {
                 assert!(!aggregated_to(role, to), "{overlay}: {} into {to}", name(role));

@@ -4,9 +4,8 @@ use crate::objects::{kind, name};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use traffic_operator::api::{RouteReflectorSet, Swarm, TrafficWatch};
+use traffic_operator::api::{Swarm, TrafficWatch};
 use traffic_operator::placement::assignment::{Item, Policy, Rules, Standing, Worker, assign};
-use traffic_operator::route_reflector::settings;
 
 /// The samples on the pages are those of the repository.
 #[test]
@@ -115,19 +114,4 @@ fn samples_are_trafficwatches_that_can_stand_together() {
         }
     }
     assert!(keys.contains_key("trafficwatch-sample.traffic.example.com/unfit"));
-}
-
-/// `tests/manifests` finds unknown fields, and `tests/reconcile` has the samples of other kinds.
-#[test]
-fn samples_of_route_reflectors_are_read_as_the_operator_reads_them() {
-    let files = files_in("deploy/samples", "yaml");
-    let all = files.iter().flat_map(|file| documents_of(&read(file)));
-    let sets: Vec<_> = all.filter(|object| kind(object) == "RouteReflectorSet").collect();
-    assert!(sets.len() >= 2, "{sets:?}");
-    for object in sets {
-        // A cluster serves only one: they are forms of the same object.
-        assert_eq!(name(&object), "route-reflectors");
-        let set: RouteReflectorSet = serde_json::from_value(object).expect("a RouteReflectorSet");
-        settings::rules(&set.spec).unwrap_or_else(|error| panic!("{error}"));
-    }
 }

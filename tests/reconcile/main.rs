@@ -18,7 +18,6 @@ mod limits;
 mod network_prober;
 mod owned;
 mod prometheus;
-mod rights;
 mod route_reflector;
 mod samples;
 mod schema;
