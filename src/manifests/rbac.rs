@@ -250,6 +250,25 @@ mod tests {
         }
     }
 
+    /// Policies leave it one annotation of a pod, and see to what it writes into the object. No
+    /// rule can restrict a creation to a name.
+    #[test]
+    fn of_pods_the_controller_patches_and_of_webhook_objects_it_has_its_own() {
+        let all = rights(Account::Controller, "ns");
+        let of = |resource: &str| {
+            let rights = all.iter().filter(move |right| right.resource == resource);
+            rights.filter(|right| right.subresource.is_none()).collect::<Vec<_>>()
+        };
+        let writes = of("pods").into_iter().filter(|right| !READS.contains(&&*right.verb));
+        assert_eq!(writes.map(|right| &*right.verb).collect::<Vec<_>>(), ["patch"]);
+        let object = of("mutatingwebhookconfigurations");
+        assert!(!object.is_empty());
+        for right in object {
+            assert_eq!(right.name.as_deref(), Some(NAME), "{right}");
+            assert!(!["create", "delete"].contains(&&*right.verb), "{right}");
+        }
+    }
+
     #[test]
     fn every_role_belongs_to_the_account_that_it_is_bound_to() {
         let documents =

@@ -14,6 +14,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use lab::{AuditEvent, ControlPlane, ControlPlaneOptions};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::{
     runtime::Runtime,
@@ -47,6 +48,9 @@ static TURNS: Semaphore = Semaphore::const_new(0);
 /// The longest wait for any condition: only failing tests wait this long, and a busy machine is
 /// several times slower than an idle one.
 const PATIENCE: Duration = Duration::from_mins(3);
+
+/// As kubectl creates objects: fields that the definition does not know are refused.
+pub const STRICT: &str = "?fieldManager=test&fieldValidation=Strict";
 
 /// The image of agents where a NetworkProber specifies none.
 pub const AGENT_IMAGE: &str = "registry.example.com/traffic-operator:test";
@@ -229,10 +233,13 @@ impl Bench {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
         let path =
             format!("/apis/traffic.example.com/v1alpha1/namespaces/{namespace}/trafficwatches");
-        let request =
-            http::Request::post(format!("{path}?fieldManager=test&fieldValidation=Strict"));
-        let request = request.header("Content-Type", "application/json");
-        let body = serde_json::to_vec(&object).expect("JSON");
+        self.post(&format!("{path}{STRICT}"), &object).await
+    }
+
+    /// Posts an object, or a request, to the API server.
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> kube::Result<T> {
+        let request = http::Request::post(path).header("Content-Type", "application/json");
+        let body = serde_json::to_vec(body).expect("JSON");
         self.client.request(request.body(body).expect("request")).await
     }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use traffic_operator::api::Swarm;
 
 use crate::{
-    bench::{Bench, Operator, eventually, run},
+    bench::{Bench, eventually, run},
     prometheus::Sample,
     traffic_watch::judging::{KEY, three_nodes},
 };
@@ -62,15 +62,6 @@ fn endpoints(name: &str, text: &str) -> String {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&file, text).expect("endpoints");
     file.display().to_string()
-}
-
-/// Returns the peak memory of the process in bytes.
-fn peak(operator: &Operator) -> u64 {
-    let path = format!("/proc/{}/status", operator.child.id());
-    let status = std::fs::read_to_string(path).expect("status");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("VmHWM");
-    let kib: u64 = line.split_whitespace().nth(1).expect("a figure").parse().expect("a figure");
-    kib << 10
 }
 
 async fn available(bench: &Bench, namespace: &str, name: &str) -> Option<Value> {
@@ -136,7 +127,7 @@ fn a_hostile_prometheus_of_one_namespace_harms_no_other() {
         let label = ["endpoint=\"edge\"", "result=\"OverBudget\""];
         assert!(operator.metric("traffic_operator_prometheus_requests_total", &label).await > 0.0);
         assert!(count.load(Ordering::SeqCst) > 20, "it was queried all the time");
-        let peak = peak(&operator);
+        let peak = operator.peak();
         println!("peak of the operator's memory: {} MiB", peak >> 20);
         assert!(peak < LIMIT, "{} MiB", peak >> 20);
         let longest = operator.log().lines().map(str::len).max().unwrap_or(0);

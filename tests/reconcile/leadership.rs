@@ -14,7 +14,7 @@ use traffic_operator::manifests;
 use crate::{
     bench::{Bench, eventually, run},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, three_nodes},
+    traffic_watch::judging::three_nodes,
 };
 
 async fn holder(bench: &Bench) -> Option<String> {
@@ -74,36 +74,6 @@ fn a_rollover_of_two_replicas_hands_the_lease_over_and_changes_no_label() {
             bench.writes_since(since).await.into_iter().filter(|w| w.resource == "nodes").collect();
         assert_eq!(nodes, vec![]);
         assert!(second.metric("traffic_operator_leader", &[]).await > 0.5);
-    });
-}
-
-#[test]
-fn a_leader_that_was_stopped_for_longer_than_its_lease_writes_nothing_and_ends() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.watch("web", json!({})).await;
-        let mut first = bench.operator_with("first", "5s");
-        until_holder(&bench, "first").await;
-        bench.until("web", &[("/ready", json!(true))]).await;
-        let second = bench.operator_with("second", "5s");
-        second.ready().await;
-        first.signal("STOP");
-        until_holder(&bench, "second").await;
-        second.ready().await;
-        // Now it would have a label to write.
-        bench.prometheus.set("node-2", Sample::percent("90"));
-        bench.until_label("node-2", KEY, Some("true")).await;
-        bench.prometheus.set("node-2", Sample::percent("1"));
-        bench.until_label("node-2", KEY, Some("false")).await;
-        let since = Timestamp::now();
-        first.signal("CONT");
-        let code =
-            eventually("the old leader to end", async || first.child.try_wait().unwrap()).await;
-        assert_eq!(code.code(), Some(1));
-        bench.judgments(2).await;
-        let writes = bench.writes_since(since).await;
-        assert!(writes.iter().all(|w| w.resource != "nodes"), "{writes:?}");
-        assert_eq!(holder(&bench).await.as_deref(), Some("second"));
     });
 }
 

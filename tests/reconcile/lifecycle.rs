@@ -1,10 +1,16 @@
 //! Our objects are removed with their owner; objects of others are never touched.
-use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use k8s_openapi::{
+    api::core::v1::{Namespace, Node},
+    jiff::Timestamp,
+};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
 
 use crate::{
-    bench::{eventually, run},
+    bench::{Bench, eventually, run},
     prometheus::Sample,
     traffic_watch::judging::{KEY, deployment, patch_spec, three_nodes},
 };
@@ -125,20 +131,64 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
     });
 }
 
+/// A selection that is empty keeps the labels; a new prefix given meanwhile must not make the
+/// operator forget them.
 #[test]
-fn a_foreign_deployment_of_the_same_name_is_left_alone() {
+fn a_prefix_that_changes_while_no_node_is_selected_leaves_no_label_behind() {
     run(async |bench| {
         three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("90"));
+        bench.watch("web", json!({"label": "first", "taint": "NoSchedule"})).await;
+        let operator = bench.operator();
+        bench.until_label("node-2", "first.traffic.example.com/unfit", Some("true")).await;
+        let step = async |spec: Value, reason: &str, status: &str| {
+            patch_spec(&bench, "web", spec).await;
+            bench.condition("web", "Ready", status, reason).await;
+        };
+        let none = json!({"label": "second", "nodeSelector": {"matchLabels": {"zone": "none"}}});
+        step(none, "NoNodes", "False").await;
+        assert_eq!(
+            bench.label("node-2", "first.traffic.example.com/unfit").await.as_deref(),
+            Some("true")
+        );
+        step(json!({"label": "third", "nodeSelector": null}), "Judged", "True").await;
+        bench.until_label("node-2", "third.traffic.example.com/unfit", Some("true")).await;
+        only_keys(&bench, &["third"], "the first label").await;
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
+
+/// A foreign Deployment of that name stopped judging, and the record of the label with it.
+#[test]
+fn a_deployment_of_anothers_neither_stops_the_judgment_nor_leaves_a_label_behind() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        bench.prometheus.set("node-2", Sample::percent("90"));
         let foreign = json!({"metadata": {"name": "web"}, "spec": deployment()});
-        let foreign = serde_json::from_value(foreign).unwrap();
-        bench.deployments().create(&PostParams::default(), &foreign).await.unwrap();
-        bench.watch("web", json!({"deployment": deployment()})).await;
-        let _operator = bench.operator();
+        let foreign = serde_json::from_value(foreign).expect("Deployment");
+        bench.deployments().create(&PostParams::default(), &foreign).await.expect("create");
+        let at_once = json!({"fit": 1, "unfit": 1});
+        let spec = json!({"label": "first", "consecutive": at_once, "deployment": deployment()});
+        bench.watch("web", spec).await;
+        let operator = bench.operator();
+        bench.until_label("node-2", "first.traffic.example.com/unfit", Some("true")).await;
         let message = bench.condition("web", "Ready", "False", "Conflict").await;
         assert!(message.contains("Deployment default/web"), "{message}");
-        let child = bench.deployments().get("web").await.unwrap();
-        assert!(child.metadata.owner_references.is_none());
-        bench.until_label("node-1", KEY, Some("false")).await;
+        for prefix in ["second", "third"] {
+            patch_spec(&bench, "web", json!({"label": prefix})).await;
+            let key = format!("{prefix}.traffic.example.com/unfit");
+            bench.until_label("node-2", &key, Some("true")).await;
+        }
+        only_keys(&bench, &["third"], "the labels before").await;
+        // The nodes are still judged, and the name is claimed as soon as it is free.
+        bench.prometheus.set("node-2", Sample::percent("1"));
+        bench.until_label("node-2", "third.traffic.example.com/unfit", Some("false")).await;
+        bench.condition("web", "Ready", "False", "Conflict").await;
+        let theirs = bench.deployments().get("web").await.expect("the Deployment");
+        assert!(theirs.metadata.owner_references.is_none());
+        bench.deployments().delete("web", &DeleteParams::default()).await.expect("delete");
+        bench.condition("web", "Ready", "True", "Judged").await;
+        assert_eq!(operator.terminate().await, Some(0));
     });
 }
 
@@ -193,4 +243,24 @@ fn a_namespace_can_be_deleted_while_the_operator_runs() {
         eventually("the namespace to go", gone).await;
         assert_eq!(bench.label("node-1", KEY).await, None);
     });
+}
+
+/// Waits until the only labels and taints of ours on nodes are those with these prefixes.
+pub async fn only_keys(bench: &Bench, prefixes: &[&str], what: &str) {
+    let what = format!("{what}: only labels and taints of {prefixes:?}");
+    let holds = async || {
+        let nodes = bench.nodes().list(&ListParams::default()).await.expect("nodes");
+        let foreign = nodes.iter().flat_map(keys).find(|key| {
+            let ours = |prefix: &&str| *key == format!("{prefix}.traffic.example.com/unfit");
+            !prefixes.iter().any(ours)
+        });
+        foreign.is_none().then_some(())
+    };
+    eventually(&what, holds).await;
+}
+
+fn keys(node: &Node) -> Vec<String> {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let keys = taints.map(|taint| taint.key.clone()).chain(node.labels().keys().cloned());
+    keys.filter(|key| key.ends_with(".traffic.example.com/unfit")).collect()
 }

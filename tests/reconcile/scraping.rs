@@ -84,14 +84,6 @@ impl Stage {
         let answer = request.send().await.expect("an answer");
         (answer.status(), answer.text().await.expect("text"))
     }
-
-    /// Returns the peak memory in MiB.
-    fn peak(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.operator.child.id());
-        let status = std::fs::read_to_string(path).expect("status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("kB") / 1024
-    }
 }
 
 fn source(last: u8) -> IpAddr {
@@ -131,9 +123,7 @@ async fn token(bench: &Bench, namespace: &str, account: &str) -> String {
     let asked =
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
-    let request = http::Request::post(path).header("Content-Type", "application/json");
-    let request = request.body(asked.to_string().into_bytes()).expect("request");
-    let answer: Value = bench.client.request(request).await.expect("token");
+    let answer: Value = bench.post(&path, &asked).await.expect("token");
     answer["status"]["token"].as_str().expect("token").to_owned()
 }
 

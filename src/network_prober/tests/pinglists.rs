@@ -99,10 +99,10 @@ fn a_refused_mesh_has_no_edges_and_keeps_its_webhook() {
         (0..101).map(|i| pod(&format!("p{i}"), Some("team/np"), &json!({}))).collect();
     let view = view_among(&prober, &Snapshot::default(), &pods, &setup(Some("operator")));
     let decided = plan(&prober, &observed(view)).unwrap();
-    assert_eq!(
-        (decided.conditions[0].status, decided.conditions[0].reason),
-        (Some(false), "InvalidSpec")
-    );
+    let ready = &decided.conditions[0];
+    assert_eq!((ready.status, ready.reason), (Some(false), "InvalidSpec"));
+    assert!(ready.message.starts_with("spec.neighbors: a full mesh of 101 pods"), "{ready:?}");
+    assert_eq!(decided.status.pods.len(), 100, "the first hundred");
     let kinds: Vec<_> = decided.desired.apply.iter().map(|child| child.key.kind).collect();
     assert_eq!(kinds, [ChildKind::ConfigMap, ChildKind::Webhook], "certificates are still renewed");
 }

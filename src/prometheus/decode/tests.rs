@@ -70,6 +70,7 @@ fn every_other_answer_has_its_class() {
         (200, JSON, success("scalar", r#"[1,"NaN"]"#), Class::QueryInvalid),
         (200, JSON, success("string", r#"[1,"x"]"#), Class::QueryInvalid),
         (200, JSON, success("vector", r#"[{"metric":{},"value":[1,"x"]}]"#), Class::BadAnswer),
+        (200, JSON, success("vector", r#"[{"metric":{},"value":[1,"0x1p-2"]}]"#), Class::BadAnswer),
         (200, JSON, r#"{"status":"success"}"#.into(), Class::BadAnswer),
         (200, JSON, "{\"status\":".into(), Class::BadAnswer),
         (200, JSON, error("bad_data"), Class::QueryInvalid),

@@ -125,10 +125,7 @@ impl Author {
         });
         eventually(&format!("{rule} of {}", self.user), async || {
             let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-            let request = http::Request::post(path).header("Content-Type", "application/json");
-            let body = serde_json::to_vec(&review).expect("JSON");
-            let request = request.body(body).expect("request");
-            let answer: Value = bench.client.request(request).await.ok()?;
+            let answer: Value = bench.post(path, &review).await.ok()?;
             (answer["status"]["allowed"] == true).then_some(())
         })
         .await;

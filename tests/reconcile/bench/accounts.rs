@@ -41,10 +41,6 @@ impl Bench {
         Proxy::before_api_server(self.plane, ACCOUNT, &GROUPS).await.expect("proxy")
     }
 
-    pub async fn as_webhook(&self) -> Client {
-        self.as_user(WEBHOOK_ACCOUNT, &GROUPS).await
-    }
-
     /// A client of any user; RBAC decides what it may do.
     pub async fn as_user(&self, user: &str, groups: &[&str]) -> Client {
         Client::try_from(self.config_of(user, groups).await).expect("client")

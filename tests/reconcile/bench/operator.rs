@@ -93,6 +93,14 @@ impl Operator {
         eventually(&format!("{count} passes of a {kind}"), holds).await;
     }
 
+    /// Returns its peak memory in bytes.
+    pub fn peak(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("kB") << 10
+    }
+
     /// Returns its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).expect("log")

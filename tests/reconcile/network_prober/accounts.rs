@@ -2,22 +2,13 @@
 use std::net::TcpStream;
 
 use k8s_openapi::{
-    api::{
-        authorization::v1::{
-            SelfSubjectRulesReview, SelfSubjectRulesReviewSpec, SubjectRulesReviewStatus,
-        },
-        core::v1::{Secret, ServiceAccount},
-    },
+    api::core::v1::{Secret, ServiceAccount},
     jiff::Timestamp,
 };
-use kube::{
-    Api, Client,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
-    discovery::ApiResource,
-};
+use kube::{Api, api::DeleteParams};
 use lab::AuditEvent;
 use reqwest::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use traffic_operator::manifests::{NAMESPACE, WEBHOOK};
 
 use super::{agent, lists::Agent, message, selector};
@@ -186,103 +177,6 @@ fn without_the_webhook_pods_are_created_and_the_controller_goes_on() {
         assert_eq!(first.terminate().await, Some(0));
         assert_eq!(controller.terminate().await, Some(0));
         bench.pods(NAMESPACE).delete(POD, &DeleteParams::default()).await.expect("delete");
-    });
-}
-
-/// Returns everything that RBAC grants an account in a namespace.
-async fn rules(client: &Client, namespace: &str) -> SubjectRulesReviewStatus {
-    let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.into()) };
-    let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
-    let api = Api::<SelfSubjectRulesReview>::all(client.clone());
-    let answer = api.create(&PostParams::default(), &review).await.expect("review");
-    answer.status.expect("rules")
-}
-
-/// Verbs that store nothing.
-const READS: [&str; 3] = ["get", "list", "watch"];
-/// Resources that are created and not stored; every account may create the last three.
-const ASKED: [&str; 5] = [
-    "tokenreviews",
-    "subjectaccessreviews",
-    "selfsubjectaccessreviews",
-    "selfsubjectrulesreviews",
-    "selfsubjectreviews",
-];
-
-#[test]
-fn the_webhooks_account_is_refused_every_write() {
-    run(async |bench| {
-        bench.node("node-1").await;
-        let client = bench.as_webhook().await;
-        for namespace in ["default", "kube-system", NAMESPACE] {
-            let rules = rules(&client, namespace).await.resource_rules;
-            let ours = rules.iter().any(|rule| {
-                rule.resources.iter().flatten().any(|resource| resource == "networkprobers")
-            });
-            assert!(ours, "the rules of another account: {rules:?}");
-            for rule in rules {
-                let reads = rule.verbs.iter().all(|verb| READS.contains(&verb.as_str()));
-                let mut resources = rule.resources.iter().flatten();
-                let asks = rule.verbs == ["create"]
-                    && resources.all(|resource| ASKED.contains(&resource.as_str()));
-                assert!(reads || asks, "{namespace}: {rule:?}");
-            }
-        }
-        // The same with real requests: the rights of the controller's account.
-        for (group, version, kind, plural, namespace, name) in [
-            ("", "v1", "Node", "nodes", None, "node-1"),
-            ("", "v1", "Secret", "secrets", Some(NAMESPACE), WEBHOOK),
-            ("", "v1", "ConfigMap", "configmaps", Some("default"), "x"),
-            ("apps", "v1", "Deployment", "deployments", Some("default"), "x"),
-            ("apps", "v1", "DaemonSet", "daemonsets", Some("default"), "x"),
-            ("coordination.k8s.io", "v1", "Lease", "leases", Some(NAMESPACE), "traffic-operator"),
-            (
-                "admissionregistration.k8s.io",
-                "v1",
-                "MutatingWebhookConfiguration",
-                "mutatingwebhookconfigurations",
-                None,
-                "traffic-operator",
-            ),
-        ] {
-            let resource = ApiResource {
-                group: group.into(),
-                version: version.into(),
-                api_version: if group.is_empty() {
-                    version.into()
-                } else {
-                    format!("{group}/{version}")
-                },
-                kind: kind.into(),
-                plural: plural.into(),
-            };
-            let api: Api<DynamicObject> = match namespace {
-                Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-                None => Api::all_with(client.clone(), &resource),
-            };
-            let object: Value = json!({
-                "apiVersion": resource.api_version, "kind": kind, "metadata": {"name": name},
-            });
-            let object: DynamicObject = serde_json::from_value(object).expect("object");
-            let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
-            let answers = [
-                api.create(&PostParams::default(), &object).await.map(drop),
-                api.patch(name, &PatchParams::default(), &label).await.map(drop),
-                api.patch(name, &PatchParams::apply("x").force(), &Patch::Apply(&object))
-                    .await
-                    .map(drop),
-                api.delete(name, &DeleteParams::default()).await.map(drop),
-            ];
-            for answer in answers {
-                let refused = matches!(&answer, Err(kube::Error::Api(s)) if s.code == 403);
-                assert!(refused, "{plural}: {answer:?}");
-            }
-        }
-        // Of the Secrets it can read only its own.
-        let all = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
-        assert!(all.list(&kube::api::ListParams::default()).await.is_err());
-        let own = kube::api::ListParams::default().fields(&format!("metadata.name={WEBHOOK}"));
-        all.list(&own).await.expect("its own");
     });
 }
 

@@ -2,10 +2,8 @@
 //! else.
 use k8s_openapi::jiff::Timestamp;
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
-    core::GroupVersionKind,
-    discovery::ApiResource,
+    ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use lab::fault::{Fault, Rule};
 use serde_json::{Value, json};
@@ -206,45 +204,6 @@ fn without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_back(
         kubectl(&bench, &APPLY).await;
         bench.until_condition("np", "Ready", "True", "Serving").await;
         bench.intercepted("default").await;
-    });
-}
-
-/// The account has rights to this object alone, and can neither create nor delete it.
-#[test]
-fn the_account_has_no_rights_to_any_other_object() {
-    run(async |bench| {
-        let kind = GroupVersionKind::gvk(
-            "admissionregistration.k8s.io",
-            "v1",
-            "MutatingWebhookConfiguration",
-        );
-        let resource = ApiResource::from_gvk(&kind);
-        let all = Api::<DynamicObject>::all_with(bench.as_operator().await, &resource);
-        let forbidden = |answer: kube::Result<()>, what: &str| match answer {
-            Err(kube::Error::Api(status)) if status.code == 403 => {
-                assert!(status.message.contains("cannot"), "{what}: not RBAC: {}", status.message);
-            }
-            other => panic!("{what}: {other:?}"),
-        };
-        let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
-        let (params, delete) = (PatchParams::default(), DeleteParams::default());
-        let named = |name: &str| ListParams::default().fields(&format!("metadata.name={name}"));
-        forbidden(all.patch("other", &params, &label).await.map(drop), "patch");
-        forbidden(all.delete(OBJECT, &delete).await.map(drop), "delete");
-        forbidden(all.list(&ListParams::default()).await.map(drop), "list");
-        forbidden(all.list(&named("other")).await.map(drop), "list another");
-        assert_eq!(all.list(&named(OBJECT)).await.expect("its own").items.len(), 1);
-        // Applying a missing object takes the right to create, which cannot be restricted to a
-        // name.
-        bench.webhooks().delete(OBJECT, &delete).await.expect("delete");
-        let object = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind.kind,
-            "metadata": {"name": OBJECT},
-        });
-        let apply = Patch::Apply(object);
-        let answer = all.patch(OBJECT, &PatchParams::apply("a").force(), &apply).await;
-        forbidden(answer.map(drop), "apply");
-        bench.empty_webhooks().await;
     });
 }
 

@@ -72,9 +72,7 @@ impl Bench {
                 "apiVersion": "v1", "kind": "Pod", "name": pod.name_any(), "uid": pod.uid()}},
         });
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default/token");
-        let http = http::Request::post(path).header("Content-Type", "application/json");
-        let http = http.body(serde_json::to_vec(&request).expect("JSON")).expect("request");
-        let answer: Value = self.client.request(http).await.expect("token");
+        let answer: Value = self.post(&path, &request).await.expect("token");
         answer["status"]["token"].as_str().expect("token").to_owned()
     }
 

@@ -11,7 +11,7 @@ use kube::{
 use serde_json::{Value, json};
 use traffic_operator::api::NetworkProber;
 
-use crate::bench::{Bench, Operator, eventually, eventually_or, message, with_values};
+use crate::bench::{Bench, Operator, STRICT, eventually, eventually_or, message, with_values};
 
 mod accounts;
 mod children;
@@ -102,14 +102,9 @@ impl Bench {
             "apiVersion": "probes.bigmikes.io/v1alpha1", "kind": "NetworkProber",
             "metadata": {"name": name, "namespace": namespace}, "spec": spec,
         });
-        // As kubectl does: fields that the definition does not know are refused.
-        let path = format!(
-            "/apis/probes.bigmikes.io/v1alpha1/namespaces/{namespace}/networkprobers\
-             ?fieldManager=test&fieldValidation=Strict"
-        );
-        let request = http::Request::post(path).header("Content-Type", "application/json");
-        let body = serde_json::to_vec(&object).expect("JSON");
-        self.client.request(request.body(body).expect("request")).await
+        let path =
+            format!("/apis/probes.bigmikes.io/v1alpha1/namespaces/{namespace}/networkprobers");
+        self.post(&format!("{path}{STRICT}"), &object).await
     }
 
     pub async fn prober(&self, name: &str, spec: Value) {
@@ -184,9 +179,7 @@ impl Bench {
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/binding");
-        let request = http::Request::post(path).header("Content-Type", "application/json");
-        let request = request.body(serde_json::to_vec(&bind).expect("JSON")).expect("request");
-        self.client.request::<Value>(request).await.expect("bind");
+        self.post::<Value>(&path, &bind).await.expect("bind");
     }
 
     pub async fn set_pod_status(&self, namespace: &str, name: &str, status: Value) {

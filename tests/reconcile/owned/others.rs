@@ -1,8 +1,14 @@
 //! Nodes, pods and `StatefulSet`s of others: one or two fields of each, and nothing else.
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{Pair, refused, stranger, without_the_guard_of_owners};
-use crate::bench::{Bench, run};
+use crate::{
+    bench::{Bench, run},
+    network_prober::with,
+};
+
+const SLOT: &str = "route-reflectors.traffic.example.com/slot";
 
 /// Metadata that the operator's account may not change on any foreign object.
 fn metadata() -> Vec<Value> {
@@ -20,24 +26,63 @@ fn of_a_node_everything_else_stays_as_it_was() {
 
 async fn of_a_node(bench: &Bench) {
     let nodes = Pair::of(bench, "/v1/Node/nodes", None).await;
-    nodes.recreate("node-1", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    let team = json!({"key": "team", "value": "a", "effect": "NoSchedule"});
+    let theirs = json!({"metadata": {"labels": {"team": "a"}}, "spec": {"taints": [team]}});
+    nodes.recreate("node-1", &theirs).await;
     nodes.until_guarded("node-1", &json!({"spec": {"unschedulable": true}})).await;
-    let spec = [
-        json!({"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}),
-        json!({"providerID": "cloud://elsewhere"}),
-        json!({"unschedulable": true}),
-    ]
-    .map(|spec| json!({"spec": spec}));
-    let patches = metadata().into_iter().chain(spec);
-    for patch in patches {
-        refused(nodes.patch("node-1", &patch).await, &patch, "may change nothing of a node");
+    let nothing = "may change nothing of a node";
+    let labels = "may change only node labels that end in";
+    let annotation = "may change only the node annotation";
+    for (field, value, text) in [
+        ("labels", json!({"team": null}), labels),
+        ("labels", json!({"team": "b"}), labels),
+        ("labels", json!({"a.example.com/unfit": "true"}), labels),
+        ("labels", json!({"calico-route-reflectors": ""}), labels),
+        // Not even together with a slot, which the account may write.
+        ("labels", json!({"rr": "", SLOT: "0"}), labels),
+        ("annotations", json!({"a": "b"}), annotation),
+        ("annotations", json!({"projectcalico.org/IPv4Address": "10.0.0.9/24"}), annotation),
+    ] {
+        let patch = json!({"metadata": {field: value}});
+        refused(nodes.patch("node-1", &patch).await, &patch, text);
     }
+    for (spec, text) in [
+        (json!({"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}), nothing),
+        (json!({"providerID": "cloud://elsewhere"}), nothing),
+        (json!({"unschedulable": true}), nothing),
+        (json!({"taints": []}), "only node taints"),
+        (
+            json!({"taints": [with(team.clone(), &json!({"effect": "NoExecute"}))]}),
+            "only node taints",
+        ),
+    ] {
+        let patch = json!({ "spec": spec });
+        refused(nodes.patch("node-1", &patch).await, &patch, text);
+    }
+    for patch in metadata() {
+        refused(nodes.patch("node-1", &patch).await, &patch, nothing);
+    }
+    let key = "web.traffic.example.com/unfit";
+    let ours = json!({"metadata": {"labels": {key: "true"}},
+        "spec": {"taints": [team, {"key": key, "value": "true", "effect": "NoSchedule"}]}});
+    nodes.patch("node-1", &ours).await.expect("its own keys");
+    for value in [Some("1"), Some("2"), None] {
+        let labels = json!({"calico-route-reflector": value, SLOT: value,
+            "route-reflectors.traffic.example.com/group": value});
+        let id = json!({"projectcalico.org/RouteReflectorClusterID": value});
+        let patch = Patch::Merge(json!({"metadata": {"labels": labels, "annotations": id}}));
+        let patched = nodes.operator.patch("node-1", &PatchParams::default(), &patch).await;
+        patched.expect("a reflector's keys");
+    }
+    // Other users are not restricted.
+    let other = Patch::Merge(json!({"metadata": {"labels": {"team": "c"}}}));
+    nodes.admin.patch("node-1", &PatchParams::default(), &other).await.expect("others");
     // Existing entries of both stay, and the operator may write its own beside them.
     let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
     nodes.recreate("node-1", &held).await;
     let none = json!({"metadata": {"finalizers": null}});
-    refused(nodes.patch("node-1", &none).await, &none, "may change nothing of a node");
-    let own = json!({"metadata": {"labels": {"web.traffic.example.com/unfit": "true"}}});
+    refused(nodes.patch("node-1", &none).await, &none, nothing);
+    let own = json!({"metadata": {"labels": {key: "true"}}});
     nodes.patch("node-1", &own).await.expect("its own");
     nodes.remove("node-1").await;
 }
@@ -63,6 +108,8 @@ async fn of_a_pod(bench: &Bench) {
     for patch in metadata().into_iter().chain(more) {
         refused(pods.patch("guarded", &patch).await, &patch, "may change nothing of a pod");
     }
+    let other = json!({"metadata": {"annotations": {"other": "7"}}});
+    refused(pods.patch("guarded", &other).await, &other, "may change only the annotation");
     let own = json!({"metadata": {"annotations": {"traffic.example.com/swarm-epoch": "7"}}});
     pods.patch("guarded", &own).await.expect("its own");
     pods.remove("guarded").await;
@@ -121,7 +168,8 @@ async fn of_a_stateful_set(bench: &Bench) {
         json!({"containers": [{"name": "c", "image": "i", "command": ["sh"]}]}),
     ]
     .map(template);
-    for patch in metadata().into_iter().chain(spec).chain(pod) {
+    let label = [json!({"metadata": {"labels": {"x": "y"}}})];
+    for patch in metadata().into_iter().chain(label).chain(spec).chain(pod) {
         refused(sets.patch("guarded", &patch).await, &patch, nothing);
     }
     for volume in [
@@ -132,6 +180,7 @@ async fn of_a_stateful_set(bench: &Bench) {
         json!({"name": "secret", "secret": {"secretName": "admin"}}),
         json!({"name": "secret", "secret": null, "configMap": {"name": "m"}}),
         json!({"name": "more", "configMap": {"name": "m"}}),
+        json!({"name": "more", "emptyDir": {}}),
         json!({"name": "secret", "$patch": "delete"}),
     ] {
         let patch = template(json!({"volumes": [volume]}));

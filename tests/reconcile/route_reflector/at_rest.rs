@@ -3,18 +3,14 @@ use k8s_openapi::jiff::Timestamp;
 use lab::AuditEvent;
 use serde_json::json;
 
-use super::{Stage, datastore::installed, stage::two};
+use super::{Stage, datastore::installed};
 use crate::bench::{Bench, eventually, run};
 
 /// Counts writes of its own status, too.
 #[test]
 fn a_set_at_rest_writes_nothing_but_one_refresh_of_its_status_a_minute() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(3).await;
-        let operator = stage.operator().await;
-        stage.set("main", two(json!({}))).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
+        let (stage, operator) = Stage::served(bench, 3, json!({})).await;
         let since = Timestamp::now();
         stage.looks(&operator, "main", 4).await;
         let writes = stage.bench.writes_since(since).await;

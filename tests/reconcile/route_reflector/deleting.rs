@@ -13,11 +13,7 @@ use crate::bench::{eventually, run};
 #[test]
 fn what_retain_leaves_a_new_set_takes_over_without_a_change() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(4).await;
-        let _operator = stage.operator().await;
-        stage.set("main", two(json!({"mesh": "Migrate"}))).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
+        let (stage, _operator) = Stage::served(bench, 4, json!({"mesh": "Migrate"})).await;
         // The puppet polls: it must have seen the mesh go.
         let seen = async || (stage.birds.sessions().values().sum::<u32>() == 10).then_some(());
         eventually("the sessions of the mesh closed", seen).await;
@@ -45,12 +41,8 @@ fn what_retain_leaves_a_new_set_takes_over_without_a_change() {
 #[test]
 fn restore_mesh_brings_the_mesh_back_before_anything_goes() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(4).await;
-        let operator = stage.operator().await;
         let spec = json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"});
-        stage.set("main", two(spec)).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
+        let (stage, operator) = Stage::served(bench, 4, spec).await;
         // The restored mesh cannot be verified: nothing is removed.
         stage.birds.control(|birds| {
             birds.lacking.insert("node-4".into(), 1);
@@ -152,6 +144,7 @@ fn what_the_original_operator_chose_is_adopted_without_a_change_of_any_session()
             "BGPPeer rrs-to-rrs exists and is not ours; to hand it over: kubectl label bgppeer rrs-to-rrs \
              app.kubernetes.io/managed-by=traffic-operator"
         );
+        stage.until_event("main", "Conflict").await;
         let sessions = stage.birds.sessions();
         let since = Timestamp::now();
         let label = json!({"app.kubernetes.io/managed-by": "traffic-operator"});
@@ -175,11 +168,9 @@ fn what_the_original_operator_chose_is_adopted_without_a_change_of_any_session()
 #[test]
 fn a_set_that_observes_restores_no_mesh() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(3).await;
-        let _operator = stage.operator().await;
-        stage.set("main", two(json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"}))).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
+        let (stage, _operator) =
+            Stage::served(bench, 3, json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"}))
+                .await;
         stage.change("main", json!({"mode": "Observe"})).await;
         let since = Timestamp::now();
         stage.delete("main").await;
@@ -193,11 +184,9 @@ fn a_set_that_observes_restores_no_mesh() {
 #[test]
 fn a_deletion_goes_on_though_the_gate_has_no_endpoint() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(3).await;
-        let _operator = stage.operator().await;
-        stage.set("main", two(json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"}))).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
+        let (stage, _operator) =
+            Stage::served(bench, 3, json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"}))
+                .await;
         stage.change("main", json!({"transition": {"prometheus": "elsewhere"}})).await;
         stage.condition("main", "Ready", "False", "InvalidSpec").await;
         stage.sets().delete("main", &DeleteParams::default()).await.expect("delete");

@@ -5,10 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::{
-    Stage,
-    stage::{GROUP, ID, LABEL, SLOT, two},
-};
+use super::Stage;
 use crate::bench::{eventually, run};
 
 /// The reference has no type, so policies check it and its combination with other fields.
@@ -94,39 +91,6 @@ fn what_the_nodes_do_not_allow_is_reported_with_the_field_and_nothing_is_written
         let text = stage.condition("main", "Ready", "False", "InvalidSpec").await;
         assert!(text.starts_with("spec.transition.prometheus: no endpoint"), "{text}");
         assert_eq!(stage.changes_since(since).await, []);
-        stage.routes_were_kept();
-    });
-}
-
-#[test]
-fn a_cluster_of_one_node_has_one_reflector_and_is_ready() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.node(1, "a").await;
-        let _operator = stage.operator().await;
-        stage.set("main", json!({"mesh": "Migrate"})).await;
-        stage.converged("main", &["node-1"]).await;
-        stage.condition("main", "Ready", "True", "Planned").await;
-        stage.routes_were_kept();
-    });
-}
-
-#[test]
-fn labels_that_are_removed_by_hand_in_mid_transition_are_written_again() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(4).await;
-        let _operator = stage.operator().await;
-        stage.set("main", two(json!({}))).await;
-        let one = async || (stage.marks().await.len() == 1).then_some(());
-        stage.wait("the first", one).await;
-        let none =
-            json!({"labels": {LABEL: null, SLOT: null, GROUP: null}, "annotations": {ID: null}});
-        stage.patch_node("node-1", json!({"metadata": none})).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
-        // Only the slot of an intact reflector is removed: the node stays a reflector.
-        stage.patch_node("node-2", json!({"metadata": {"labels": {SLOT: null}}})).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
         stage.routes_were_kept();
     });
 }

@@ -2,38 +2,13 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::{Stage, stage::two};
+use super::Stage;
 use crate::{bench::run, prometheus::Mode};
-
-#[test]
-fn nobody_is_demoted_while_prometheus_is_away_and_it_goes_on_when_it_returns() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(4).await;
-        let operator = stage.operator().await;
-        stage.set("main", two(json!({"mesh": "Migrate"}))).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
-        stage.bench.prometheus.answer(Mode::Raw(503, "text/plain", "away".into()));
-        let since = Timestamp::now();
-        stage.cordon("node-1", true).await;
-        let text = stage.condition("main", "Converged", "False", "GateUnavailable").await;
-        assert!(text.starts_with("promoting node-3: sessions cannot be counted: "), "{text}");
-        operator.passes("routereflectorset", 3).await;
-        assert_eq!(stage.changes_since(since).await, []);
-        stage.bench.prometheus.answer(Mode::Samples);
-        stage.converged("main", &["node-3", "node-2"]).await;
-        stage.routes_were_kept();
-    });
-}
 
 #[test]
 fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_place() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(4).await;
-        let operator = stage.operator().await;
-        stage.set("main", two(json!({"mesh": "Migrate"}))).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
+        let (stage, operator) = Stage::served(bench, 4, json!({"mesh": "Migrate"})).await;
         stage.cordon("node-1", true).await;
         let promoted = async || (stage.marks().await.len() == 3).then_some(());
         stage.wait("the promotion", promoted).await;
@@ -71,43 +46,18 @@ fn a_successor_that_is_dead_lacks_sessions_or_was_not_looked_at_takes_nobodys_pl
     });
 }
 
-/// Bugs 5 and 6: the original continued only after an event of another node.
-#[test]
-fn a_reflector_that_is_deleted_or_stays_away_gets_a_successor() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(4).await;
-        let _operator = stage.operator().await;
-        let spec = json!({"mesh": "Migrate", "candidates": {"replaceAfter": "5s"}});
-        stage.set("main", two(spec)).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
-        let peers = stage.peers().names().await;
-        stage.delete_node("node-1").await;
-        stage.converged("main", &["node-3", "node-2"]).await;
-        stage.until_event("main", "ReflectorGone").await;
-        stage.set_ready("node-2", false, Timestamp::now()).await;
-        stage.converged("main", &["node-3", "node-4"]).await;
-        stage.set_ready("node-2", true, Timestamp::now()).await;
-        stage.converged("main", &["node-3", "node-4"]).await;
-        assert_eq!(stage.peers().names().await, peers);
-        stage.routes_were_kept();
-    });
-}
-
 /// This one is slow: the time has a minimum of a minute.
 #[test]
 fn a_dead_reflectors_slot_is_filled_though_nothing_is_measured_and_the_time_out_is_reported() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(5).await;
-        let _operator = stage.operator().await;
         let transition = json!({"wait": "60s", "timeout": "60s"});
-        stage.set("main", two(json!({"mesh": "Migrate", "transition": transition}))).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
+        let (stage, _operator) =
+            Stage::served(bench, 5, json!({"mesh": "Migrate", "transition": transition})).await;
         stage.bench.prometheus.answer(Mode::Raw(503, "text/plain", "away".into()));
         stage.delete_node("node-1").await;
         let filled = async || (stage.reflectors().await.get("0")? == "node-3").then_some(());
         stage.wait("the slot to be filled", filled).await;
+        stage.until_event("main", "ReflectorGone").await;
         stage.cordon("node-2", true).await;
         stage.condition("main", "Converged", "False", "GateUnavailable").await;
         let text = stage.condition("main", "Converged", "False", "GateTimeout").await;

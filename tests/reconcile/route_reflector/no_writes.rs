@@ -11,40 +11,6 @@ use super::{
 };
 use crate::bench::run;
 
-/// Rule 2.
-#[test]
-fn without_a_candidate_everything_stays_as_it_is() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(3).await;
-        for node in ["node-1", "node-2", "node-3"] {
-            stage.cordon(node, true).await;
-        }
-        let operator = stage.operator().await;
-        let since = Timestamp::now();
-        stage.set("main", two(json!({"mesh": "Migrate"}))).await;
-        let text = stage.condition("main", "Ready", "False", "NoCandidates").await;
-        let why = "no node is eligible as a reflector (of 3 nodes 3 cordoned)";
-        assert!(text.starts_with(why), "{text}");
-        assert_eq!(stage.changes_since(since).await, []);
-        stage.cordon("node-1", false).await;
-        stage.cordon("node-2", false).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
-        for node in ["node-1", "node-2"] {
-            stage.cordon(node, true).await;
-        }
-        let since = Timestamp::now();
-        stage.condition("main", "Ready", "False", "NoCandidates").await;
-        stage.until_event("main", "NoCandidates").await;
-        stage.looks(&operator, "main", 3).await;
-        assert_eq!(stage.changes_since(since).await, []);
-        let status = stage.status("main").await;
-        assert_eq!(status["desired"], json!(2));
-        stage.condition("main", "Converged", "False", "Frozen").await;
-        stage.routes_were_kept();
-    });
-}
-
 /// Returns the foreign labels and annotations of nodes.
 async fn foreign_of_nodes(stage: &Stage) -> BTreeMap<String, Value> {
     let nodes = stage.bench.nodes().list(&ListParams::default()).await.expect("nodes");
@@ -110,28 +76,6 @@ fn what_is_not_ours_stays_byte_by_byte_from_the_first_step_to_the_last() {
             assert_eq!(peers.get(name).await, before, "{name}");
         }
         stage.routes_were_kept();
-    });
-}
-
-#[test]
-fn a_name_that_is_taken_is_a_conflict_until_it_is_handed_over() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(3).await;
-        let spec = json!({"nodeSelector": "rack == 'r1'", "peerSelector": "rack == 'r2'"});
-        stage.peers().create("BGPPeer", json!({"name": "peer-to-rrs-1"}), spec).await;
-        let _operator = stage.operator().await;
-        let since = Timestamp::now();
-        stage.set("main", two(json!({}))).await;
-        let text = stage.condition("main", "Ready", "False", "Conflict").await;
-        let command =
-            "kubectl label bgppeer peer-to-rrs-1 app.kubernetes.io/managed-by=traffic-operator";
-        assert!(text.ends_with(command), "{text}");
-        stage.until_event("main", "Conflict").await;
-        assert_eq!(stage.changes_since(since).await, []);
-        let label = json!({"app.kubernetes.io/managed-by": "traffic-operator"});
-        stage.peers().patch("peer-to-rrs-1", json!({"metadata": {"labels": label}})).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
     });
 }
 

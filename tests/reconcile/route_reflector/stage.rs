@@ -23,7 +23,7 @@ use super::{
     datastore::{Kind, kind},
 };
 use crate::{
-    bench::{Bench, Operator, eventually_or, pauses},
+    bench::{Bench, Operator, STRICT, eventually_or, pauses},
     network_prober::with,
 };
 
@@ -56,6 +56,16 @@ impl Drop for Stage {
 impl Stage {
     pub async fn new(bench: Bench) -> Self {
         Self::with(bench, Group::V1).await
+    }
+
+    /// Sets up nodes, an operator, and a set whose two reflectors are node-1 and node-2.
+    pub async fn served(bench: Bench, nodes: u8, more: Value) -> (Self, Operator) {
+        let stage = Self::new(bench).await;
+        stage.nodes(nodes).await;
+        let operator = stage.operator().await;
+        stage.set("main", two(more)).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        (stage, operator)
     }
 
     /// Sets up Calico's kinds in this group, without objects, and a mesh.
@@ -170,17 +180,13 @@ impl Stage {
         Api::all(self.bench.client.clone())
     }
 
-    /// Creates a set as kubectl does: fields that the definition does not know are refused.
     pub async fn try_set(&self, name: &str, spec: Value) -> kube::Result<RouteReflectorSet> {
         let object = json!({
             "apiVersion": "traffic.example.com/v1alpha1", "kind": "RouteReflectorSet",
             "metadata": {"name": name}, "spec": spec,
         });
-        let path = "/apis/traffic.example.com/v1alpha1/routereflectorsets\
-                    ?fieldManager=test&fieldValidation=Strict";
-        let request = http::Request::post(path).header("Content-Type", "application/json");
-        let body = serde_json::to_vec(&object).expect("JSON");
-        self.bench.client.request(request.body(body).expect("request")).await
+        let path = "/apis/traffic.example.com/v1alpha1/routereflectorsets";
+        self.bench.post(&format!("{path}{STRICT}"), &object).await
     }
 
     pub async fn set(&self, name: &str, spec: Value) {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use traffic_operator::api::KINDS;
 
 use super::forms::{Dice, Form};
-use crate::bench::Bench;
+use crate::bench::{Bench, STRICT};
 
 mod network_prober;
 mod route_reflector_set;
@@ -123,11 +123,6 @@ impl Kind {
         }
         let (version, plural) = (&resource.api_version, &resource.plural);
         let further = if dry_run { "&dryRun=All" } else { "" };
-        let path = format!(
-            "/apis/{version}/{place}{plural}?fieldManager=test&fieldValidation=Strict{further}"
-        );
-        let request = http::Request::post(path).header("Content-Type", "application/json");
-        let body = serde_json::to_vec(&object).expect("JSON");
-        bench.client.request(request.body(body).expect("request")).await
+        bench.post(&format!("/apis/{version}/{place}{plural}{STRICT}{further}"), &object).await
     }
 }

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 use kube::{
     ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use proptest::{prelude::Strategy, strategy::Just};
 use serde_json::{Map, Value, json};
@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     admission::object,
-    bench::{Bench, Operator, eventually, eventually_or, run},
+    bench::{Bench, Operator, eventually_or, run},
+    lifecycle::only_keys,
     prometheus::Sample,
-    traffic_watch::judging::deployment,
 };
 
 /// Number of specs to serve of each kind: invalid, paused, without a node, and others; each a part
@@ -252,66 +252,6 @@ fn one_object_walks_from_each_spec_to_the_next_and_back() {
     });
 }
 
-/// A selection that is empty keeps the labels; a new prefix given meanwhile must not make the
-/// operator forget them.
-#[test]
-fn a_prefix_that_changes_while_no_node_is_selected_leaves_no_label_behind() {
-    run(async |bench| {
-        nodes(&bench).await;
-        bench.watch("walker", json!({"label": "first", "taint": "NoSchedule"})).await;
-        let operator = bench.operator();
-        bench.until_label("node-2", "first.traffic.example.com/unfit", Some("true")).await;
-        let step = async |spec: Value, reason: &str, status: &str| {
-            let patch = Patch::Merge(json!({"spec": spec}));
-            let params = PatchParams::default();
-            bench.watches("default").patch("walker", &params, &patch).await.expect("patch");
-            bench.condition("walker", "Ready", status, reason).await;
-        };
-        let none = json!({"label": "second", "nodeSelector": {"matchLabels": {"zone": "none"}}});
-        step(none, "NoNodes", "False").await;
-        assert_eq!(
-            bench.label("node-2", "first.traffic.example.com/unfit").await.as_deref(),
-            Some("true")
-        );
-        step(json!({"label": "third", "nodeSelector": null}), "Judged", "True").await;
-        bench.until_label("node-2", "third.traffic.example.com/unfit", Some("true")).await;
-        only_keys(&bench, &["third"], "the first label").await;
-        assert_eq!(operator.terminate().await, Some(0));
-    });
-}
-
-/// A foreign Deployment of that name stopped judging, and the record of the label with it.
-#[test]
-fn a_deployment_of_anothers_neither_stops_the_judgment_nor_leaves_a_label_behind() {
-    run(async |bench| {
-        nodes(&bench).await;
-        let foreign = json!({"metadata": {"name": "walker"}, "spec": deployment()});
-        let foreign = serde_json::from_value(foreign).expect("Deployment");
-        bench.deployments().create(&PostParams::default(), &foreign).await.expect("create");
-        let at_once = json!({"fit": 1, "unfit": 1});
-        let spec = json!({"label": "first", "consecutive": at_once, "deployment": deployment()});
-        bench.watch("walker", spec).await;
-        let operator = bench.operator();
-        bench.until_label("node-2", "first.traffic.example.com/unfit", Some("true")).await;
-        bench.condition("walker", "Ready", "False", "Conflict").await;
-        for prefix in ["second", "third"] {
-            let patch = Patch::Merge(json!({"spec": {"label": prefix}}));
-            let params = PatchParams::default();
-            bench.watches("default").patch("walker", &params, &patch).await.expect("patch");
-            let key = format!("{prefix}.traffic.example.com/unfit");
-            bench.until_label("node-2", &key, Some("true")).await;
-        }
-        only_keys(&bench, &["third"], "the labels before").await;
-        // The nodes are still judged, and the name is claimed as soon as it is free.
-        bench.prometheus.set("node-2", Sample::percent("1"));
-        bench.until_label("node-2", "third.traffic.example.com/unfit", Some("false")).await;
-        bench.condition("walker", "Ready", "False", "Conflict").await;
-        bench.deployments().delete("walker", &DeleteParams::default()).await.expect("delete");
-        bench.condition("walker", "Ready", "True", "Judged").await;
-        assert_eq!(operator.terminate().await, Some(0));
-    });
-}
-
 /// Replaces the whole spec, like a user who edits it; returns the refusal, if there is one.
 async fn replace(bench: &Bench, Case { number, spec, .. }: &Case) -> Option<String> {
     let api = bench.watches("default");
@@ -332,24 +272,4 @@ pub fn difference(old: &Value, new: &Value) -> Value {
         .iter()
         .map(|(key, value)| (key.clone(), difference(old.get(key).unwrap_or(&nothing), value)));
     gone.chain(there).collect::<Map<_, _>>().into()
-}
-
-/// Waits until the only labels and taints of ours on nodes are those with these prefixes.
-async fn only_keys(bench: &Bench, prefixes: &[&str], what: &str) {
-    let what = format!("{what}: only labels and taints of {prefixes:?}");
-    let holds = async || {
-        let nodes = bench.nodes().list(&ListParams::default()).await.expect("nodes");
-        let foreign = nodes.iter().flat_map(keys).find(|key| {
-            let ours = |prefix: &&str| *key == format!("{prefix}.traffic.example.com/unfit");
-            !prefixes.iter().any(ours)
-        });
-        foreign.is_none().then_some(())
-    };
-    eventually(&what, holds).await;
-}
-
-fn keys(node: &Node) -> Vec<String> {
-    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    let keys = taints.map(|taint| taint.key.clone()).chain(node.labels().keys().cloned());
-    keys.filter(|key| key.ends_with(".traffic.example.com/unfit")).collect()
 }

@@ -77,7 +77,7 @@ fn two_thousand_idle_connections_starve_neither_probes_nor_scrapes_nor_judging()
         // Objects are still judged.
         bench.prometheus.set("node-2", Sample::percent("71.5"));
         bench.until_label("node-2", KEY, Some("true")).await;
-        let peak = stage.peak();
+        let peak = stage.operator.peak() >> 20;
         println!("VmHWM {peak} MiB");
         assert!(peak < limit(), "{peak} MiB");
         drop(held);

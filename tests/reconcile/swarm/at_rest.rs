@@ -119,11 +119,8 @@ fn one_that_observes_or_pauses_writes_nothing_but_its_status() {
 #[test]
 fn the_page_of_a_swarm_shows_which_worker_has_which_streams() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("page", 2, json!({})).await;
-        stage.swarm("page", json!({"jobs": streams(4)})).await;
-        let file = stage.settled("page", 2, &streams(4)).await;
+        let (stage, operator, file) =
+            Stage::running(bench, "page", 2, json!({"jobs": streams(4)})).await;
         let (code, text) = operator.page("/swarms/default/page").await.unwrap();
         assert_eq!(code, 200);
         let page: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -148,11 +145,8 @@ fn the_page_of_a_swarm_shows_which_worker_has_which_streams() {
 #[test]
 fn with_a_swarm_its_config_map_goes_and_workers_run_on() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
-        stage.stateful_set("end", 2, json!({})).await;
-        stage.swarm("end", json!({"jobs": sample()})).await;
-        stage.settled("end", 2, &sample()).await;
+        let (stage, _operator, _) =
+            Stage::running(bench, "end", 2, json!({"jobs": sample()})).await;
         stage.swarms().delete("end", &DeleteParams::default()).await.unwrap();
         let gone = async || stage.file("end").await.is_none().then_some(());
         eventually("the ConfigMap to be gone", gone).await;

@@ -129,11 +129,7 @@ fn nothing_runs_twice_whatever_goes_wrong() {
 #[test]
 fn a_file_that_may_not_be_written_is_reported_tried_again_and_written_when_it_may() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("deny", 2, json!({})).await;
-        stage.swarm("deny", hot(&sample())).await;
-        let before = stage.settled("deny", 2, &sample()).await;
+        let (stage, operator, before) = Stage::running(bench, "deny", 2, hot(&sample())).await;
         let roles = Api::<ClusterRole>::all(stage.bench.client.clone());
         let mut granted = roles.list(&ListParams::default()).await.expect("roles").items;
         granted.retain(|role| manifests::is_operators(&role.name_any()));

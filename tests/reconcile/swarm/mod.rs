@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use traffic_operator::api::Swarm;
 
 use crate::{
-    bench::{Bench, Operator, eventually, eventually_or, message, with_values},
+    bench::{Bench, Operator, STRICT, eventually, eventually_or, message, with_values},
     network_prober::with,
 };
 use fake_kubelet::Puppet;
@@ -37,7 +37,6 @@ mod planning;
 pub mod proxy;
 mod record;
 mod refreshing;
-mod rights;
 mod scaling;
 mod signed;
 mod stale_watch;
@@ -71,6 +70,23 @@ impl Stage {
         Self { bench, puppet }
     }
 
+    /// A bench with an operator and a Swarm on a StatefulSet of its name, with this many workers,
+    /// which run all of its jobs.
+    pub async fn running(
+        bench: Bench,
+        name: &str,
+        workers: u32,
+        spec: Value,
+    ) -> (Self, Operator, File) {
+        let stage = Self::new(bench).await;
+        let operator = stage.ready_operator().await;
+        let jobs: Vec<String> = serde_json::from_value(spec["jobs"].clone()).expect("jobs");
+        stage.stateful_set(name, workers, json!({})).await;
+        stage.swarm(name, spec).await;
+        let file = stage.settled(name, workers as usize, &jobs).await;
+        (stage, operator, file)
+    }
+
     /// Creates a StatefulSet whose pods mount the ConfigMap `<name>-config`.
     pub async fn stateful_set(&self, name: &str, replicas: u32, change: Value) {
         let set = with(workload("StatefulSet", name, replicas), &change);
@@ -93,12 +109,8 @@ impl Stage {
             "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
             "metadata": {"name": name, "namespace": "default"}, "spec": spec,
         });
-        // As kubectl does: fields that the definition does not know are refused.
-        let path = "/apis/traffic.example.com/v1alpha1/namespaces/default/swarms\
-                    ?fieldManager=test&fieldValidation=Strict";
-        let request = http::Request::post(path).header("Content-Type", "application/json");
-        let body = serde_json::to_vec(&object).expect("JSON");
-        self.bench.client.request(request.body(body).expect("request")).await
+        let path = "/apis/traffic.example.com/v1alpha1/namespaces/default/swarms";
+        self.bench.post(&format!("{path}{STRICT}"), &object).await
     }
 
     pub async fn swarm(&self, name: &str, spec: Value) {

@@ -30,11 +30,8 @@ impl Stage {
 #[test]
 fn a_restarted_operator_goes_on_with_the_version_and_restarts_nobody() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("again", 2, json!({})).await;
-        stage.swarm("again", json!({"jobs": sample()})).await;
-        let before = stage.settled("again", 2, &sample()).await;
+        let (stage, operator, before) =
+            Stage::running(bench, "again", 2, json!({"jobs": sample()})).await;
         let uids = || ["again-0", "again-1"].map(|pod| stage.puppet.uid(pod));
         let pods = uids();
         assert_eq!(operator.terminate().await, Some(0));
@@ -99,11 +96,7 @@ fn streams_of_a_config_map_are_followed_as_it_changes() {
 #[test]
 fn a_file_that_is_deleted_comes_back_with_a_higher_version_and_nothing_moves() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("lost", 2, json!({})).await;
-        stage.swarm("lost", hot(&sample())).await;
-        let before = stage.settled("lost", 2, &sample()).await;
+        let (stage, operator, before) = Stage::running(bench, "lost", 2, hot(&sample())).await;
         let starts = stage.puppet.ledger(super::ledger::Ledger::starts);
         stage.remove_map("lost-config").await;
         stage.until_event("lost", "ConfigMapRestored").await;
@@ -163,11 +156,7 @@ fn an_edit_of_someone_else_is_put_back_under_a_version_above_both() {
 #[test]
 fn a_file_that_cannot_be_read_is_put_back() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
-        stage.stateful_set("bad", 2, json!({})).await;
-        stage.swarm("bad", hot(&streams(4))).await;
-        let before = stage.settled("bad", 2, &streams(4)).await;
+        let (stage, _operator, before) = Stage::running(bench, "bad", 2, hot(&streams(4))).await;
         stage.rewrite("bad-config", "config.yml", "workloads: [").await;
         stage.until_event("bad", "ForeignEdit").await;
         let after = stage.settled("bad", 2, &streams(4)).await;
@@ -205,11 +194,7 @@ fn a_config_map_of_someone_else_is_not_touched_until_it_is_handed_over() {
 #[test]
 fn a_list_that_no_config_map_can_hold_is_refused_and_workers_keep_what_they_have() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
-        stage.stateful_set("huge", 2, json!({})).await;
-        stage.swarm("huge", hot(&streams(4))).await;
-        let before = stage.settled("huge", 2, &streams(4)).await;
+        let (stage, _operator, before) = Stage::running(bench, "huge", 2, hot(&streams(4))).await;
         let many: Vec<_> = (0..30_000).map(|i| format!("stream:{i:040}")).collect();
         stage.change("huge", json!({"jobs": many})).await;
         let text = stage.condition("huge", "Ready", "False", "InvalidSpec").await;
@@ -251,11 +236,7 @@ fn the_file_of_the_original_is_taken_over_and_what_ran_twice_runs_once() {
 #[test]
 fn the_fencing_token_does_not_go_back_when_a_swarm_is_created_again() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
-        stage.stateful_set("token", 2, json!({})).await;
-        stage.swarm("token", hot(&sample())).await;
-        stage.settled("token", 2, &sample()).await;
+        let (stage, _operator, _) = Stage::running(bench, "token", 2, hot(&sample())).await;
         for workers in [3, 2, 0] {
             stage.scale("token", workers).await;
             let owned = if workers == 0 { 0 } else { 27 };
@@ -287,31 +268,12 @@ fn the_fencing_token_does_not_go_back_when_a_swarm_is_created_again() {
     });
 }
 
-#[test]
-fn a_swarm_that_is_deleted_and_created_again_runs_nothing_twice_and_goes_on_with_the_version() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
-        stage.stateful_set("anew", 2, json!({})).await;
-        stage.swarm("anew", hot(&sample())).await;
-        let before = stage.settled("anew", 2, &sample()).await;
-        stage.swarms().delete("anew", &DeleteParams::default()).await.unwrap();
-        stage.swarm("anew", hot(&sample())).await;
-        let after = stage.settled("anew", 2, &sample()).await;
-        assert!(after.version > before.version, "{} {}", after.version, before.version);
-    });
-}
-
 /// The status would report a version that no file has, which the next pass takes for the edit of
 /// another client.
 #[test]
 fn a_file_that_is_refused_raises_no_version() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
-        stage.stateful_set("fixed", 2, json!({})).await;
-        stage.swarm("fixed", hot(&streams(6))).await;
-        let before = stage.settled("fixed", 2, &streams(6)).await;
+        let (stage, _operator, before) = Stage::running(bench, "fixed", 2, hot(&streams(6))).await;
         let fixed = Patch::Merge(json!({"immutable": true}));
         let params = PatchParams::default();
         stage.maps().patch("fixed-config", &params, &fixed).await.expect("immutable");

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Stage, fake_kubelet::Delivery, proxy::Proxy, sample, streams};
+use super::{Stage, proxy::Proxy, sample, streams};
 use crate::bench::{eventually, run};
 
 /// Returns the shape of a handover: the number of streams of each worker.
@@ -59,23 +59,6 @@ fn every_stream_is_on_exactly_one_worker_whatever_their_number() {
             let last = ledger.gaps().values().filter_map(|gaps| gaps.last()).max();
             assert!(last.is_some_and(|gap| *gap < Duration::from_secs(10)), "{last:?}");
         });
-    });
-}
-
-#[test]
-fn with_delete_pod_every_stream_is_on_exactly_one_worker_through_2_3_2_workers() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
-        stage.stateful_set("cold", 2, json!({})).await;
-        // Workers like the original's: they read their file when they start.
-        stage.puppet.control(|c| c.delivery = Delivery::Birth);
-        stage.swarm("cold", json!({"jobs": sample()})).await;
-        stage.settled("cold", 2, &sample()).await;
-        stage.scale("cold", 3).await;
-        stage.settled("cold", 3, &sample()).await;
-        stage.scale("cold", 2).await;
-        stage.settled("cold", 2, &sample()).await;
     });
 }
 
@@ -148,25 +131,6 @@ fn workers_are_called_as_their_pods_whatever_the_first_ordinal() {
         stage.swarm("five", json!({"jobs": sample(), "refresh": {"strategy": "HotReload"}})).await;
         let file = stage.settled("five", 2, &sample()).await;
         assert_eq!(file.workloads.keys().collect::<Vec<_>>(), ["five-5", "five-6"]);
-    });
-}
-
-#[test]
-fn the_listing_of_the_originals_readme_is_reproduced() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
-        stage.stateful_set("swarm-worker", 2, json!({})).await;
-        let spec = json!({
-            "jobs": sample(), "policy": "Contiguous", "refresh": {"strategy": "HotReload"},
-        });
-        stage.swarm("swarm-worker", spec).await;
-        let file = stage.settled("swarm-worker", 2, &sample()).await;
-        assert_eq!(file.jobs("swarm-worker-0"), &sample()[..14]);
-        assert_eq!(file.jobs("swarm-worker-1"), &sample()[14..]);
-        stage.scale("swarm-worker", 3).await;
-        let file = stage.settled("swarm-worker", 3, &sample()).await;
-        assert_eq!(file.jobs("swarm-worker-2"), &sample()[18..]);
     });
 }
 

@@ -24,11 +24,7 @@ pub fn hot(jobs: &[String]) -> Value {
 #[test]
 fn what_an_unreachable_worker_runs_stays_its_own_until_someone_says_that_it_is_off() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("far", 2, json!({})).await;
-        stage.swarm("far", hot(&streams(6))).await;
-        stage.settled("far", 2, &streams(6)).await;
+        let (stage, operator, _) = Stage::running(bench, "far", 2, hot(&streams(6))).await;
         let uid = stage.puppet.uid("far-1").unwrap();
         let mine = stage.puppet.streams("far-1");
         // Its node is cut off; the node controller sets the pod to not Ready.
@@ -68,11 +64,7 @@ fn what_an_unreachable_worker_runs_stays_its_own_until_someone_says_that_it_is_o
 #[test]
 fn a_worker_that_does_not_answer_is_waited_for_and_one_that_crashes_goes_on() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("mute", 2, json!({})).await;
-        stage.swarm("mute", hot(&streams(8))).await;
-        stage.settled("mute", 2, &streams(8)).await;
+        let (stage, operator, _) = Stage::running(bench, "mute", 2, hot(&streams(8))).await;
         stage.puppet.control(|c| {
             c.mute.insert("mute-0".into());
             c.mute.insert("mute-1".into());
@@ -95,11 +87,8 @@ fn a_worker_that_does_not_answer_is_waited_for_and_one_that_crashes_goes_on() {
 #[test]
 fn the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("turn", 3, json!({})).await;
-        stage.swarm("turn", json!({"jobs": streams(9)})).await;
-        stage.settled("turn", 3, &streams(9)).await;
+        let (stage, operator, _) =
+            Stage::running(bench, "turn", 3, json!({"jobs": streams(9)})).await;
         let all = ["turn-0", "turn-1", "turn-2"];
         let before = all.map(|pod| stage.puppet.uid(pod).unwrap());
         // The replacement pod gets no node.
@@ -129,11 +118,8 @@ fn the_next_worker_is_restarted_only_once_the_last_one_is_ready_again() {
 #[test]
 fn a_disruption_budget_is_respected_and_reported_and_the_rest_goes_on_when_it_allows() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("budget", 2, json!({})).await;
-        stage.swarm("budget", json!({"jobs": streams(6)})).await;
-        stage.settled("budget", 2, &streams(6)).await;
+        let (stage, operator, _) =
+            Stage::running(bench, "budget", 2, json!({"jobs": streams(6)})).await;
         let budgets = Api::<PodDisruptionBudget>::namespaced(stage.bench.client.clone(), "default");
         let budget = json!({
             "metadata": {"name": "budget"},
@@ -185,11 +171,7 @@ fn a_workload_may_come_late_go_and_come_again() {
 #[test]
 fn of_two_swarms_on_one_workload_the_older_serves_it_and_the_younger_takes_over() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
-        stage.stateful_set("both", 2, json!({})).await;
-        stage.swarm("both", hot(&streams(4))).await;
-        stage.settled("both", 2, &streams(4)).await;
+        let (stage, _operator, _) = Stage::running(bench, "both", 2, hot(&streams(4))).await;
         // Names decide if both were created in the same second.
         let mut spec = hot(&streams(6));
         spec["workload"] = json!({"name": "both"});
@@ -209,11 +191,7 @@ fn of_two_swarms_on_one_workload_the_older_serves_it_and_the_younger_takes_over(
 #[test]
 fn a_pod_whose_labels_were_removed_keeps_its_streams() {
     run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("bare", 2, json!({})).await;
-        stage.swarm("bare", hot(&streams(6))).await;
-        stage.settled("bare", 2, &streams(6)).await;
+        let (stage, operator, _) = Stage::running(bench, "bare", 2, hot(&streams(6))).await;
         // The worker follows its file, but its set has released the pod.
         stage.puppet.control(|c| c.held.insert("bare-1".into()));
         let patch = kube::api::Patch::Merge(json!({"metadata": {"labels": {"app": null}}}));

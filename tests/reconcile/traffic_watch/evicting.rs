@@ -42,12 +42,8 @@ async fn bind_and_ready_of(bench: &Bench, app: &str, node: &str, count: usize) -
                 "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
                 "target": {"kind": "Node", "name": node},
             });
-            let request =
-                http::Request::post(format!("/api/v1/namespaces/default/pods/{name}/binding"))
-                    .header("content-type", "application/json")
-                    .body(binding.to_string().into_bytes())
-                    .expect("request");
-            bench.client.request::<Value>(request).await.expect("binding");
+            let path = format!("/api/v1/namespaces/default/pods/{name}/binding");
+            bench.post::<Value>(&path, &binding).await.expect("binding");
         }
         let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
         let params = PatchParams::default();

@@ -2,10 +2,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams},
-};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
@@ -13,8 +10,6 @@ use crate::{
     prometheus::{Prometheus, Sample},
     traffic_watch::judging::{KEY, patch_spec, three_nodes},
 };
-
-const SLOT: &str = "route-reflectors.traffic.example.com/slot";
 
 #[test]
 fn an_absolute_threshold_marks_by_bits_per_second_without_any_link_speed() {
@@ -153,69 +148,6 @@ fn a_taint_comes_and_goes_with_the_label_and_leaves_the_taints_of_others() {
         until_taint(&bench, "node-2", None).await;
         bench.until_label("node-2", KEY, None).await;
         assert_eq!(taints(&bench, "node-2").await["team"], "NoSchedule");
-    });
-}
-
-/// The right to patch nodes covers all of a node: the admission policy restricts it to our keys.
-#[test]
-fn the_operators_account_can_change_nothing_of_a_node_but_its_own_keys() {
-    run(async |bench| {
-        bench.node("node-1").await;
-        let labels = json!({"metadata": {"labels": {"team": "a"}}, "spec": {"taints": [
-            {"key": "team", "value": "a", "effect": "NoSchedule"}]}});
-        let params = PatchParams::default();
-        bench.nodes().patch("node-1", &params, &Patch::Merge(labels)).await.unwrap();
-        let nodes = Api::<Node>::all(bench.as_operator().await);
-        // A policy takes a moment to come into force.
-        let refused = async || {
-            let patch = json!({"metadata": {"labels": {"team": "b"}}});
-            nodes.patch("node-1", &params, &Patch::Merge(patch)).await.err()
-        };
-        let error = eventually("the policy to be in force", refused).await.to_string();
-        assert!(error.contains("may change only node labels that end in"), "{error}");
-        for (patch, text) in [
-            (json!({"metadata": {"labels": {"team": null}}}), "only node labels"),
-            (json!({"metadata": {"labels": {"a.example.com/unfit": "true"}}}), "only node labels"),
-            (json!({"metadata": {"labels": {"calico-route-reflectors": ""}}}), "only node labels"),
-            // Not even together with a slot, which the account may write.
-            (json!({"metadata": {"labels": {"rr": "", SLOT: "0"}}}), "only node labels"),
-            (json!({"metadata": {"annotations": {"a": "b"}}}), "only the node annotation"),
-            (
-                json!({"metadata": {"annotations": {"projectcalico.org/IPv4Address": "10.0.0.9/24"}}}),
-                "only the node annotation",
-            ),
-            (json!({"spec": {"unschedulable": true}}), "nothing of a node"),
-            (json!({"spec": {"taints": []}}), "only node taints"),
-            (
-                json!({"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoExecute"}]}}),
-                "only node taints",
-            ),
-        ] {
-            let result = nodes.patch("node-1", &params, &Patch::Merge(&patch)).await;
-            let error = result.expect_err("refused").to_string();
-            assert!(error.contains(text), "{patch}: {error}");
-        }
-        let ours = json!({"metadata": {"labels": {KEY: "true"}}, "spec": {"taints": [
-            {"key": "team", "value": "a", "effect": "NoSchedule"},
-            {"key": KEY, "value": "true", "effect": "NoSchedule"}]}});
-        nodes.patch("node-1", &params, &Patch::Merge(ours)).await.expect("our own keys");
-        let reflector = |value: Option<&str>| {
-            json!({"metadata": {
-                "labels": {
-                    "calico-route-reflector": value,
-                    SLOT: value,
-                    "route-reflectors.traffic.example.com/group": value,
-                },
-                "annotations": {"projectcalico.org/RouteReflectorClusterID": value},
-            }})
-        };
-        for value in [Some("1"), Some("2"), None] {
-            let patch = Patch::Merge(reflector(value));
-            nodes.patch("node-1", &params, &patch).await.expect("a reflector's keys");
-        }
-        // Other users are not restricted.
-        let other = json!({"metadata": {"labels": {"team": "c"}}});
-        bench.nodes().patch("node-1", &params, &Patch::Merge(other)).await.expect("others");
     });
 }
 

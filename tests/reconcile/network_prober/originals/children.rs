@@ -1,14 +1,10 @@
 //! Defects in the objects that the operator writes and deletes.
-use std::{collections::BTreeSet, path::Path};
-
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     ResourceExt,
     api::{DeleteParams, Patch, PatchParams, PostParams},
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
-use traffic_operator::api::KINDS;
+use serde_json::json;
 
 use super::{
     super::{agent, selector, with},
@@ -95,52 +91,4 @@ fn everything_outside_goes_with_the_object_and_pods_can_do_without() {
         let pod = bench.pod("elsewhere", "later", json!({})).await;
         assert!(agent(&pod).is_none());
     });
-}
-
-/// 20: the operator could create and delete every pod.
-#[test]
-fn pods_are_read_and_never_written() {
-    for kind in KINDS {
-        // A Swarm writes one annotation of a pod; the admission policy leaves it that and nothing
-        // else.
-        let more: &[&str] = match (kind.crd)().spec.names.kind.as_str() {
-            "Swarm" => &["patch"],
-            _ => &[],
-        };
-        for permission in kind.permissions.iter().filter(|p| p.resources.contains(&"pods")) {
-            let read = ["get", "list", "watch"];
-            assert!(permission.verbs.iter().all(|verb| read.contains(verb) || more.contains(verb)));
-        }
-    }
-}
-
-/// 20, in the roles that are installed.
-#[test]
-fn no_rendered_role_writes_pods() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/rbac");
-    let mut verbs = BTreeSet::new();
-    for entry in std::fs::read_dir(folder).expect("deploy/rbac") {
-        let path = entry.expect("an entry").path();
-        let file = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
-        let text = std::fs::read_to_string(&path).expect("a file");
-        for document in serde_yaml::Deserializer::from_str(&text) {
-            let object = Value::deserialize(document).expect("YAML");
-            for rule in object["rules"].as_array().into_iter().flatten() {
-                let has = |field: &str, word: &str| {
-                    rule[field].as_array().is_some_and(|all| all.iter().any(|one| one == word))
-                };
-                let core = has("apiGroups", "") || has("apiGroups", "*");
-                if !core || !(has("resources", "pods") || has("resources", "*")) {
-                    continue;
-                }
-                let granted = rule["verbs"].as_array().into_iter().flatten();
-                verbs.extend(granted.map(|verb| (file.clone(), verb.as_str().unwrap().to_owned())));
-            }
-        }
-    }
-    // The check sees the rules that it is about.
-    assert!(verbs.contains(&("networkprober.yaml".into(), "watch".into())), "{verbs:?}");
-    verbs.retain(|(_, verb)| !["get", "list", "watch"].contains(&verb.as_str()));
-    // A policy leaves a Swarm one annotation.
-    assert_eq!(verbs, [("swarm.yaml".to_owned(), "patch".to_owned())].into());
 }

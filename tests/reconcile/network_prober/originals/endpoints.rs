@@ -3,7 +3,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::{
-    super::{agent, running, selector, with},
+    super::{agent, with},
     original,
 };
 use crate::bench::{eventually, run};
@@ -143,47 +143,5 @@ fn a_new_port_waits_for_the_pods_and_reports_it() {
         bench.pod("default", "b", json!({})).await;
         bench.runs("default", "b", "10.1.0.2").await;
         bench.until_listed("default", "np", &["a 10.1.0.1:9090", "b 10.1.0.2:9191"]).await;
-    });
-}
-
-/// 19: every pod probed every other, in one file.
-#[test]
-fn a_full_mesh_has_an_end() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
-        bench
-            .prober("np", with(selector(), &json!({"neighbors": {"inZone": 0, "perOtherZone": 0}})))
-            .await;
-        bench.intercepted("default").await;
-        let each = async |i: usize| {
-            let name = format!("pod-{i:03}");
-            bench.pod("default", &name, json!({})).await;
-            bench.runs("default", &name, &format!("10.1.1.{i}")).await;
-        };
-        for i in 0..=100 {
-            each(i).await;
-        }
-        let message = bench.until_condition("np", "Ready", "False", "InvalidSpec").await;
-        assert!(message.starts_with("spec.neighbors: a full mesh of 101 pods"), "{message}");
-        bench.change("np", json!({"neighbors": {"inZone": 4, "perOtherZone": 1}})).await;
-        bench.until_condition("np", "Ready", "True", "Serving").await;
-        let status = bench.until_prober("np", &[("/injected", json!(101))]).await;
-        assert_eq!(status["pods"].as_array().map(Vec::len), Some(100), "the first hundred");
-    });
-}
-
-/// A pod whose address arrives late, and one without any status.
-#[test]
-fn a_pod_without_an_address_waits_and_takes_part_when_it_has_one() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
-        bench.prober("np", original()).await;
-        bench.intercepted("default").await;
-        bench.pod("default", "late", json!({})).await;
-        bench.bind("default", "late", "node-1").await;
-        bench.set_pod_status("default", "late", json!({"phase": "Running"})).await;
-        bench.until_prober("np", &[("/injected", json!(1)), ("/pods", json!([]))]).await;
-        bench.set_pod_status("default", "late", running("10.1.0.9")).await;
-        bench.until_listed("default", "np", &["late 10.1.0.9:9090"]).await;
     });
 }
