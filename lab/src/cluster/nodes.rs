@@ -1,7 +1,6 @@
 //! Nodes: starting them, breaking them, giving them images.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -136,35 +135,6 @@ impl Cluster {
     /// Plugs a node's network cable in again.
     pub fn join(&self, node: &str) -> Result<()> {
         network::set_link(&self.id(), self.number_of(node)?, true)
-    }
-
-    /// Imports an image archive on every node that runs.
-    pub fn load_image(&self, archive: &Path) -> Result<()> {
-        ensure!(archive.is_file(), "no image archive {}", archive.display());
-        let path = archive.to_string_lossy();
-        let results: Vec<Result<()>> = std::thread::scope(|scope| {
-            let path: &str = &path;
-            let nodes = self.node_names();
-            let import = |node: String| {
-                let arguments = [
-                    "--address",
-                    CONTAINERD_SOCKET,
-                    "--namespace",
-                    "k8s.io",
-                    "images",
-                    "import",
-                    path,
-                ];
-                self.in_node(&node, "ctr", &arguments).map(drop)
-            };
-            let threads: Vec<_> =
-                nodes.into_iter().map(|node| scope.spawn(move || import(node))).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("panicked"))))
-                .collect()
-        });
-        results.into_iter().collect()
     }
 
     /// Gives a second name to an image that every node has.

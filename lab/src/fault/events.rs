@@ -65,7 +65,7 @@ impl Passage {
     fn pass(&mut self) -> (Vec<Bytes>, bool) {
         let mut out = Vec::new();
         while let Some(event) = self.waiting.front() {
-            if self.shared.holds(&self.call, &event.name, event.version) {
+            if self.shared.holds(&self.call, event.version) {
                 break;
             }
             let Some(Event { line, name, .. }) = self.waiting.pop_front() else { break };
@@ -74,7 +74,7 @@ impl Passage {
                     self.late = Some(line);
                     continue;
                 }
-                None | Some(EventFault::Hold | EventFault::Swap) => out.push(line),
+                None | Some(EventFault::Swap) => out.push(line),
                 Some(EventFault::Duplicate) => out.extend([line.clone(), line]),
                 Some(EventFault::Drop) => continue,
                 Some(EventFault::Gone) => {

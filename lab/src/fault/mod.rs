@@ -118,11 +118,9 @@ impl Shared {
         fault
     }
 
-    /// Reports whether an event is held back: by a rule, or because it is newer than the view.
-    fn holds(&self, call: &Call, name: &str, version: u64) -> bool {
-        let script = self.script();
-        let newer = script.frozen.is_some_and(|frozen| version > frozen) && freezes(call);
-        newer || script.rules.iter().any(|rule| rule.holds(call, name))
+    /// Reports whether an event is held back, because it is newer than the view.
+    fn holds(&self, call: &Call, version: u64) -> bool {
+        self.script().frozen.is_some_and(|frozen| version > frozen) && freezes(call)
     }
 
     /// Returns the version that a request is answered as of, if it is not the present one.

@@ -208,7 +208,6 @@ async fn forward(State(shared): State<Arc<Shared>>, request: http::Request<Body>
             refusal(status(code))
         }
         Some(Fault::Cut(most)) => onward.await.map(|body| cut(body, most)),
-        Some(Fault::Trickle(pause)) => onward.await.map(|body| trickle(body, pause)),
         Some(Fault::Close(time)) => onward.await.map(|body| {
             let end = Box::pin(tokio::time::sleep(time));
             Body::from_stream(body.into_data_stream().take_until(end))
@@ -252,22 +251,6 @@ fn cut(body: Body, most: usize) -> Body {
         }
     });
     Body::from_stream(chunks)
-}
-
-/// Sends a body byte by byte.
-fn trickle(body: Body, pause: Duration) -> Body {
-    let bytes = body.into_data_stream().flat_map(|chunk| {
-        let bytes: Vec<_> = match chunk {
-            Ok(chunk) => (0..chunk.len()).map(|at| Ok(chunk.slice(at..=at))).collect(),
-            Err(error) => vec![Err(io::Error::other(error))],
-        };
-        stream::iter(bytes)
-    });
-    let slow = bytes.then(move |byte| async move {
-        tokio::time::sleep(pause).await;
-        byte
-    });
-    Body::from_stream(slow)
 }
 
 /// Returns the target of a list as of a version; the further pages of a list are of their first

@@ -29,9 +29,6 @@ pub enum Fault {
     Executed(u16),
     /// The connection breaks after this many bytes of the body.
     Cut(usize),
-    /// The body comes one byte at a time, with this pause in front of each. Not for
-    /// watches, whose events are put together again.
-    Trickle(Duration),
     /// The body ends in good order after this time. For watches.
     Close(Duration),
     Event(EventFault),
@@ -54,8 +51,6 @@ pub enum EventFault {
     Duplicate,
     /// The event never comes.
     Drop,
-    /// The event, and all behind it, come when the rule is gone. The rule's numbers do not apply.
-    Hold,
     /// The event comes after the next one.
     Swap,
     /// In place of the event comes the error that its version is gone, and the watch ends.
@@ -187,13 +182,8 @@ impl Rule {
     /// Returns its fault of an event about `name`, which counts if it matches.
     pub(super) fn of_event(&mut self, call: &Call, name: &str) -> Option<EventFault> {
         let Fault::Event(fault) = self.fault else { return None };
-        let applies = fault != EventFault::Hold && self.matches(call, name) && self.is_due();
+        let applies = self.matches(call, name) && self.is_due();
         applies.then_some(fault)
-    }
-
-    /// Reports whether it holds an event about `name` back.
-    pub(super) fn holds(&self, call: &Call, name: &str) -> bool {
-        self.fault == Fault::Event(EventFault::Hold) && self.matches(call, name)
     }
 
     fn matches(&self, call: &Call, name: &str) -> bool {
@@ -270,7 +260,5 @@ mod tests {
         assert_eq!(rule.of_event(&watch, "b"), None);
         assert_eq!(rule.of_event(&watch, "a"), Some(EventFault::Drop));
         assert_eq!(rule.of_event(&watch, "a"), None);
-        let mut hold = Rule::event(EventFault::Hold).resource("nodes");
-        assert!(hold.holds(&watch, "a") && hold.of_event(&watch, "a").is_none());
     }
 }

@@ -132,16 +132,11 @@ async fn bodies_break_and_answers_are_late_or_never_come() {
     proxy.set([Rule::new(Fault::Cut(3))]);
     let broken = server.get(&proxy, NODES).await.unwrap();
     assert!(broken.text().await.is_err());
-    let pause = Duration::from_millis(50);
-    for (fault, least) in
-        [(Fault::Delay(NOTHING, NOTHING), NOTHING), (Fault::Trickle(pause), pause * 6)]
-    {
-        proxy.set([Rule::new(fault)]);
-        let began = Instant::now();
-        let answer = server.get(&proxy, NODES).await.unwrap();
-        assert_eq!(answer.text().await.unwrap(), "answer");
-        assert!(began.elapsed() >= least, "{:?}", began.elapsed());
-    }
+    proxy.set([Rule::new(Fault::Delay(NOTHING, NOTHING))]);
+    let began = Instant::now();
+    let answer = server.get(&proxy, NODES).await.unwrap();
+    assert_eq!(answer.text().await.unwrap(), "answer");
+    assert!(began.elapsed() >= NOTHING, "{:?}", began.elapsed());
     let before = server.count();
     for (fault, executed) in [(Fault::Never, 0), (Fault::Lost, 1)] {
         proxy.set([Rule::new(fault)]);
@@ -172,16 +167,15 @@ async fn after_a_halt_nothing_passes_and_its_request_gets_as_far_as_it_says() {
 }
 
 #[tokio::test]
-async fn connections_are_refused_reset_or_silent_and_pass_again() {
+async fn connections_are_refused_or_reset_and_pass_again() {
     let server = Server::start().await;
     let proxy = Proxy::before(&server.url).await.unwrap();
-    for wire in [Wire::Refused, Wire::Reset, Wire::Silent, Wire::Slow(1 << 20)] {
+    for wire in [Wire::Refused, Wire::Reset, Wire::Slow(1 << 20)] {
         proxy.wire(wire);
         // The relay learns of it a moment later.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let answer = tokio::time::timeout(NOTHING * 3, server.get(&proxy, NODES)).await;
         match wire {
-            Wire::Silent => assert!(answer.is_err(), "{answer:?}"),
             Wire::Slow(_) => assert!(matches!(answer, Ok(Ok(_))), "{answer:?}"),
             _ => assert!(matches!(answer, Ok(Err(_))), "{answer:?}"),
         }
@@ -192,7 +186,7 @@ async fn connections_are_refused_reset_or_silent_and_pass_again() {
 }
 
 /// Sends events 1 to 4 about a, b, a, b, and returns the versions as they arrive within a moment.
-async fn seen(rules: impl IntoIterator<Item = Rule>, after: impl FnOnce(&Proxy)) -> Vec<String> {
+async fn seen(rules: impl IntoIterator<Item = Rule>) -> Vec<String> {
     let server = Server::start().await;
     let proxy = Proxy::before(&server.url).await.unwrap();
     proxy.set(rules);
@@ -203,16 +197,12 @@ async fn seen(rules: impl IntoIterator<Item = Rule>, after: impl FnOnce(&Proxy))
     }
     let mut body = Body::new(reqwest::Body::from(watch.await.unwrap())).into_data_stream();
     let mut text = String::new();
-    let mut after = Some(after);
-    loop {
-        match tokio::time::timeout(NOTHING, body.next()).await {
-            Ok(Some(chunk)) => text.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap()),
-            Ok(None) => break text.push_str("end\n"),
-            Err(_) => match after.take() {
-                Some(after) => after(&proxy),
-                None => break,
-            },
-        }
+    while let Ok(chunk) = tokio::time::timeout(NOTHING, body.next()).await {
+        let Some(chunk) = chunk else {
+            text.push_str("end\n");
+            break;
+        };
+        text.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
     }
     text.lines().map(version).collect()
 }
@@ -236,15 +226,8 @@ async fn events_are_doubled_dropped_swapped_and_ended() {
         (Rule::new(Fault::Close(NOTHING / 2)), vec!["1", "2", "3", "4", "end"]),
     ] {
         let what = format!("{rule:?}");
-        assert_eq!(seen([rule], |_| ()).await, expected, "{what}");
+        assert_eq!(seen([rule]).await, expected, "{what}");
     }
-}
-
-#[tokio::test]
-async fn events_that_are_held_come_in_their_order_when_the_rule_is_gone() {
-    let hold = || Rule::event(EventFault::Hold).resource("nodes").name("b");
-    assert_eq!(seen([hold()], |_| ()).await, ["1"]);
-    assert_eq!(seen([hold()], Proxy::clear).await, ["1", "2", "3", "4"]);
 }
 
 #[tokio::test]
@@ -256,9 +239,9 @@ async fn a_frozen_view_has_nothing_newer_but_leases() {
     shared.change(|script| script.frozen = Some(7));
     let call = |target: &str| Call::of(&http::Method::GET, &target.parse().unwrap());
     let watch = call("/api/v1/nodes?watch=true");
-    assert!(shared.holds(&watch, "a", 8) && !shared.holds(&watch, "a", 7));
+    assert!(shared.holds(&watch, 8) && !shared.holds(&watch, 7));
     assert_eq!(shared.as_of(&call(NODES)), Some(7));
     assert_eq!(shared.as_of(&call("/api/v1/nodes/a")), None);
     let lease = call("/apis/coordination.k8s.io/v1/leases?watch=true");
-    assert!(!shared.holds(&lease, "a", 8));
+    assert!(!shared.holds(&lease, 8));
 }

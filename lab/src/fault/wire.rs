@@ -19,9 +19,6 @@ pub enum Wire {
     Refused,
     /// Open connections are reset, and new ones as soon as they are accepted.
     Reset,
-    /// Nothing passes and nothing ends, as behind a firewall that drops. New connections are
-    /// accepted, because the kernel does it, and carry nothing.
-    Silent,
     /// This many bytes per second pass in each direction of each connection.
     Slow(usize),
 }
