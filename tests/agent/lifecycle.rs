@@ -29,22 +29,6 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn a_bad_variable_is_named() {
-    for (variable, value, flag) in [
-        ("HTTP_PORT", "ping", "--http-port"),
-        ("HTTP_PROMETHEUS_PORT", "0", "--http-prometheus-port"),
-        ("NET_PROBER_DELIVERY", "Push", "--delivery"),
-        ("NET_PROBER_POD_IPS", "10.0.0", "--pod-ips"),
-    ] {
-        let mut command = command(free_port(), free_port());
-        let output = command.env(variable, value).stderr(Stdio::piped()).output().unwrap();
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains(flag) && error.contains(value), "{error}");
-    }
-}
-
-#[test]
 fn it_ends_well_on_a_signal_even_with_probes_in_flight() {
     for signal in ["TERM", "INT"] {
         let hole = crate::stage::BlackHole::new();

@@ -1,14 +1,9 @@
-//! Sizes: the longest names, the largest objects, thousands of nodes.
-use futures::{StreamExt, stream};
-use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams},
-};
-use serde_json::{Value, json};
+//! Sizes: the longest names and the largest objects. The tests of the plan have 10,000 nodes.
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
 
 use crate::{
-    bench::{Bench, eventually, run},
+    bench::{eventually, run},
     prometheus::Sample,
     traffic_watch::judging::{deployment, three_nodes},
 };
@@ -20,13 +15,6 @@ const LONGEST: usize = 253;
 const LONGEST_LABEL: usize = 233;
 
 const LONGEST_QUERY: usize = 16_384;
-
-/// Nodes of a large cluster. (The tests of `plan` have 10,000 of them: creating and deleting that
-/// many takes minutes.)
-const MANY: usize = 3_000;
-
-/// Concurrent requests.
-const CONCURRENCY: usize = 64;
 
 fn long(begin: &str, length: usize) -> String {
     format!("{begin}{}", "x".repeat(length - begin.len()))
@@ -180,70 +168,4 @@ fn a_query_of_16384_characters_is_asked_and_one_more_is_refused() {
         bench.condition("most", "Ready", "True", "Judged").await;
         assert_eq!(operator.terminate().await, Some(0));
     });
-}
-
-#[test]
-fn thousands_of_nodes_are_judged_and_a_hundred_listed() {
-    run(async |bench| {
-        many_nodes(&bench).await;
-        // Half may be marked: five of the six busy nodes in ten. Labels are tested elsewhere.
-        bench
-            .watch(
-                "web",
-                json!({"mode": "Observe", "interval": "5s", "consecutive": {"unfit": 1, "fit": 1}}),
-            )
-            .await;
-        let operator = bench.operator_with("operator-1", "15s");
-        let summary = json!({"nodes": MANY, "fit": MANY * 2 / 5, "unfit": MANY / 2, "unknown": 0,
-                             "suppressed": MANY / 10, "marked": MANY / 2});
-        let status = bench.until("web", &[("/summary", summary), ("/ready", json!(true))]).await;
-        assert_eq!(status["nodesTruncated"], true);
-        let nodes = status["nodes"].as_object().expect("nodes");
-        assert_eq!(nodes.len(), 100);
-        assert!(nodes.values().all(|node| node["state"] == "Unfit"), "{status}");
-        // A name alone takes 253 bytes.
-        let size = status.to_string().len();
-        assert!(size < 64 << 10, "the status has {size} bytes");
-        bench.condition("web", "Ready", "True", "Judged").await;
-        bench.condition("web", "MetricsAvailable", "True", "Available").await;
-        let message = bench.condition("web", "PlacementLimited", "True", "LimitReached").await;
-        assert!(message.contains(&format!("at most {} of {MANY}", MANY / 2)), "{message}");
-        bench.until_event("web", "NodeUnfit", "more nodes at the same time").await;
-        assert_eq!(operator.terminate().await, Some(0));
-        // Deleting them one by one would take the next test's cleanup a minute.
-        let (nodes, now) = (bench.nodes(), DeleteParams::default());
-        let deletions = (0..MANY).map(async |i| nodes.delete(&node_name(i), &now).await.is_ok());
-        stream::iter(deletions).buffer_unordered(CONCURRENCY).collect::<Vec<_>>().await;
-    });
-}
-
-/// Nodes with the longest names, six of ten of them busy.
-async fn many_nodes(bench: &Bench) {
-    let nodes: Api<Node> = bench.nodes();
-    let now = Timestamp::now().to_string();
-    let creations = (0..MANY).map(|i| {
-        let name = node_name(i);
-        let percent = if i % 10 < 6 { "90" } else { "10" };
-        bench.prometheus.set(&name, Sample::percent(percent));
-        let labels = json!({"kubernetes.io/os": "linux"});
-        // Ready from the start, as a kubelet registers it: the controller-manager marks a node that
-        // does not report for a minute, and creating all of them may take longer.
-        let ready = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": now,
-                           "lastTransitionTime": now});
-        let node: Value = json!({"metadata": {"name": &name, "labels": labels},
-                                 "status": {"conditions": [ready]}});
-        let nodes = nodes.clone();
-        async move {
-            let node = serde_json::from_value(node).expect("node");
-            nodes.create(&PostParams::default(), &node).await.expect("create node");
-            // The API server taints each new node until its kubelet reports Ready.
-            let open = Patch::Merge(json!({"spec": {"taints": null}}));
-            nodes.patch(&name, &PatchParams::default(), &open).await.expect("untaint");
-        }
-    });
-    stream::iter(creations).buffer_unordered(CONCURRENCY).collect::<Vec<_>>().await;
-}
-
-fn node_name(i: usize) -> String {
-    long(&format!("node-{i:05}-"), LONGEST)
 }

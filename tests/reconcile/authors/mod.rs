@@ -25,7 +25,6 @@ mod queries;
 mod reservations;
 mod types;
 mod updates;
-mod whole;
 
 pub const TENANT: &str = "team-a";
 

@@ -1,4 +1,4 @@
-//! Pods that the operator watches: those in consenting namespaces, within a budget.
+//! Pods that the operator watches: those in consenting namespaces.
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, stream};
@@ -159,42 +159,5 @@ fn pods_are_watched_only_where_the_namespace_consents() {
         until_open(&operator, 2.0).await;
         assert!(bench.asked_for_pods(began).await.contains(""));
         bench.remove_silent("silent", SILENT).await;
-    });
-}
-
-#[test]
-fn over_budget_a_prober_loses_only_itself() {
-    // The budget of a namespace's authors: the prober's own namespace exceeds it by one.
-    const CONSENTING: usize = 100;
-    run(async |bench| {
-        bench.make_silent("budget", CONSENTING).await;
-        for namespace in ["s02-many", "s02-other"] {
-            bench.namespace(namespace, json!({"labels": {"test": "budget"}})).await;
-        }
-        bench.try_prober("s02-many", "older", selector()).await.expect("NetworkProber");
-        let operator = bench.ready_operator().await;
-        bench.until_ready_is(("s02-many", "older"), "Serving").await;
-        let consent = async |number| bench.consent(&silent("budget", number), Some("*")).await;
-        stream::iter(0..CONSENTING).for_each_concurrent(AT_A_TIME, consent).await;
-        let everywhere =
-            with(json!({"podSelector": {"matchLabels": {"app": "other"}}}), &everywhere("budget"));
-        bench.try_prober("s02-many", "younger", everywhere).await.expect("NetworkProber");
-        let text = bench.until_ready_is(("s02-many", "younger"), "OverBudget").await;
-        assert!(text.contains("100 watches") && text.contains("s02-many"), "{text}");
-        // Other probers lose nothing, and new pods get their agents.
-        let pod = async |namespace: &str| bench.pod(namespace, "counted", json!({})).await;
-        pod("s02-many").await;
-        bench.until_selected(("s02-many", "older"), 1).await;
-        pod("s02-other").await;
-        bench.try_prober("s02-other", "np", selector()).await.expect("NetworkProber");
-        bench.until_selected(("s02-other", "np"), 1).await;
-        until_open(&operator, 2.0).await;
-        // With fewer namespaces the prober is within the budget.
-        for number in 0..2 {
-            bench.consent(&silent("budget", number), None).await;
-        }
-        bench.until_ready_is(("s02-many", "younger"), "Serving").await;
-        until_open(&operator, 101.0).await;
-        bench.remove_silent("budget", CONSENTING).await;
     });
 }
