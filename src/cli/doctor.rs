@@ -70,6 +70,7 @@ pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
             if let Some(probing) = facts.probing.as_mut().filter(|_| client.name() == DEFAULT) {
                 doctor::gather_figures(probing, client).await;
             }
+            facts.routes.ask(client, &exporters).await;
             facts.endpoints.push(doctor::gather_endpoint(client, &exporters, watches).await);
         }
         anyhow::Ok(doctor::checks(&facts))

@@ -19,7 +19,7 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
-use super::{Facts, Replicas, Right, Served, Streams, WebhookProcess, rights::rights_of};
+use super::{Facts, Replicas, Right, Routes, Served, Streams, WebhookProcess, rights::rights_of};
 use crate::{
     api::KINDS,
     infra::Api,
@@ -90,7 +90,7 @@ pub async fn gather(
         device_classes: Ok(vec![]),
         probing: None,
         streams: Streams::default(),
-        routes: Served::default(),
+        routes: Routes::default(),
         exporters: exporters.clone(),
         endpoints: vec![],
     };
@@ -132,7 +132,7 @@ pub async fn gather(
         facts.streams = Streams::gather(&reading).await;
     }
     if kinds.has("RouteReflectorSet") {
-        facts.routes = Served::gather(&reading).await;
+        facts.routes.sets = Served::gather(&reading).await;
     }
     facts.watches = cluster::list(&reading).await.map_err(|e| describe("list TrafficWatches", e));
     if reserves(&facts) {

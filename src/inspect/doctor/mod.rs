@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{cluster::Listed, leader::Leadership};
 use crate::{
-    api::{RouteReflectorSet, TrafficWatch},
+    api::TrafficWatch,
     nodes::NodeObject,
     prometheus::{
         Exporters, QueryError,
@@ -31,8 +31,8 @@ mod watches;
 pub use gather::{Subject, gather};
 pub use probing::{Probing, figures as gather_figures};
 pub use rights::{Right, rights};
-pub use scrape::gather as gather_endpoint;
-pub use served::{Served, Streams};
+pub use scrape::{BirdExporters, gather as gather_endpoint};
+pub use served::{Routes, Served, Streams};
 pub use text::text;
 
 /// Maximum number of names of one kind in a line.
@@ -71,7 +71,7 @@ pub struct Facts {
     /// The `Swarm`s.
     pub streams: Streams,
     /// The `RouteReflectorSet`s.
-    pub routes: Served<RouteReflectorSet>,
+    pub routes: Routes,
     /// The accepted series of exporters, and their labels for nodes.
     pub exporters: Exporters,
     /// The report of each Prometheus.
@@ -216,7 +216,7 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
     checks.extend(watches::checks(facts));
     checks.extend(facts.probing.iter().flat_map(probing::checks));
     checks.extend(facts.streams.checks());
-    checks.extend(served::routes(&facts.routes));
+    checks.extend(facts.routes.checks());
     checks
 }
 

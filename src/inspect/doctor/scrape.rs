@@ -10,7 +10,7 @@ use crate::{
     inspect::{cluster::name_of, measures},
     prometheus::{
         Client, Exporters, QueryError, decode,
-        exporters::{LinkExporter, Links, job_of, note_job},
+        exporters::{LinkExporter, Links, job_of, note_job, other_jobs},
         promql::{duration, string},
     },
     traffic_watch::{Settings, query},
@@ -165,6 +165,34 @@ async fn jobs(client: &Client, promql: &str) -> Result<Vec<String>, QueryError> 
         Ok(jobs)
     });
     result.await
+}
+
+/// The series of `bird_exporter` at one Prometheus.
+#[derive(Clone, Debug, Default)]
+pub struct BirdExporters {
+    /// The number of exporters whose series are accepted.
+    pub accepted: usize,
+    /// Jobs with series that are not accepted, if none is.
+    pub other_jobs: Vec<String>,
+}
+
+/// Asks for the series by which the gates of `RouteReflectorSet`s count sessions.
+///
+/// # Errors
+/// When Prometheus does not answer, or refuses.
+pub async fn bird_exporters(
+    client: &Client,
+    exporters: &Exporters,
+) -> Result<BirdExporters, QueryError> {
+    let (metric, bgp) = ("bird_protocol_up", r#"proto="BGP""#);
+    let believed = &exporters.bird_exporter;
+    let by = format!("count by (job, instance) ({})", believed.select(metric, bgp));
+    let accepted = ask(client, &exporters.node_labels, by).await?.len();
+    let other_jobs = match other_jobs(metric, bgp, believed) {
+        Some(promql) if accepted == 0 => jobs(client, &promql).await?,
+        _ => vec![],
+    };
+    Ok(BirdExporters { accepted, other_jobs })
 }
 
 type Questions = BTreeMap<(String, Duration), Vec<String>>;

@@ -8,15 +8,20 @@ use kube::{
     api::{ApiResource, DynamicObject},
 };
 
-use super::{Check, CheckResult, some};
+use super::{
+    Check, CheckResult,
+    scrape::{BirdExporters, bird_exporters},
+    some,
+};
 use crate::{
-    api::{Kind, Mode, RouteReflectorSet, Swarm, swarm::WorkloadKind},
+    api::{Kind, Mode, RouteReflectorSet, Swarm, route_reflector_set::Gate, swarm::WorkloadKind},
     infra::Api,
     inspect::{
         cluster::{self, Listed, describe, name_of},
         remedies,
         status::conditions::{sentence, unsettled},
     },
+    prometheus::{self, Exporters},
 };
 
 /// The port that the operator's own network policy admits.
@@ -209,8 +214,72 @@ async fn declared_ports(client: &Client, swarm: &Swarm) -> kube::Result<Option<V
     }))
 }
 
-/// The checks of `RouteReflectorSet`s.
-pub(super) fn routes(sets: &Served<RouteReflectorSet>) -> Vec<Check> {
+/// The facts about `RouteReflectorSet`s.
+#[derive(Debug, Default)]
+pub struct Routes {
+    /// The objects.
+    pub sets: Served<RouteReflectorSet>,
+    /// By name of the endpoint: the series of sessions that a gate asks for.
+    pub exporters: BTreeMap<String, BirdExporters>,
+}
+
+impl Routes {
+    /// Asks one Prometheus, if a gate does.
+    pub async fn ask(&mut self, client: &prometheus::Client, exporters: &Exporters) {
+        if !self.sets.read().iter().any(|set| asks(set, client.name())) {
+            return;
+        }
+        // Why one does not answer is a check of its own.
+        if let Ok(found) = bird_exporters(client, exporters).await {
+            self.exporters.insert(client.name().to_owned(), found);
+        }
+    }
+
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let mut checks = sets(&self.sets);
+        for set in self.sets.read() {
+            let gate = &set.spec.transition.prometheus;
+            let found = self.exporters.get(gate).filter(|_| asks(set, gate));
+            checks.extend(found.map(|found| sessions(set, found)));
+        }
+        checks
+    }
+}
+
+/// Reports whether the gate of a set counts sessions by the series of `bird_exporter` at this
+/// endpoint.
+fn asks(set: &RouteReflectorSet, endpoint: &str) -> bool {
+    let transition = &set.spec.transition;
+    transition.gate == Gate::Prometheus
+        && transition.query.is_none()
+        && transition.prometheus == endpoint
+}
+
+/// Checks that the gate of a set can ever open.
+fn sessions(set: &RouteReflectorSet, found: &BirdExporters) -> Check {
+    let (name, of) = ("routes", name_of(set));
+    let endpoint = &set.spec.transition.prometheus;
+    if found.accepted > 0 {
+        let message = format!("{of}: Prometheus {endpoint} has series of {} BIRDs", found.accepted);
+        return Check::ok(name, message);
+    }
+    let never = "the gate never opens, and no reflector is replaced while it is shut";
+    match &found.other_jobs[..] {
+        [] => Check::fail(
+            name,
+            format!("{of}: Prometheus {endpoint} has no series of bird_exporter: {never}"),
+            "run bird_exporter (docs/reference/routereflectorset.md#the-gate), or set \
+             spec.transition.gate: NodeStatus",
+        ),
+        jobs => Check::fail(
+            name,
+            format!("{of}: series of bird_exporter are of another job ({}): {never}", some(jobs)),
+            format!("set the operator's flag --bird-exporter-selector 'job=\"{}\"'", jobs[0]),
+        ),
+    }
+}
+
+fn sets(sets: &Served<RouteReflectorSet>) -> Vec<Check> {
     sets.checks("routes", |set| {
         let status = set.status.clone().unwrap_or_default();
         format!(

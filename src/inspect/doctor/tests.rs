@@ -96,7 +96,7 @@ fn healthy() -> Facts {
         device_classes: Ok(vec![("nic".into(), "example.com/nic".into())]),
         probing: None,
         streams: Streams::default(),
-        routes: Served::default(),
+        routes: Routes::default(),
         exporters: Exporters {
             node_exporter: NODE_EXPORTER.parse().unwrap(),
             ..Exporters::any(&["node"])
@@ -393,6 +393,18 @@ fn what_is_wrong_with_objects_and_labels_is_found_with_its_fix() {
             &["r: Ready=False NoCandidates: said", "compare spec.candidates with"],
         ),
         ("routes", Fail, |f| f.routes = routes(json!([])), &["r has no status"]),
+        (
+            "routes",
+            Fail,
+            |f| f.routes = gated(0, &[]),
+            &["has no series of bird_exporter", "spec.transition.gate: NodeStatus"],
+        ),
+        (
+            "routes",
+            Fail,
+            |f| f.routes = gated(0, &["bird"]),
+            &["another job (bird)", "--bird-exporter-selector 'job=\"bird\"'"],
+        ),
     ]);
 }
 
@@ -414,11 +426,20 @@ fn streams(spec: Value, conditions: Value, loaded: Value) -> Streams {
     Streams { swarms: served(swarm.unwrap()), ports: [("n/s".to_owned(), vec![8080])].into() }
 }
 
-fn routes(conditions: Value) -> Served<RouteReflectorSet> {
+fn routes(conditions: Value) -> Routes {
     let set = json!({
         "metadata": {"name": "r"}, "spec": {}, "status": {"conditions": conditions},
     });
-    served(serde_json::from_value(set).unwrap())
+    Routes { sets: served(serde_json::from_value(set).unwrap()), ..Routes::default() }
+}
+
+/// A set whose gate finds these series.
+fn gated(accepted: usize, other_jobs: &[&str]) -> Routes {
+    let other_jobs = other_jobs.iter().map(|job| (*job).to_owned()).collect();
+    let found = BirdExporters { accepted, other_jobs };
+    let mut routes = routes(json!([condition("Ready", "True", "Planned")]));
+    routes.exporters.insert("default".into(), found);
+    routes
 }
 
 fn served<K>(object: K) -> Served<K> {
@@ -429,8 +450,9 @@ fn served<K>(object: K) -> Served<K> {
 fn objects_that_do_what_they_are_for_are_ok() {
     let mut facts = healthy();
     facts.streams = streams(json!({}), placed(), json!(7));
-    facts.routes = routes(json!([condition("Ready", "True", "Converged")]));
+    facts.routes = gated(3, &[]);
     let text = text(&checks(&facts));
     assert!(text.contains("ok    swarms      n/s: 1 streams on 1 workers, 1 ready"), "{text}");
-    assert!(text.contains("ok    routes      r: "), "{text}");
+    assert!(text.contains("ok    routes      r: 0 of 0 reflectors"), "{text}");
+    assert!(text.contains("ok    routes      r: Prometheus default has series of 3"), "{text}");
 }
