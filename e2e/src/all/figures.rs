@@ -6,7 +6,7 @@ use std::fmt::Write;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use crate::judge::{self, operator_writes};
+use crate::judge::operator_writes;
 use crate::objects;
 use lab::AuditEvent;
 use lab::checks::Check;
@@ -113,6 +113,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::judge;
     use lab::streams::{Interval, Report};
 
     fn node(name: &str, labels: &Value, amounts: [Option<&str>; 2]) -> Value {

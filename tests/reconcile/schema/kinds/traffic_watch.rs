@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
         nothing,
     ),
     ("spec: at least one of maxBandwidthPercent, maxBandwidth and criteria is needed", || {
-        json!([only(json!({})), only(json!({"criteria": []})), only(json!({"query": "x"}))])
+        json!([only(&json!({})), only(&json!({"criteria": []})), only(&json!({"query": "x"}))])
     }),
     (
         "spec.maxBandwidth: cannot be set together with spec.maxBandwidthPercent; set one of them",
@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
     ),
     (
         "spec.query: needs spec.maxBandwidthPercent (then its values are percent) or spec.maxBandwidth (bits per second)",
-        || json!([only(json!({"query": "x", "criteria": loss()}))]),
+        || json!([only(&json!({"query": "x", "criteria": loss()}))]),
     ),
     (
         "spec.direction, devices, window, maxSampleAge, capacity: belong to the built-in measurement, which spec.query replaces and which spec.criteria alone does not use; leave them out",
@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
                 json!({"window": "3m"}),
             ];
             let both = fields.iter().flat_map(|field| {
-                [only(with(own.clone(), field)), only(with(json!({"criteria": loss()}), field))]
+                [only(&with(own.clone(), field)), only(&with(json!({"criteria": loss()}), field))]
             });
             both.collect()
         },
@@ -66,7 +66,7 @@ const RULES: &[Rule] = &[
     ("spec.eviction: needs spec.deployment", || json!([{"deployment": null, "eviction": {}}])),
     ("spec.reservation: needs spec.maxBandwidthPercent or spec.maxBandwidth", || {
         let reservation = json!({"resource": "traffic.example.com/mbps"});
-        json!([only(json!({"criteria": loss(), "reservation": reservation}))])
+        json!([only(&json!({"criteria": loss(), "reservation": reservation}))])
     }),
 ];
 
@@ -75,9 +75,9 @@ fn loss() -> Value {
 }
 
 /// A patch that leaves no other measure than these.
-fn only(more: Value) -> Value {
+fn only(more: &Value) -> Value {
     let names = BUILT_IN.iter().chain(&MEASURES).map(|name| ((*name).to_owned(), Value::Null));
-    with(names.collect(), &more)
+    with(names.collect(), more)
 }
 
 const BUILT_IN: [&str; 5] = ["capacity", "devices", "direction", "maxSampleAge", "window"];
