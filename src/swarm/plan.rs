@@ -284,7 +284,7 @@ impl<'a> Decision<'a> {
             awaiting: self.memory.awaiting.is_some(),
             orphaned: self.orphaned(&step, &stuck),
             stranded: self.stranded(&snapshot),
-            silent: self.silent(&snapshot),
+            silent: Self::silent(&snapshot),
             undecided: self.undecided(&snapshot),
         };
         let held = self.held();

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     handover::{self, Epoch},
-    memory::{Memory, Stalled},
+    memory::{Memory, Report, Stalled},
     settings::Settings,
     watches::{PodFacts, WorkloadFacts, WorkloadView},
 };
@@ -231,9 +231,8 @@ impl Finder<'_> {
         let confirmed = self.confirmed.of(&name);
         let successor = self.successor;
         let handover = handover::Worker { wanted, pod: seen, confirmed, successor };
-        let answers = |pod: &PodFacts| {
-            self.memory.reports.get(&pod.uid).is_some_and(|report| report.is_answer())
-        };
+        let answers =
+            |pod: &PodFacts| self.memory.reports.get(&pod.uid).is_some_and(Report::is_answer);
         let runs = pod.is_some_and(|pod| {
             let placed = pod.node.is_some() && !pod.stopped && !pod.ended;
             placed && (pod.ready || answers(pod))

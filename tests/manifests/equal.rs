@@ -156,7 +156,7 @@ fn runbooks_are_at_the_address_of_the_component() {
     assert!(!default.contains("TRAFFIC_OPERATOR_RUNBOOK_URL"));
 }
 
-/// As the page about GitOps says: a generated list gets a hash, which the Swarm has to name.
+/// As the page about `GitOps` says: a generated list gets a hash, which the Swarm has to name.
 #[test]
 fn kustomize_renames_what_a_swarm_names() {
     let dir = scratch("kustomizeconfig");

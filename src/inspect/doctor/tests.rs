@@ -356,6 +356,13 @@ fn what_is_wrong_with_objects_and_labels_is_found_with_its_fix() {
                 "--all old.traffic.example.com/unfit-",
             ],
         ),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_with_swarms_and_sets_is_found_with_its_fix() {
+    use CheckResult::{Fail, Warn};
+    found(&[
         (
             "swarms",
             Fail,

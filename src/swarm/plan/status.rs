@@ -327,7 +327,7 @@ impl Decision<'_> {
 
     /// Ready workers whose acknowledgement is too old: what they have answered before is evidence
     /// for a while only.
-    pub(super) fn silent(&self, snapshot: &Snapshot) -> Option<String> {
+    pub(super) fn silent(snapshot: &Snapshot) -> Option<String> {
         let mut silent = snapshot.workers.iter().filter(|one| one.silent && !one.jobs.is_empty());
         let worker = silent.next()?;
         Some(format!(
