@@ -1,5 +1,5 @@
 //! Calico's kinds in an API server without Calico: our own definitions, in either of Calico's two
-//! API groups.
+//! API groups, or Calico's.
 
 use std::time::Duration;
 
@@ -9,10 +9,18 @@ use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde::Deserialize;
 
-use crate::wait::{Look, until};
+use crate::{
+    tools,
+    wait::{Look, until},
+};
 
 /// Both groups have the same kinds.
 const DEFINITIONS: &str = include_str!("../manifests/calico.yaml");
+
+/// Calico's own definitions, of the one version that is served as a Go module: between 3.30 and
+/// 3.31. Later releases have rules, which ours have too.
+const PUBLISHED: &str =
+    "github.com/projectcalico/calico@v1.11.0-cni-plugin.0.20250813170300-a0db560f0520";
 
 /// The deadline for definitions to be served, or to be gone.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -45,8 +53,32 @@ impl Group {
 
 /// Installs the kinds of one group that route reflectors need, and waits until they are served. Existing ones stay.
 pub async fn install(client: &Client, group: Group) -> Result<()> {
+    serve(client, group, group.definitions()?).await
+}
+
+/// Does the same with Calico's own definitions of `crd.projectcalico.org`.
+pub async fn install_published(client: &Client) -> Result<()> {
+    let definitions = tokio::task::spawn_blocking(published).await??;
+    serve(client, Group::V1, definitions).await
+}
+
+/// Reads Calico's own definitions of the kinds that ours define.
+fn published() -> Result<Vec<CustomResourceDefinition>> {
+    let folder = tools::fetched_dir(PUBLISHED)?.join("libcalico-go/config/crd");
+    let read = |ours: CustomResourceDefinition| {
+        let file = format!("{}_{}.yaml", ours.spec.group, ours.spec.names.plural);
+        let text = std::fs::read_to_string(folder.join(&file)).with_context(|| file.clone())?;
+        serde_yaml::from_str(&text).with_context(|| file.clone())
+    };
+    Group::V1.definitions()?.into_iter().map(read).collect()
+}
+
+async fn serve(
+    client: &Client,
+    group: Group,
+    definitions: Vec<CustomResourceDefinition>,
+) -> Result<()> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let definitions = group.definitions()?;
     for definition in &definitions {
         match api.create(&PostParams::default(), definition).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}

@@ -144,6 +144,19 @@ pub fn module_dir(folder: &str, module: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(dir.trim()))
 }
 
+/// Returns where Go keeps the sources of a version of a module (`path@version`) that no Go module
+/// here requires, fetching them if need be.
+pub fn fetched_dir(module: &str) -> Result<PathBuf> {
+    #[derive(serde::Deserialize)]
+    struct Fetched {
+        #[serde(rename = "Dir")]
+        dir: PathBuf,
+    }
+    // Outside of any module of ours.
+    let fetched = output("go", &["-C", "/", "mod", "download", "-json", module])?;
+    Ok(serde_json::from_str::<Fetched>(&fetched).context("what go mod download says")?.dir)
+}
+
 /// Finds a program where a user may have put it.
 fn offered(name: &str) -> Result<Option<PathBuf>> {
     let tool = all().into_iter().find(|tool| tool.0 == name).with_context(|| {

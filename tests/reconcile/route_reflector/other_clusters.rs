@@ -1,5 +1,6 @@
 //! Calico as other people's clusters have it.
 use k8s_openapi::jiff::Timestamp;
+use lab::calico::{self, Group};
 use serde_json::json;
 
 use super::{
@@ -131,5 +132,51 @@ fn reflectors_made_by_hand_keep_their_ids_and_the_settings_of_their_sessions() {
         stage.peers().delete("peer-with-route-reflectors").await;
         stage.condition("main", "Ready", "True", "Planned").await;
         stage.routes_were_kept();
+    });
+}
+
+/// Ours are a small part of them.
+#[test]
+fn a_mesh_becomes_reflectors_by_calicos_own_definitions() {
+    run(async |bench| {
+        calico::remove(&bench.client, Group::V1).await.expect("remove");
+        calico::remove(&bench.client, Group::V3).await.expect("remove");
+        calico::install_published(&bench.client).await.expect("install");
+        let stage = Stage::bare(bench, Group::V1);
+        stage.nodes(4).await;
+        let default = || json!({"name": "default"});
+        let information =
+            kind(&stage.bench.client, stage.group, "ClusterInformation", "clusterinformations");
+        let spec = json!({
+            "datastoreReady": true, "calicoVersion": "v3.31.0", "clusterGUID": "x",
+            "clusterType": "k8s,bgp,kdd,typha",
+        });
+        information.create("ClusterInformation", default(), spec).await;
+        let spec = json!({
+            "nodeToNodeMeshEnabled": true, "asNumber": 64512, "logSeverityScreen": "Info",
+            "nodeMeshMaxRestartTime": "300s", "serviceClusterIPs": [{"cidr": "10.96.0.0/12"}],
+        });
+        stage.configurations().create("BGPConfiguration", default(), spec).await;
+        let pools = kind(&stage.bench.client, stage.group, "IPPool", "ippools");
+        let spec = json!({"cidr": "10.1.0.0/16", "ipipMode": "Always", "nodeSelector": "all()"});
+        pools.create("IPPool", json!({"name": "pods"}), spec).await;
+        let spec = json!({
+            "peerIP": "192.0.2.1", "asNumber": 65001, "nodeSelector": "rack == 'r1'",
+            "password": {"secretKeyRef": {"name": "bgp", "key": "tor"}}, "maxRestartTime": "60s",
+            "sourceAddress": "None", "numAllowedLocalASNumbers": 1, "filters": ["pods"],
+        });
+        stage.peers().create("BGPPeer", json!({"name": "tor"}), spec).await;
+        let _operator = stage.operator().await;
+        stage.set("main", two(json!({"mesh": "Migrate"}))).await;
+        stage.converged("main", &["node-1", "node-2"]).await;
+        assert_eq!(stage.mesh().await, Some(false));
+        let text = stage.condition("main", "Ready", "True", "Planned").await;
+        assert_eq!(text, "2 reflectors in topology Simple");
+        let peer = stage.peers().get("rrs-to-rrs").await.expect("ours");
+        assert_eq!(peer["spec"]["maxRestartTime"], "300s");
+        stage.routes_were_kept();
+        for group in [Group::V1, Group::V3] {
+            calico::remove(&stage.bench.client, group).await.expect("remove");
+        }
     });
 }
