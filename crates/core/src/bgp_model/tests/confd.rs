@@ -2,7 +2,7 @@
 use std::net::Ipv4Addr;
 
 use super::{
-    super::{Expected, Fabric, Local, Node, Peer, Remote, Rule},
+    super::{self as bgp_model, Expected, Fabric, Local, Node, Peer, Remote, Rule},
     lab::{Ids, Kind, Lab, name, node, peer, simple},
 };
 
@@ -264,19 +264,18 @@ fn every_session_has_the_name_of_its_kind() {
     let global = Peer { local: Local::All, ..peer("p", "all()", "has(rr)") };
     let global = Fabric::new(nodes(&[None, X]), vec![global], false);
     assert_eq!(names(&global), [vec!["Global_10_90_0_11"], vec!["Node_10_90_0_10"]]);
-    use super::super::{Kind, Protocol};
     let v6 = "fd00::1";
     for (kind, address, port, name) in [
-        (Kind::Node, v6, None, "Node_fd00__1"),
-        (Kind::Node, v6, Some(1790), "Node_fd00__1_port_1790"),
-        (Kind::Mesh, v6, Some(1790), "Mesh_fd00__1"),
-        (Kind::Global, "10.0.0.1", Some(178), "Global_10_0_0_1_port_178"),
+        (bgp_model::Kind::Node, v6, None, "Node_fd00__1"),
+        (bgp_model::Kind::Node, v6, Some(1790), "Node_fd00__1_port_1790"),
+        (bgp_model::Kind::Mesh, v6, Some(1790), "Mesh_fd00__1"),
+        (bgp_model::Kind::Global, "10.0.0.1", Some(178), "Global_10_0_0_1_port_178"),
     ] {
         let protocol = kind.protocol(address.parse().unwrap(), port);
         assert_eq!((protocol.to_string().as_str(), name.parse()), (name, Ok(protocol)));
     }
     for other in ["Local_Workload_10_0_0_1", "Node_x", "Node_10_0_0_1_port_x", "kernel1", ""] {
-        assert_eq!(other.parse::<Protocol>(), Err(()), "{other}");
+        assert_eq!(other.parse::<bgp_model::Protocol>(), Err(()), "{other}");
     }
 }
 
