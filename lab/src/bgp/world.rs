@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::core::v1;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::family::Family;
 use super::selector::{Labels, Selector};
@@ -196,6 +196,13 @@ struct PeerSpec {
     /// Read and passed over: there is one autonomous system.
     #[allow(dead_code)]
     as_number: u32,
+    /// Passed over too: both ends have the same.
+    #[allow(dead_code)]
+    password: IgnoredAny,
+    #[allow(dead_code)]
+    keepalive_time: IgnoredAny,
+    #[allow(dead_code)]
+    source_address: IgnoredAny,
 }
 
 impl Peer {
@@ -326,7 +333,7 @@ mod tests {
                 "exclude each other",
             ),
             (json!({"peerSelector": "has("}), "BGPPeer p: the selector"),
-            (json!({"peerSelector": "all()", "password": {}}), "unknown field `password`"),
+            (json!({"peerSelector": "all()", "ttlSecurity": 1}), "unknown field `ttlSecurity`"),
             (json!({"peerSelector": "all()", "maxRestartTime": "1.5s"}), "only h, m and s"),
         ] {
             let error = format!("{:#}", peer(&spec).unwrap_err());

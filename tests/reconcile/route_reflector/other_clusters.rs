@@ -107,6 +107,12 @@ fn reflectors_made_by_hand_keep_their_ids_and_the_settings_of_their_sessions() {
         });
         let name = json!({"name": "peer-with-route-reflectors"});
         stage.peers().create("BGPPeer", name, spec.clone()).await;
+        let carried = async || {
+            let sessions = stage.birds.sessions();
+            (sessions.len() == 4 && sessions.values().all(|n| *n > 1)).then_some(())
+        };
+        stage.wait("the sessions", carried).await;
+        stage.birds.forget();
         let _operator = stage.operator().await;
         let since = Timestamp::now();
         stage.set("main", two(json!({"nodeLabel": "calico-route-reflector=true"}))).await;
