@@ -101,7 +101,8 @@ fn page_on_gitops() -> String {
 
 fn an_overlay_in_a_repository_elsewhere(newcomer: &Newcomer) {
     let page = page_on_gitops();
-    let section = page.split("\n## kustomize in your own repository\n").nth(1).expect("a section");
+    let section = page.split("\n## kustomize in your own repository\n").nth(1);
+    let section = section.and_then(|rest| rest.split("\n## ").next()).expect("a section");
     let [kustomization, namespace] = blocks(section)[..] else { panic!("not two: {section}") };
     // This repository takes the place of the example address.
     let release = format!("?ref=v{}", env!("CARGO_PKG_VERSION"));
