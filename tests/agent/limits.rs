@@ -159,9 +159,15 @@ fn idle_connections_of_one_source_neither_cost_a_probe_nor_a_scrape() {
     eventually("they are held", || (pings.opened() >= 1800).then_some(()));
     eventually("they are held", || (scrapes.opened() >= 40).then_some(()));
     agent.publish(&config(1500, 1400, ALL, &[entry("b", "127.0.0.1", peer.port)]));
-    let page =
-        agent.page_with("thirty probes", |page| page.successes("b") + page.failures("b") >= 30);
-    assert_eq!(page.failures("b"), 0, "{}", page.text);
+    // A busy machine may be too late for one; where connections take the room, all are lost.
+    let (mut lost, mut from) = (0, 0);
+    let page = eventually("thirty probes in a row are answered", || {
+        let page = agent.scrape()?;
+        if page.failures("b") > lost {
+            (lost, from) = (page.failures("b"), page.successes("b"));
+        }
+        (page.successes("b") >= from + 30).then_some(page)
+    });
     let mut in_time = 0;
     eventually("ten scrapes", || {
         in_time += usize::from(scraped_in_time(peer.metrics_port));
