@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -13,6 +14,9 @@ struct Need {
     what: &'static str,
     package: &'static str,
 }
+
+/// For how long another process may hold the lock of the package manager.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 const NODES: [Need; 10] = [
     Need { what: "containerd", package: "containerd" },
@@ -142,14 +146,23 @@ fn ensure_all(needs: &[Need]) -> Result<()> {
 }
 
 fn apt(arguments: &[&str]) -> Result<()> {
-    let output = Command::new("apt-get")
-        .args(arguments)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .stdin(Stdio::null())
-        .output()
-        .context("running apt-get")?;
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
+    let until = Instant::now() + PATIENCE;
+    let (output, said) = loop {
+        let output = Command::new("apt-get")
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdin(Stdio::null())
+            .output()
+            .context("running apt-get")?;
+        let said = [&*output.stdout, &output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        // Two clusters that start beside each other install the same.
+        let is_locked = !output.status.success() && said.contains("Could not get lock");
+        if !is_locked || Instant::now() > until {
+            break (output, said);
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    };
     let lines: Vec<&str> = said.lines().collect();
     let end = lines[lines.len().saturating_sub(15)..].join("\n    ");
     ensure!(
