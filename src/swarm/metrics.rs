@@ -86,7 +86,7 @@ impl Collector for Gauges {
                     (vec![("state", "wanted")], count(snapshot.workers.len())),
                     (vec![("state", "ready")], number(&|worker| worker.ready)),
                     (vec![("state", "behind")], number(&|worker| worker.is_behind())),
-                    (vec![("state", "silent")], number(&|worker| worker.silent)),
+                    (vec![("state", "unresponsive")], number(&|worker| worker.unresponsive)),
                     (vec![("state", "unsigned")], number(&|worker| !worker.signs)),
                 ]
             },

@@ -31,7 +31,6 @@ mod unread;
 mod writes;
 
 pub(super) use publishing::word;
-pub(super) use status::and_more;
 pub use writes::{Immutable, Part, Publish, Scale};
 
 /// Time between two passes of an object without any change: a pass reads the labels of nodes, and
@@ -284,7 +283,7 @@ impl<'a> Decision<'a> {
             awaiting: self.memory.awaiting.is_some(),
             orphaned: self.orphaned(&step, &stuck),
             stranded: self.stranded(&snapshot),
-            silent: Self::silent(&snapshot),
+            unresponsive: Self::unresponsive(&snapshot),
             undecided: self.undecided(&snapshot),
         };
         let held = self.held();

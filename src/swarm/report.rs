@@ -3,7 +3,6 @@ use std::{sync::Arc, time::Instant};
 
 use super::{
     memory::Memory,
-    plan::and_more,
     settings::Settings,
     snapshot::{Snapshot, Worker},
 };
@@ -108,7 +107,7 @@ pub(super) struct Facts<'a> {
     /// reason, how many, and why.
     pub stranded: Option<(&'static str, String)>,
     /// Workers that have answered before, and have not for too long.
-    pub silent: Option<String>,
+    pub unresponsive: Option<String>,
     /// Streams in no list, because it is unknown what workers run.
     pub undecided: Option<String>,
 }
@@ -142,7 +141,12 @@ fn ready(swarm: &Swarm, settings: &Settings, snapshot: &Snapshot, facts: &Facts<
         // Workers may read the file in another way, and prove it by their acknowledgements.
         let mut lists = snapshot.workers.iter().filter(|worker| !worker.jobs.is_empty());
         let reads = lists.any(|worker| !worker.is_behind());
-        return verdict("Ready", Some(reads), "NotMounted", text.clone());
+        let text = if reads {
+            format!("every stream has a worker; but {text}")
+        } else {
+            format!("no worker has acknowledged its list: {text}")
+        };
+        return verdict("Ready", Some(reads), "NotMounted", text);
     }
     if swarm.spec.mode == Mode::Observe {
         let text = "spec.mode Observe: these decisions are not written";
@@ -218,7 +222,7 @@ fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
         let text = "workers have not acknowledged their list yet";
         return verdict("Converged", Some(false), "Refreshing", text);
     }
-    if let Some(text) = &facts.silent {
+    if let Some(text) = &facts.unresponsive {
         return verdict("Converged", None, "NoAnswer", text.clone());
     }
     verdict("Converged", Some(true), "Converged", "every worker runs exactly its list")
@@ -238,6 +242,11 @@ fn metrics(swarm: &Swarm, facts: &Facts<'_>) -> Verdict {
     }
     let text = "every requested measurement is available";
     verdict("MetricsAvailable", Some(true), "Available", text)
+}
+
+/// What follows the name of the first of several workers.
+pub(super) fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(" (and {more} more)") }
 }
 
 /// One event.

@@ -56,7 +56,7 @@ pub struct Worker {
     /// True if its pod is ready.
     pub ready: bool,
     /// True if it has answered before, and has not for too long.
-    pub silent: bool,
+    pub unresponsive: bool,
     /// True if its pod signs its answers; a worker without a pod does not answer.
     pub signs: bool,
     /// The reason why it is unknown what it runs.

@@ -21,7 +21,7 @@ use crate::{
         remedies,
         status::conditions::{sentence, unsettled},
     },
-    prometheus::{self, Exporters},
+    prometheus::{self, Exporters, QueryError},
 };
 
 /// The port that the operator's own network policy admits.
@@ -53,7 +53,7 @@ impl<K: Kind> Served<K> {
         }
     }
 
-    /// One check for each problem, or one line that there is none.
+    /// One check for each problem of an object; for an object without any, what it does.
     fn checks(&self, name: &'static str, sound: impl Fn(&K) -> String) -> Vec<Check> {
         let kind = K::kind(&());
         let listed = match &self.objects {
@@ -131,6 +131,7 @@ impl Streams {
         let swarms = Served::gather(client).await;
         let mut ports = BTreeMap::new();
         for swarm in swarms.read() {
+            // Without the right to read it, the advice is less exact.
             if let Ok(Some(declared)) = declared_ports(client, swarm).await {
                 ports.insert(name_of(swarm), declared);
             }
@@ -220,7 +221,7 @@ pub struct Routes {
     /// The objects.
     pub sets: Served<RouteReflectorSet>,
     /// By name of the endpoint: the series of sessions that a gate asks for.
-    pub exporters: BTreeMap<String, BirdExporters>,
+    pub exporters: BTreeMap<String, Result<BirdExporters, QueryError>>,
 }
 
 impl Routes {
@@ -229,10 +230,8 @@ impl Routes {
         if !self.sets.read().iter().any(|set| asks(set, client.name())) {
             return;
         }
-        // Why one does not answer is a check of its own.
-        if let Ok(found) = bird_exporters(client, exporters).await {
-            self.exporters.insert(client.name().to_owned(), found);
-        }
+        let found = bird_exporters(client, exporters).await;
+        self.exporters.insert(client.name().to_owned(), found);
     }
 
     pub(super) fn checks(&self) -> Vec<Check> {
@@ -256,14 +255,21 @@ fn asks(set: &RouteReflectorSet, endpoint: &str) -> bool {
 }
 
 /// Checks that the gate of a set can ever open.
-fn sessions(set: &RouteReflectorSet, found: &BirdExporters) -> Check {
+fn sessions(set: &RouteReflectorSet, found: &Result<BirdExporters, QueryError>) -> Check {
     let (name, of) = ("routes", name_of(set));
     let endpoint = &set.spec.transition.prometheus;
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => {
+            let message = format!("{of}: Prometheus {endpoint} says nothing of sessions: {error}");
+            return Check::warn(name, message, "see the check of this Prometheus above");
+        }
+    };
     if found.accepted > 0 {
         let message = format!("{of}: Prometheus {endpoint} has series of {} BIRDs", found.accepted);
         return Check::ok(name, message);
     }
-    let never = "the gate never opens, and no reflector is replaced while it is shut";
+    let never = "the gate never opens, so that no reflector is demoted and the mesh stays";
     match &found.other_jobs[..] {
         [] => Check::fail(
             name,

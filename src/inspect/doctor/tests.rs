@@ -445,7 +445,7 @@ fn gated(accepted: usize, other_jobs: &[&str]) -> Routes {
     let other_jobs = other_jobs.iter().map(|job| (*job).to_owned()).collect();
     let found = BirdExporters { accepted, other_jobs };
     let mut routes = routes(json!([condition("Ready", "True", "Planned")]));
-    routes.exporters.insert("default".into(), found);
+    routes.exporters.insert("default".into(), Ok(found));
     routes
 }
 

@@ -13,17 +13,12 @@ use crate::{
     swarm::{
         handover::{Counts, Epoch, Share, Step, Waiting, Why},
         memory::Granted,
-        report::notice,
+        report::{and_more, notice},
         snapshot::{Snapshot, Worker},
         weights,
         workers::{self, epoch_of, immutable_name},
     },
 };
-
-/// What follows the name of the first of several workers.
-pub(in crate::swarm) fn and_more(more: usize) -> String {
-    if more == 0 { String::new() } else { format!(" (and {more} more)") }
-}
 
 /// Maximum number of workers for which the page gives the reason for waiting: each costs a pass
 /// over all workers.
@@ -106,7 +101,7 @@ impl Decision<'_> {
                 wanted: share.version,
                 loaded: worker.handover.pod.as_ref().and_then(|pod| pod.loaded),
                 ready: worker.pod.as_ref().is_some_and(|pod| pod.ready),
-                silent: self.is_silent(worker),
+                unresponsive: self.is_unresponsive(worker),
                 signs: worker.pod.as_ref().is_none_or(|pod| pod.signs),
                 error: report.and_then(|report| report.error.clone()),
                 refreshed: self.memory.refreshed.get(&worker.name).copied(),
@@ -316,7 +311,7 @@ impl Decision<'_> {
     }
 
     /// Reports whether a worker that has answered before has stopped doing so for too long.
-    fn is_silent(&self, worker: &workers::Worker) -> bool {
+    fn is_unresponsive(&self, worker: &workers::Worker) -> bool {
         let report = worker.pod.as_ref().and_then(|pod| self.memory.reports.get(&pod.uid));
         report.filter(|report| report.answer.is_some()).is_some_and(|report| {
             let now = self.observed.now;
@@ -327,14 +322,15 @@ impl Decision<'_> {
 
     /// Ready workers whose acknowledgement is too old: what they have answered before is evidence
     /// for a while only.
-    pub(super) fn silent(snapshot: &Snapshot) -> Option<String> {
-        let mut silent = snapshot.workers.iter().filter(|one| one.silent && !one.jobs.is_empty());
-        let worker = silent.next()?;
+    pub(super) fn unresponsive(snapshot: &Snapshot) -> Option<String> {
+        let mut all =
+            snapshot.workers.iter().filter(|one| one.unresponsive && !one.jobs.is_empty());
+        let worker = all.next()?;
         Some(format!(
             "worker {}{} has answered before and has not for longer than spec.refresh.timeout, so \
              that it is unknown whether it still runs its list: {}",
             worker.name,
-            and_more(silent.count()),
+            and_more(all.count()),
             worker.error.as_deref().unwrap_or("no answer")
         ))
     }
@@ -462,8 +458,7 @@ impl Decision<'_> {
                 format!(", but one of {pinned}, which never changes")
             });
             format!(
-                "every stream has a worker; but the template of {} {} has no volume of ConfigMap \
-                 {map}{instead}",
+                "the template of {} {} has no volume of ConfigMap {map}{instead}",
                 self.settings.kind.as_str(),
                 workload.name
             )

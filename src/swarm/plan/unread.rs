@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Decision, MOVING, STUCK, status::and_more};
+use super::{Decision, MOVING, STUCK};
 use crate::{
     api::swarm::Strategy,
-    swarm::{snapshot::Snapshot, workers::Worker},
+    swarm::{report::and_more, snapshot::Snapshot, workers::Worker},
 };
 
 type Unread = BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>;
