@@ -119,14 +119,25 @@ pub(super) fn conditions(
     snapshot: &Snapshot,
     facts: &Facts<'_>,
 ) -> Vec<Verdict> {
-    let mut all = vec![ready(swarm, settings, snapshot, facts), converged(snapshot, facts)];
+    let converged = converged(snapshot, facts);
+    let streams = settings.streams.len();
+    let ready = match ready(swarm, streams, snapshot, facts) {
+        // Nothing runs yet, for the reason that Converged has.
+        placed if placed.reason == "Placed" && snapshot.counts.owned == 0 => {
+            let why = &converged.message;
+            let text = format!("none of {streams} streams is in a worker's list yet: {why}");
+            verdict("Ready", Some(false), converged.reason, text)
+        }
+        ready => ready,
+    };
+    let mut all = vec![ready, converged];
     if settings.weights.is_some() || swarm.spec.fitness_ref.is_some() {
         all.push(metrics(swarm, facts));
     }
     all
 }
 
-fn ready(swarm: &Swarm, settings: &Settings, snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
+fn ready(swarm: &Swarm, streams: usize, snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
     let paused = "spec.paused: nothing is decided or written";
     if let Some((reason, mut text)) = not_run(snapshot, facts) {
         if swarm.spec.paused {
@@ -152,21 +163,15 @@ fn ready(swarm: &Swarm, settings: &Settings, snapshot: &Snapshot, facts: &Facts<
         let text = "spec.mode Observe: these decisions are not written";
         return verdict("Ready", Some(true), "Observing", text);
     }
-    match (snapshot.counts.owned, settings.streams.len()) {
-        (owned, all) if owned >= all => {
-            verdict("Ready", Some(true), "Placed", "every stream has a worker")
-        }
-        (0, all) => {
-            let text = format!("none of {all} streams is in a worker's list yet; see Converged");
-            verdict("Ready", Some(false), "Moving", text)
-        }
-        (owned, all) => {
-            let text = format!(
-                "{owned} of {all} streams are in a worker's list, the others on their way to one"
-            );
-            verdict("Ready", Some(true), "Placed", text)
-        }
-    }
+    let owned = snapshot.counts.owned;
+    let text = if owned >= streams {
+        "every stream has a worker".into()
+    } else {
+        format!(
+            "{owned} of {streams} streams are in a worker's list, the others on their way to one"
+        )
+    };
+    verdict("Ready", Some(true), "Placed", text)
 }
 
 /// Returns why streams do not run, as far as that is known.

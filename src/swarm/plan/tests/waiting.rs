@@ -182,3 +182,16 @@ fn a_worker_that_says_it_runs_nothing_has_not_converged() {
         assert!(expected == "Converged" || message.contains("setHostnameAsFQDN"), "{message}");
     }
 }
+
+/// Every pod has to acknowledge a first file before anything is granted.
+#[test]
+fn before_any_stream_is_in_a_list_ready_has_the_reason_of_converged() {
+    let mut file = published(5, &[&[], &[]]);
+    file.barrier = Some(5);
+    let pods = vec![pod(0, Some("n")), pod(1, Some("n"))];
+    let plan = decide(&swarm(&["a", "b"], &json!({})), view(&file, pods, 2), Memory::default());
+    let (status, reason, message) = ready(&plan);
+    assert_eq!((status, reason), (Some(false), "HistoryUnknown"), "{message}");
+    let words = "none of 2 streams is in a worker's list yet: it is unknown what workers have read";
+    assert!(message.starts_with(words), "{message}");
+}
