@@ -15,6 +15,8 @@ use super::{
 use crate::stage::Stage;
 
 const WATCH: &str = "load";
+/// The object whose Deployment has an affinity of its own.
+const AFFINE: &str = "affine";
 const NODE: &str = "node-2";
 /// The node whose exporter accepts connections and does not answer.
 const SILENT: &str = "node-3";
@@ -34,7 +36,9 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
     an_affinity_of_the_authors_own(stage).await?;
     why(stage).await?;
     traffic.stop().await?;
-    until_label(stage, NODE, WATCH, "false").await?;
+    for watch in [WATCH, AFFINE] {
+        until_label(stage, NODE, watch, "false").await?;
+    }
     a_silent_exporter(stage).await?;
     backtest(stage, from, Timestamp::now()).await
 }
@@ -59,10 +63,11 @@ async fn an_affinity_of_the_authors_own(stage: &Stage<'_>) -> Result<()> {
             - matchExpressions: [{{key: kubernetes.io/hostname, operator: In, values: [{NODE}]}}]
             - matchExpressions: [{{key: kubernetes.io/hostname, operator: In, values: [{SILENT}]}}]"
     );
-    watch(stage, "affine", "placement: Required").await?;
-    until_label(stage, NODE, "affine", "true").await?;
-    watch(stage, "affine", &deployment("affine", &affinity)).await?;
-    let there = async || Ok(nodes_of(stage, "app=affine")? == [SILENT; 4].map(String::from));
+    watch(stage, AFFINE, "placement: Required").await?;
+    until_label(stage, NODE, AFFINE, "true").await?;
+    watch(stage, AFFINE, &deployment(AFFINE, &affinity)).await?;
+    let affine = format!("app={AFFINE}");
+    let there = async || Ok(nodes_of(stage, &affine)? == [SILENT; 4].map(String::from));
     stage.wait(&format!("four pods on {SILENT}"), there).await?;
     stage.claim(
         "an affinity of the author's own never reaches an unfit node",
