@@ -2,6 +2,7 @@
 use std::num::NonZeroU64;
 
 use clap::Args;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{
@@ -13,7 +14,13 @@ use super::{
     series::SeriesArgs,
 };
 use crate::{
-    inspect::{cluster::name_of, evaluate, population::Population, progress::Progress},
+    api::TrafficWatch,
+    inspect::{
+        cluster::{describe, list, name_of},
+        evaluate,
+        population::Population,
+        progress::Progress,
+    },
     metrics::Metrics,
     prometheus::Endpoints,
 };
@@ -65,6 +72,18 @@ impl NodeArgs {
         }
         Population::of_cluster(&self.access.access().reading().await?).await
     }
+
+    /// Returns the TrafficWatches of the cluster, or why they are not known.
+    async fn others(&self) -> anyhow::Result<Option<Result<Vec<TrafficWatch>, String>>> {
+        if !self.cluster {
+            return Ok(None);
+        }
+        let listed = list::<TrafficWatch>(&self.access.access().reading().await?).await;
+        Ok(Some(listed.map(|listed| listed.read).map_err(|error| {
+            let why = describe("listing TrafficWatches", error);
+            format!("{why}: whether an older one has the label or the place is not known")
+        })))
+    }
 }
 
 /// Judges once.
@@ -76,6 +95,7 @@ pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
     let progress = Progress::default();
     let evaluations = progress::block_on(&progress, async {
         let mut evaluations = Vec::new();
+        let others = args.nodes.others().await?;
         for (done, watch) in watches.iter().enumerate() {
             let name = name_of(watch);
             progress.enter(format!("{name}: {} of {} TrafficWatches", done + 1, watches.len()));
@@ -84,7 +104,13 @@ pub(super) fn run(args: &EvaluateArgs) -> anyhow::Result<()> {
             let pod_request = args.nodes.pod_request;
             let evaluation =
                 evaluate::evaluate(watch, &endpoints, &exporters, population, pod_request);
-            evaluations.push(evaluation.await?);
+            let mut evaluation = evaluation.await?;
+            evaluation.warnings.extend(match &others {
+                Some(Ok(all)) => evaluate::in_excess(watch, all, Timestamp::now()),
+                Some(Err(unread)) => Some(unread.clone()),
+                None => None,
+            });
+            evaluations.push(evaluation);
         }
         Ok(evaluations)
     })?;

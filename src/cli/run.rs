@@ -64,12 +64,12 @@ pub struct RunArgs {
     /// to every node. The oldest ones do; 0 is no limit. Those of the operator's own namespace do not
     /// count.
     #[arg(long, env = "TRAFFIC_OPERATOR_TRAFFICWATCHES_PER_NAMESPACE", value_name = "NUMBER")]
-    #[arg(default_value_t = 16)]
+    #[arg(default_value_t = Quota::PER_NAMESPACE)]
     pub trafficwatches_per_namespace: usize,
 
     /// The same of all namespaces together.
     #[arg(long, env = "TRAFFIC_OPERATOR_TRAFFICWATCHES", value_name = "NUMBER")]
-    #[arg(default_value_t = 200)]
+    #[arg(default_value_t = Quota::IN_ALL)]
     pub trafficwatches: usize,
 
     /// Address of /metrics.

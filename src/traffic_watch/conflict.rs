@@ -33,6 +33,11 @@ pub struct Quota {
 }
 
 impl Quota {
+    /// What one namespace gets unless a flag changes it.
+    pub const PER_NAMESPACE: usize = 16;
+    /// What all namespaces together get unless a flag changes it.
+    pub const IN_ALL: usize = 200;
+
     /// Reports whether the objects of a namespace have no limits.
     pub(super) fn is_free(&self, namespace: &str) -> bool {
         self.per_namespace == 0 || namespace == self.own

@@ -1,7 +1,7 @@
 //! `evaluate`: one judgment, by the operator's own code.
 use std::{num::NonZeroU64, sync::Arc};
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde::Serialize;
 
 use super::{cluster::name_of, offers::Offers, population::Population};
@@ -11,10 +11,12 @@ use crate::{
         traffic_watch::{Consecutive, NodeState},
     },
     controller::Verdict,
+    manifests,
     prometheus::{
         Answer, Class, Client, Endpoints, Exporters, QueryError, decode, exporters::untrusted_nodes,
     },
     traffic_watch::{
+        Claim, Quota, claim,
         overview::{MeasureView, NodeView},
         replay::{Inquiry, Replay},
     },
@@ -208,6 +210,32 @@ pub(super) fn warnings(watch: &TrafficWatch, population: &Population) -> Vec<Str
         warnings.push("spec.paused is true: the operator would not judge at all".into());
     }
     warnings
+}
+
+/// Returns why the operator would not judge this object beside those of a cluster: its label or its
+/// place belongs to an older one. An object that the cluster does not have would be the youngest.
+#[must_use]
+pub fn in_excess(watch: &TrafficWatch, all: &[TrafficWatch], now: Timestamp) -> Option<String> {
+    let mut watch = watch.clone();
+    let name = name_of(&watch);
+    let (own, others): (Vec<_>, Vec<_>) = all.iter().partition(|it| name_of(*it) == name);
+    let created = own.first().and_then(|own| own.metadata.creation_timestamp.clone());
+    watch.metadata.creation_timestamp = Some(created.unwrap_or(Time(now)));
+    if let Claim::HeldBy(holder) = claim(&watch, others.iter().copied()) {
+        let key = watch.label_key();
+        return Some(format!("Conflict: {key} belongs to the older {holder}; set spec.label"));
+    }
+    let quota = Quota {
+        per_namespace: Quota::PER_NAMESPACE,
+        in_all: Quota::IN_ALL,
+        own: manifests::NAMESPACE.into(),
+    };
+    match quota.claim(&watch, others) {
+        Claim::TooMany(text) => {
+            Some(format!("TooMany: {text}, if the operator runs with the defaults of its flags"))
+        }
+        Claim::Ours | Claim::HeldBy(_) => None,
+    }
 }
 
 /// Reports whether a node's value is above the threshold, regardless of hysteresis and limits.

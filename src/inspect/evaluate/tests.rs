@@ -67,3 +67,28 @@ fn series_that_name_no_node_are_not_blamed_on_the_selector() {
         assert_eq!(of(failed), [ready, metrics, limited.clone()]);
     }
 }
+
+#[test]
+fn an_older_object_with_the_label_and_one_above_the_limit_are_named() {
+    let now = "2026-06-01T00:00:00Z".parse().unwrap();
+    let watch = |name: &str, created: Option<&str>, label: Option<&str>| -> TrafficWatch {
+        let metadata = serde_json::json!({
+            "namespace": "shop", "name": name, "creationTimestamp": created
+        });
+        let spec = serde_json::json!({"maxBandwidthPercent": "60", "label": label});
+        serde_json::from_value(serde_json::json!({"metadata": metadata, "spec": spec})).unwrap()
+    };
+    let created = Some("2026-01-01T00:00:00Z");
+    let all: Vec<_> =
+        (0..Quota::PER_NAMESPACE).map(|i| watch(&format!("web-{i}"), created, None)).collect();
+    let said = |watch: &TrafficWatch, all: &[TrafficWatch]| in_excess(watch, all, now);
+    let new = said(&watch("new", None, None), &all).unwrap();
+    assert!(new.starts_with("TooMany: 16 older TrafficWatches of this namespace"), "{new}");
+    assert_eq!(said(&watch("new", None, None), &all[1..]), None);
+    // The cluster has it already, and it is as old as the others.
+    assert_eq!(said(&watch("web-3", None, None), &all), None);
+    let taken = said(&watch("new", None, Some("web-0")), &all[..1]);
+    let key = all[0].label_key();
+    let expected = format!("Conflict: {key} belongs to the older shop/web-0; set spec.label");
+    assert_eq!(taken, Some(expected));
+}
