@@ -107,10 +107,14 @@ impl Scene {
     }
 }
 
-/// Returns the acts whose names contain one of these texts; all without any.
+/// Returns the acts with these names; those whose names contain one that no act has; all without any.
 pub fn like(filters: &[String]) -> Vec<&'static Scene> {
+    let is_name = |filter: &str| ALL.iter().any(|scene| scene.name == filter);
+    let is_like = |name: &str, filter: &str| {
+        if is_name(filter) { name == filter } else { name.contains(filter) }
+    };
     let is_wanted = |scene: &&Scene| {
-        filters.is_empty() || filters.iter().any(|filter| scene.name.contains(filter.as_str()))
+        filters.is_empty() || filters.iter().any(|filter| is_like(scene.name, filter))
     };
     ALL.iter().filter(is_wanted).collect()
 }

@@ -76,7 +76,7 @@ enum Command {
     All,
     /// Play everything: the tour and all other acts.
     Run {
-        /// Only acts whose name contains one of these.
+        /// Only acts with one of these names, or whose names contain it.
         filters: Vec<String>,
     },
     /// List the names of all acts.
