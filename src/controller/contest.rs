@@ -19,14 +19,20 @@ impl Rounds {
     /// Returns the rounds after one more write, so long after the last one.
     #[must_use]
     pub fn again(self, since: Duration) -> Self {
-        if since < CALM { Self(self.0.saturating_add(1)) } else { Self::default() }
+        if Self::is_over(since) { Self::default() } else { Self(self.0.saturating_add(1)) }
+    }
+
+    /// Reports whether a change so long after the last write would be a new one.
+    #[must_use]
+    pub fn is_over(since: Duration) -> bool {
+        since >= CALM
     }
 
     /// Returns the time for which the object is left as it is, so long after the last write; `None`
     /// if no other client contests it.
     #[must_use]
     pub fn left(self, since: Duration) -> Option<Duration> {
-        let over = self.0.checked_sub(ROUNDS).filter(|_| since < CALM)?;
+        let over = self.0.checked_sub(ROUNDS).filter(|_| !Self::is_over(since))?;
         let (first, longest) = PAUSES;
         let pause = first.saturating_mul(1 << over.min(5)).min(longest);
         Some(pause.saturating_sub(since))

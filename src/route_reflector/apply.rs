@@ -96,15 +96,21 @@ impl RouteReflectorReconciler {
         let result = self.write_all(name, datastore, writes, session).await;
         let word = if result.is_ok() { "done" } else { "failed" };
         let refused = result.as_ref().err().filter(|error| is_refused(error)).map(Error::verdict);
-        self.memories.change(key, |memory| {
+        let now = clock::timestamp();
+        let again = self.memories.change(key, |memory| {
+            let again = result.is_ok() && memory.takes(&step, now);
             *memory.counters.steps.entry((step.word(), word)).or_default() += 1;
             if refused.is_some() && single {
                 // Nothing has changed, and what was verified still holds.
                 (memory.last_step, memory.statuses) = before;
             }
-            let at = Some(clock::timestamp());
+            let at = Some(now);
             memory.blocked = refused.map(|verdict| Blocked { step: step.clone(), verdict, at });
+            again
         });
+        if again {
+            self.metrics.restored(step.resource());
+        }
         result.map(|()| notices(&step))
     }
 

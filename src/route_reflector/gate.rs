@@ -161,6 +161,8 @@ pub enum GateClosed {
     Unreadable(Unreadable),
     /// The API server refuses the write, or would.
     Refused(String),
+    /// Another client undoes the step again and again.
+    Contested,
     /// Another object disrupts a zone of the nodes that the step changes.
     Busy(Busy),
 }
@@ -176,6 +178,7 @@ impl GateClosed {
             Self::Datastore(_) => "DatastoreUnreachable",
             Self::Unreadable(_) => "CalicoUnreadable",
             Self::Refused(_) => "Refused",
+            Self::Contested => "Contested",
             Self::Busy(_) => "WaitingForZone",
         }
     }
@@ -203,6 +206,10 @@ impl fmt::Display for GateClosed {
             Self::Unreadable(object) => {
                 write!(f, "the routes of an object that cannot be read are unknown: {object}")
             }
+            Self::Contested => f.write_str(
+                "another client undoes this step again and again; it is taken ever less often, at least every 5 \
+                 minutes; --show-managed-fields shows who writes the object",
+            ),
             Self::Busy(busy) => write!(f, "{busy}"),
             Self::Untrusted(jobs) => {
                 let why = untrusted("bird_exporter", "--bird-exporter-selector", jobs);

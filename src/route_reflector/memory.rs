@@ -3,8 +3,12 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{gate::Measured, steps::Step};
-use crate::controller::{self, Verdict};
+use super::{
+    gate::Measured,
+    plan::elapsed,
+    steps::{Deed, Step},
+};
+use crate::controller::{self, Verdict, contest::Rounds};
 
 /// Pods that an interruption would hit, by node.
 pub type Workloads = Arc<BTreeMap<Arc<str>, u32>>;
@@ -29,6 +33,9 @@ pub struct Memory {
     pub unsettled: bool,
     /// The step that the API server refuses.
     pub blocked: Option<Blocked>,
+    /// The steps of the last minutes: how often each was taken again, and the last time. One that has
+    /// to be taken again and again is undone by another client.
+    pub taken: BTreeMap<Deed, (Rounds, Timestamp)>,
     /// The last refusal, so that it is reported once.
     pub refused: Option<String>,
     /// No session carries a route to pods: there is nothing to reflect.
@@ -52,6 +59,17 @@ pub struct Blocked {
 }
 
 impl Memory {
+    /// Notes that a step was taken, and reports whether it had been shortly before.
+    pub(super) fn takes(&mut self, step: &Step, now: Timestamp) -> bool {
+        self.taken.retain(|_, (_, at)| !Rounds::is_over(elapsed(*at, now)));
+        let deed = step.deed();
+        let before = self.taken.get(&deed).copied();
+        let rounds =
+            before.map_or_else(Rounds::default, |(rounds, at)| rounds.again(elapsed(at, now)));
+        self.taken.insert(deed, (rounds, now));
+        before.is_some()
+    }
+
     /// Returns the desired number of reflectors as last decided, by zone.
     #[must_use]
     pub fn desired(&self) -> BTreeMap<Arc<str>, usize> {

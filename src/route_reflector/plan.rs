@@ -36,8 +36,9 @@ mod target;
 #[cfg(test)]
 pub use cleanup::restoration;
 pub use cleanup::{Restore, restore};
-use clock::{elapsed, known_step, last_step};
-pub use clock::{seconds, whole};
+
+pub use clock::{elapsed, seconds, whole};
+use clock::{known_step, last_step};
 pub use counting::{discounted, expected};
 use counting::{opens, unseen};
 pub use questions::{Questions, questions};
@@ -258,8 +259,23 @@ impl Pass<'_> {
         self.decided.target.leaving.iter().map(|leaving| Arc::clone(&leaving.node)).collect()
     }
 
-    /// The next step. One that the API server has just refused waits.
+    /// The next step. One that the API server has just refused waits, and one that another client
+    /// undoes again and again.
     fn choose(&self, goal: &Goal) -> Next {
+        match self.choose_accepted(goal) {
+            Next::Take(step) if self.is_contested(&step) => Next::Wait(step, GateClosed::Contested),
+            next => next,
+        }
+    }
+
+    fn is_contested(&self, step: &Step) -> bool {
+        let Some((rounds, at)) = self.observed.memory.taken.get(&step.deed()) else {
+            return false;
+        };
+        rounds.left(elapsed(*at, self.observed.now)).is_some_and(|left| !left.is_zero())
+    }
+
+    fn choose_accepted(&self, goal: &Goal) -> Next {
         match (self.choose_any(goal), &self.observed.memory.blocked) {
             (Next::Take(step), Some(blocked)) if blocked.step == step => {
                 let again = |at| elapsed(at, self.observed.now) >= PERIOD;

@@ -214,6 +214,9 @@ fn readiness(decided: &Decided<'_>, memory: &Memory) -> Verdict {
     if let Next::Refuse(step, why) = &decided.next {
         return no("PlanRefused", refusal(step.as_ref(), why));
     }
+    if let Next::Wait(step, shut @ GateClosed::Contested) = &decided.next {
+        return verdict("Ready", None, shut.reason(), format!("{step}: {shut}"));
+    }
     if let Some(blocked) = &memory.blocked {
         let mut verdict = blocked.verdict.clone();
         if let Next::Wait(step, shut @ GateClosed::Missing(_)) = &decided.next

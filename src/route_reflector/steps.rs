@@ -133,6 +133,9 @@ pub enum Step {
     Mesh(bool),
 }
 
+/// The word of a step and the objects that it changes: two equal ones do the same again.
+pub type Deed = (&'static str, Vec<Arc<str>>);
+
 /// Why a node is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -181,6 +184,34 @@ impl Step {
             Self::Mesh(true) => "MeshOn",
             Self::Mesh(false) => "MeshOff",
         }
+    }
+
+    /// The objects that it writes.
+    #[must_use]
+    pub fn resource(&self) -> &'static str {
+        match self {
+            Self::Peers { .. } => "BGPPeer",
+            Self::Mesh(_) => "BGPConfiguration",
+            Self::LabelClients { .. } | Self::Promote { .. } | Self::Demote { .. } => "Node",
+        }
+    }
+
+    /// Returns what it does to which objects.
+    #[must_use]
+    pub fn deed(&self) -> Deed {
+        let objects = match self {
+            Self::LabelClients { nodes, .. } => nodes.keys().cloned().collect(),
+            Self::Peers { write, delete, .. } => {
+                let written = write.iter().map(|peer| &*peer.name);
+                written.chain(delete.iter().map(|(name, _)| &**name)).map(Arc::from).collect()
+            }
+            Self::Promote { slots, .. } => {
+                slots.iter().map(|slot| Arc::clone(&slot.node)).collect()
+            }
+            Self::Demote { nodes } => nodes.iter().map(|leaver| Arc::clone(&leaver.node)).collect(),
+            Self::Mesh(_) => vec![],
+        };
+        (self.word(), objects)
     }
 
     /// The activity of a set while it takes the step, which is the reason of the condition

@@ -5,7 +5,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::{api::RouteReflectorSet, route_reflector::memory::Memory};
 
-pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
+#[must_use]
+pub fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 

@@ -146,6 +146,39 @@ fn a_write_that_was_refused_is_reported_until_one_succeeds_and_tried_again_later
     assert_eq!(other.desired.memory.unwrap().blocked, None);
 }
 
+/// A tool that applies BGPConfiguration from a repository, for example.
+#[test]
+fn a_step_that_another_client_undoes_again_and_again_is_taken_ever_less_often() {
+    let (set, mut stage) = converged(&json!({}));
+    stage.snapshot.mesh = true;
+    let mut memory = Memory { last_step: Some(ago(60)), ..Memory::default() };
+    let pass = |memory: &mut Memory, since: i64| {
+        let mut seen = observed(&set, &stage);
+        seen.measured = Some(Ok(Arc::new(healthy(&seen, 1.0))));
+        for (_, at) in memory.taken.values_mut() {
+            *at = ago(since);
+        }
+        seen.memory = memory.clone();
+        let plan = plan(&set, &seen).unwrap();
+        if let Some((step, _)) = &plan.desired.step {
+            memory.takes(step, now());
+        }
+        let (ready, converged) = (condition(&plan, "Ready"), condition(&plan, "Converged").0);
+        (word(&plan.desired), ready.0.to_owned(), converged.to_owned())
+    };
+    let planned = || (Some("MeshOff"), "Planned".to_owned(), "SwitchingMesh".to_owned());
+    let contested = || (None, "Contested".to_owned(), "Contested".to_owned());
+    for _ in 0..3 {
+        assert_eq!(pass(&mut memory, 1), planned());
+    }
+    assert_eq!(pass(&mut memory, 9), contested());
+    assert_eq!(pass(&mut memory, 10), planned());
+    assert_eq!(pass(&mut memory, 19), contested());
+    // Another time, it is news.
+    assert_eq!(pass(&mut memory, 600), planned());
+    assert_eq!(pass(&mut memory, 1), planned());
+}
+
 /// Calico with VXLAN alone, or without BGP: a plan would be about sessions that carry nothing.
 #[test]
 fn where_no_session_carries_a_route_nothing_is_planned_but_the_way_out() {
