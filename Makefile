@@ -127,10 +127,10 @@ run: protoc ## Run the operator against the cluster of the current kubeconfig.
 	cargo run --bin traffic-operator -- run
 
 .PHONY: bench
-bench: image bench-peer ## Measure kinds, agents, assignment, reflectors: memory, processor time, requests, writes, latency.
-	for bench in operator prober flood reflecting; do $(RELEASED) $$bench $(BINARY); done
+bench: image bench-peer ## Measure kinds, agents, streams, reflectors: memory, processor time, requests, writes, latency.
+	for bench in operator prober reflecting; do $(RELEASED) $$bench $(BINARY); done
 	$(RELEASED) agent $(AGENT)
-	for bench in assignment shares reflector scale; do $(RELEASED) $$bench; done
+	for bench in shares reflector; do $(RELEASED) $$bench; done
 
 # A Go operator beside ours, scaffolded and tuned; BENCH_PEER= leaves it out, and names other programs otherwise.
 .PHONY: bench-peer
@@ -146,16 +146,12 @@ explore: ## Search a million states of each small world of Swarms (the tests: 1,
 prove-reflectors: protoc ## Play every fault of every layout of route reflectors, judged by the lab's model (the tests: a sample).
 	$(OPTIMIZED) --lib route_reflector::proof::tests::every_layout -- --ignored --nocapture
 
-.PHONY: soak
-soak: protoc ## Kill the operator at every write of a pass of every kind, three ways each (the tests: a sample); CRASH="patch nodes".
-	SOAK=1 cargo test --test reconcile -- crashes:: --nocapture --test-threads=1
-
 .PHONY: soak-memory
 soak-memory: image ## Judge 20,000 times, and fail above 1 kB of memory kept for each or above 0 descriptors; SOAK_EVALUATIONS=500.
 	$(BENCH) soak $(BINARY)
 
 .PHONY: soak-schema
-soak-schema: protoc ## Walk through 200 generated specs of each kind on a real API server (the tests: 10 to 25); SCHEMA_SEED=7, SCHEMA_STEPS=50.
+soak-schema: protoc ## Walk through 200 generated specs of each kind on a real API server (the tests: 10); SCHEMA_SEED=7, SCHEMA_STEPS=50.
 	SCHEMA_SEED="$(SCHEMA_SEED)" SCHEMA_STEPS="$(or $(SCHEMA_STEPS),200)" cargo test --test reconcile -- schema:: --nocapture --test-threads=1
 
 .PHONY: mutants
@@ -165,10 +161,6 @@ mutants: protoc ## Break one expression after the other, and name those that no 
 .PHONY: simulate
 simulate: protoc ## Play 10,000 seeds of the simulation, with an API server and a Prometheus in memory (the tests: 6); SEEDS=100, SEED=7 for one of them.
 	SIMULATED_SEEDS=$(or $(SEEDS),10000) cargo test --profile campaign --lib simulation::tests::every -- --nocapture
-
-.PHONY: bench-rotation
-bench-rotation: image ## Rotate the webhook's certificates each minute under load, for ten minutes; PASS or FAIL.
-	$(BENCH) rotation $(BINARY)
 
 .PHONY: clean
 clean: lab-down ## Remove what was built (not the cache of the test ground: .lab/cache).

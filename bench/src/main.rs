@@ -9,9 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 mod agent;
 mod agents;
-mod assignment;
 mod fit;
-mod flood;
 mod ground;
 mod labels;
 mod member;
@@ -23,8 +21,6 @@ mod programs;
 mod prometheus;
 mod reflecting;
 mod reflector;
-mod rotation;
-mod scale;
 mod scraper;
 mod serving;
 mod shares;
@@ -47,14 +43,10 @@ enum Bench {
     Peer(Operator),
     /// NetworkProber at 250 to 2,000 pods; PROBER_BENCH_ROWS=500,4000.
     Prober(Operator),
-    /// Pods and agents while clients flood the operator's ports.
-    Flood(Operator),
     /// RouteReflectorSet at 1,000 and 5,000 nodes; BENCH_ROWS=5000xSimple.
     Reflecting(Operator),
     /// Memory and descriptors over 20,000 evaluations; SOAK_EVALUATIONS=500.
     Soak(Operator),
-    /// Certificates of the webhook that change every minute under load; ROTATION_MINUTES=10.
-    Rotation(Operator),
     /// The agent's program, memory and probes.
     Agent {
         /// The agent's program, with its arguments if it has some.
@@ -63,14 +55,10 @@ enum Bench {
         #[arg(default_value_t = 60)]
         seconds: u64,
     },
-    /// 100,000 streams on 1,000 workers: the assignment (with --release).
-    Assignment,
     /// 100,000 streams on 1,000 workers: their lists in several ConfigMaps (with --release).
     Shares,
     /// Routes and steps of 5,000 nodes with route reflectors (with --release).
     Reflector,
-    /// The pure parts at 5,000 and 50,000 nodes (with --release).
-    Scale,
 }
 
 #[derive(Args)]
@@ -91,14 +79,10 @@ async fn main() -> anyhow::Result<()> {
         Bench::Operator(operator) => operator::run(&operator.program).await,
         Bench::Peer(operator) => peer::run(&operator.program).await,
         Bench::Prober(operator) => prober::run(&operator.program).await,
-        Bench::Flood(operator) => flood::run(&operator.program).await,
         Bench::Reflecting(operator) => reflecting::run(&operator.program).await,
         Bench::Soak(operator) => soak::run(&operator.program).await,
-        Bench::Rotation(operator) => rotation::run(&operator.program).await,
         Bench::Agent { program, seconds } => agent::run(&program, seconds),
-        Bench::Assignment => assignment::run(),
         Bench::Shares => shares::run(),
         Bench::Reflector => reflector::run(),
-        Bench::Scale => scale::run(),
     }
 }

@@ -28,9 +28,8 @@
 //! levels together, [`calico`] installs Calico's kinds, [`etcd`] is one as Calico has it, `image`
 //! writes OCI archives, `impair` slows links down, `streams` collects the reports of workers,
 //! [`dashboard`] reads panels, [`fault`] is a
-//! proxy that answers wrongly or not at all, [`flood`] has hostile clients, [`newcomer`] runs the
-//! commands of the documentation, [`history`] is a Prometheus with a made-up history, [`fleet`] one
-//! with thousands of nodes.
+//! proxy that answers wrongly or not at all, [`newcomer`] runs the commands of the documentation,
+//! [`history`] is a Prometheus with a made-up history, [`fleet`] one with thousands of nodes.
 
 mod audit;
 pub mod bgp;
@@ -44,7 +43,6 @@ pub mod dashboard;
 pub mod etcd;
 pub mod fault;
 pub mod fleet;
-pub mod flood;
 pub mod history;
 pub mod images;
 mod impair;

@@ -1,6 +1,5 @@
 //! Fifty thousand nodes: answers as Prometheus sends them are read and judged, and every write,
-//! mark and byte is counted. Numbers and not times: `cargo run --release -p bench scale`
-//! prints those.
+//! mark and byte is counted. Numbers and not times.
 use std::fmt::Write as _;
 
 use super::*;

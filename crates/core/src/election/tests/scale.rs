@@ -1,5 +1,5 @@
 //! Fifty thousand nodes: the sizes of what is decided, and of what changes with one node. Sizes
-//! and not times: `cargo run --release -p bench scale` prints those.
+//! and not times.
 use super::*;
 
 /// The sizes of a decision: reflectors, `BGPPeer`s, and groups of clients.

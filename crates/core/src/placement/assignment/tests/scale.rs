@@ -1,5 +1,5 @@
 //! Fifty thousand streams: the moves of a change are those of its worker, at any size. Numbers of
-//! moves and not times: `bench assignment` prints those.
+//! moves and not times.
 use super::*;
 
 /// Streams of each worker, which is the same in both sizes.
