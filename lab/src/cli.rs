@@ -70,10 +70,6 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::ControlPlane => interruptible(run_control_plane())?,
         Command::History { dir } => interruptible(run_history(dir))?,
         Command::Up { capacity, images, bare } => interruptible(up(capacity, images, bare))?,
-        Command::BgpCheck { scenarios } => {
-            return Ok(verdict(interruptible(bgp::check::run(&scenarios))?));
-        }
-        Command::BgpPaths => return Ok(verdict(interruptible(bgp::check::paths::run())?)),
         Command::Traffic { node, rate, seconds } => interruptible(traffic(node, rate, seconds))?,
         Command::Impair { node, seconds, loss, delay, longest } => {
             interruptible(impair(node, seconds, (loss, delay), longest))?;

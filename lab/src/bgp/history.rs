@@ -91,7 +91,7 @@ pub fn kept<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::states;
+    use super::super::states;
     use super::*;
 
     fn versions(worlds: &[World]) -> Vec<Version> {

@@ -8,12 +8,10 @@
 //!
 //! `world` is the input of Calico, `sessions` and `render` derive from it what confd would, `confd`
 //! brings it to the nodes of a `ground`; `watch` sees every route that comes or goes and probes
-//! every pair, `measure` reports the cost of a step; `propagation` predicts the observations, and
-//! `check` verifies them.
+//! every pair, `measure` reports the cost of a step; `propagation` predicts the observations.
 
 mod bird;
 mod birdc;
-pub mod check;
 mod confd;
 mod family;
 mod follow;
@@ -30,6 +28,8 @@ mod render;
 mod selector;
 mod sessions;
 mod site;
+#[cfg(test)]
+mod states;
 mod teardown;
 #[cfg(test)]
 mod tests;

@@ -192,8 +192,3 @@ pub fn two_ended(all: &Sessions) -> Sessions {
     }
     whole
 }
-
-/// Returns how many sessions have two ends.
-pub fn count(all: &Sessions) -> usize {
-    two_ended(all).values().map(BTreeMap::len).sum::<usize>() / 2
-}

@@ -100,9 +100,6 @@ impl Site {
     }
 }
 
-#[cfg(test)]
-mod tests;
-
 /// Installs custom resource definitions, and waits until their kinds are served.
 pub async fn define(client: &Client, yaml: &str) -> Result<()> {
     apply(client, yaml).await?;

@@ -1,16 +1,21 @@
 //! Confd's rules and what follows from them, held against figures of real BIRD and against golden
 //! texts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::check::states::{
-    Ids, dual, grouped, in_zones, mesh, one, per_zone, promote, reflectors, simple, unique, zonal,
-};
 use super::family::Family;
 use super::propagation::{Rule, missing, more_while_restarting, paths, worst_without_one};
 use super::render::texts;
-use super::sessions::{Sessions, count, sessions, two_ended};
+use super::sessions::{Sessions, sessions, two_ended};
+use super::states::{
+    Ids, dual, grouped, in_zones, mesh, one, per_zone, promote, reflectors, simple, unique, zonal,
+};
 use super::world::{Local, Peer, Remote, World};
+
+/// Returns how many sessions have two ends.
+fn count(all: &Sessions) -> usize {
+    two_ended(all).values().map(BTreeMap::len).sum::<usize>() / 2
+}
 
 fn two(ids: Ids) -> World {
     reflectors(&mesh(18), ids, 2)

@@ -45,15 +45,6 @@ pub(super) enum Command {
         #[arg(long)]
         bare: bool,
     },
-    /// Measure real BGP between nodes whose losses are known, and say PASS or FAIL: does the ground
-    /// see them?
-    BgpCheck {
-        /// Scenarios to measure: static, order, change, kill; all if none is named.
-        scenarios: Vec<String>,
-    },
-    /// Measure what numbers of paths cost real BGP, and say PASS or FAIL: do tables hold what is
-    /// predicted?
-    BgpPaths,
     /// Take down the cluster, and whatever killed runs have left behind.
     Down,
     /// Show what is running or left over on this machine.

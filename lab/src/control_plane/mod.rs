@@ -283,6 +283,3 @@ pub(crate) fn sweep() {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -17,28 +17,28 @@ const SLOT: &str = "rr-slot";
 const GROUP: &str = "rr-group";
 const ZONE: &str = "zone";
 /// The names of the zones; each has the same number of neighboring nodes.
-pub(crate) const ZONES: [&str; 3] = ["a", "b", "c"];
+pub(super) const ZONES: [&str; 3] = ["a", "b", "c"];
 
 /// A cluster id for a slot in a zone.
-pub(crate) type Ids = fn(usize, &str) -> String;
+pub(super) type Ids = fn(usize, &str) -> String;
 
 /// One id for all.
-pub(crate) fn one(_: usize, _: &str) -> String {
+pub(super) fn one(_: usize, _: &str) -> String {
     "224.0.0.1".to_owned()
 }
 
-pub(crate) fn per_zone(_: usize, zone: &str) -> String {
+pub(super) fn per_zone(_: usize, zone: &str) -> String {
     let number = ZONES.iter().position(|one| *one == zone).unwrap_or_default() + 1;
     format!("224.0.1.{number}")
 }
 
 /// One for each reflector.
-pub(crate) fn unique(slot: usize, _: &str) -> String {
+pub(super) fn unique(slot: usize, _: &str) -> String {
     format!("224.0.0.{}", slot + 1)
 }
 
 /// Nodes that all peer with each other.
-pub(crate) fn mesh(count: u8) -> World {
+pub(super) fn mesh(count: u8) -> World {
     let per_zone = usize::from(count).div_ceil(ZONES.len());
     let node = |number: u8| {
         let zone = ZONES[usize::from(number) / per_zone];
@@ -53,14 +53,13 @@ pub(crate) fn mesh(count: u8) -> World {
 }
 
 /// A node's speaker of a family.
-pub(crate) fn speaker(family: Family, number: u8) -> (Family, Speaker) {
+pub(super) fn speaker(family: Family, number: u8) -> (Family, Speaker) {
     let address = network::address(family, number).parse().expect("the lab makes addresses");
     (family, Speaker { address, pods: network::pods(family, number) })
 }
 
 /// The same nodes, which speak IPv6 too.
-#[cfg(test)]
-pub(crate) fn dual(mut world: World) -> World {
+pub(super) fn dual(mut world: World) -> World {
     for (number, node) in world.nodes.values_mut().enumerate() {
         let number = u8::try_from(number).expect("few nodes");
         node.speakers.extend([speaker(Family::V6, number)]);
@@ -69,13 +68,13 @@ pub(crate) fn dual(mut world: World) -> World {
 }
 
 /// The names of a zone's nodes.
-pub(crate) fn zone(world: &World, zone: &str) -> Vec<String> {
+pub(super) fn zone(world: &World, zone: &str) -> Vec<String> {
     let of_zone = world.nodes.iter().filter(|(_, node)| node.labels[ZONE] == zone);
     of_zone.map(|(name, _)| name.clone()).collect()
 }
 
 /// Makes a node a reflector, or gives it another id.
-pub(crate) fn promote(world: &mut World, name: &str, id: &str) {
+pub(super) fn promote(world: &mut World, name: &str, id: &str) {
     if let Some(node) = world.nodes.get_mut(name) {
         node.labels.insert(RR.to_owned(), String::new());
         node.cluster_id = id.parse().ok();
@@ -83,7 +82,7 @@ pub(crate) fn promote(world: &mut World, name: &str, id: &str) {
 }
 
 /// Makes a reflector a client.
-pub(crate) fn demote(world: &mut World, name: &str) {
+pub(super) fn demote(world: &mut World, name: &str) {
     if let Some(node) = world.nodes.get_mut(name) {
         node.labels.remove(RR);
         node.labels.remove(SLOT);
@@ -92,7 +91,7 @@ pub(crate) fn demote(world: &mut World, name: &str) {
 }
 
 /// The first `per` nodes of each zone are reflectors; the mesh is off.
-pub(crate) fn reflectors(world: &World, ids: Ids, per: usize) -> World {
+pub(super) fn reflectors(world: &World, ids: Ids, per: usize) -> World {
     let mut world = World { mesh: false, ..world.clone() };
     let mut slot = 0;
     for one in ZONES {
@@ -123,12 +122,12 @@ fn with_peers(world: World, clients: impl IntoIterator<Item = (String, Peer)>) -
 }
 
 /// Every client peers with every reflector.
-pub(crate) fn simple(world: World) -> World {
+pub(super) fn simple(world: World) -> World {
     with_peers(world, [("peer-to-rrs".to_owned(), peer("!has(rr)", "has(rr)"))])
 }
 
 /// Every client peers with the reflectors of its zone.
-pub(crate) fn zonal(world: World) -> World {
+pub(super) fn zonal(world: World) -> World {
     let zone = |zone: &str| {
         let local = format!("!has(rr) && zone == '{zone}'");
         (format!("zone-{zone}"), peer(&local, &format!("has(rr) && zone == '{zone}'")))
@@ -140,7 +139,7 @@ pub(crate) fn zonal(world: World) -> World {
 ///
 /// With `bridged` all clients also peer with the reflectors of the first zone, as on the way
 /// between topologies.
-pub(crate) fn in_zones(count: u8, layout: &[usize], bridged: bool) -> World {
+pub(super) fn in_zones(count: u8, layout: &[usize], bridged: bool) -> World {
     let mut world = World { mesh: false, ..mesh(count) };
     let per_zone = world.nodes.len().div_ceil(layout.len());
     for (number, node) in world.nodes.values_mut().enumerate() {
@@ -160,7 +159,7 @@ pub(crate) fn in_zones(count: u8, layout: &[usize], bridged: bool) -> World {
 }
 
 /// Every client peers with this many reflectors: one of its own zone first, then others.
-pub(crate) fn grouped(mut world: World, per_client: usize) -> World {
+pub(super) fn grouped(mut world: World, per_client: usize) -> World {
     let slots = |world: &World, name: &str| {
         let names = zone(world, name);
         let slot = |name: &String| world.nodes[name].labels.get(SLOT).cloned();
