@@ -7,7 +7,6 @@ mod admission;
 mod authors;
 mod bench;
 mod commands;
-mod crashes;
 mod deploying;
 mod faults;
 mod hostile;

@@ -24,7 +24,6 @@
 
 mod call;
 mod events;
-mod halt;
 mod proxy;
 mod rule;
 #[cfg(test)]
@@ -34,7 +33,7 @@ mod wire;
 
 pub use call::Call;
 pub use proxy::{Proxy, Request};
-pub use rule::{EventFault, Fault, GONE, Halt, Rule};
+pub use rule::{EventFault, Fault, GONE, Rule};
 pub use wire::Wire;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -57,10 +56,12 @@ struct Script {
     requests: Vec<Request>,
     /// The version that lists and watches answer as of.
     frozen: Option<u64>,
+    /// The resource whose events are held back.
+    held: Option<&'static str>,
     /// True once a request has halted the proxy.
     stopped: bool,
-    /// The version before that request; none until the request has got as far as it should.
-    halted: Option<u64>,
+    /// True once the server has executed that request.
+    halted: bool,
 }
 
 impl Shared {
@@ -96,8 +97,9 @@ impl Shared {
         if script.stopped {
             fault = Some(Fault::Never);
         }
-        script.stopped |= matches!(fault, Some(Fault::Halt(_)));
-        let request = Request { call: call.clone(), fault: fault.clone(), code: 0 };
+        script.stopped |= matches!(fault, Some(Fault::Halt));
+        let request =
+            Request { call: call.clone(), body: String::new(), fault: fault.clone(), code: 0 };
         script.requests.push(request);
         (script.requests.len() - 1, fault)
     }
@@ -120,7 +122,9 @@ impl Shared {
 
     /// Reports whether an event is held back, because it is newer than the view.
     fn holds(&self, call: &Call, version: u64) -> bool {
-        self.script().frozen.is_some_and(|frozen| version > frozen) && freezes(call)
+        let script = self.script();
+        script.held.is_some_and(|held| held == call.resource)
+            || script.frozen.is_some_and(|frozen| version > frozen) && freezes(call)
     }
 
     /// Returns the version that a request is answered as of, if it is not the present one.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 
 use super::upstream::Upstream;
 use super::wire::{self, Wire};
-use super::{Call, Fault, Rule, Shared, events, halt};
+use super::{Call, Fault, Rule, Shared, events};
 use crate::control_plane::{ControlPlane, free_port};
 use crate::pki::write_secret;
 
@@ -35,6 +35,8 @@ const FLUSH: Duration = Duration::from_millis(20);
 pub struct Request {
     /// The request.
     pub call: Call,
+    /// Its body, if it is a write.
+    pub body: String,
     pub fault: Option<Fault>,
     /// The code that was answered; 0 if there was no answer yet.
     pub code: u16,
@@ -125,13 +127,25 @@ impl Proxy {
     ///
     /// The API server keeps the past for some minutes only.
     pub async fn freeze(&self) -> Result<()> {
-        self.freeze_at(halt::version(&self.shared).await?);
+        let version = version(&self.shared).await?;
+        self.shared.change(|script| script.frozen = Some(version));
         Ok(())
     }
 
     /// Ends the frozen view, and releases what it held back.
     pub fn thaw(&self) {
         self.shared.change(|script| script.frozen = None);
+    }
+
+    /// Holds back the events about this resource, as `freeze` does for all; `None` releases them.
+    pub fn hold(&self, resource: Option<&'static str>) {
+        self.shared.change(|script| script.held = resource);
+    }
+
+    /// Reports whether the request that halts the proxy was executed. The test kills the client
+    /// then, and starts it again behind another proxy.
+    pub fn is_halted(&self) -> bool {
+        self.shared.script().halted
     }
 
     /// Returns the requests so far.
@@ -181,6 +195,9 @@ async fn forward(State(shared): State<Arc<Shared>>, request: http::Request<Body>
     let Ok(body) = to_bytes(body, usize::MAX).await else {
         return refusal(StatusCode::BAD_REQUEST);
     };
+    if call.is_write() {
+        shared.script().requests[number].body = String::from_utf8_lossy(&body).into_owned();
+    }
     // Nothing is sent before it is awaited.
     let onward = pass_on(&shared, &head, &call, body);
     let answer = match fault {
@@ -202,7 +219,11 @@ async fn forward(State(shared): State<Arc<Shared>>, request: http::Request<Body>
             onward.await;
             std::future::pending().await
         }
-        Some(Fault::Halt(halt)) => halt::pass(&shared, halt, number, onward).await,
+        Some(Fault::Halt) => {
+            onward.await;
+            shared.change(|script| script.halted = true);
+            std::future::pending().await
+        }
         Some(Fault::Executed(code)) => {
             onward.await;
             refusal(status(code))
@@ -350,4 +371,16 @@ mod tests {
         assert!(pauses.iter().any(|pause| *pause < Duration::from_secs(4)));
         assert!(pauses.iter().any(|pause| *pause > Duration::from_secs(6)));
     }
+}
+
+/// Returns the present version of an API server's store.
+async fn version(shared: &Shared) -> Result<u64> {
+    let Upstream::Kubernetes(client) = &shared.upstream else {
+        bail!("only the view of an API server can be frozen");
+    };
+    // The version of every list is that of the whole store.
+    let request = http::Request::get("/api/v1/nodes?limit=1").body(Vec::new())?;
+    let list: Value = client.request(request).await?;
+    let version = list["metadata"]["resourceVersion"].as_str().context("a list's version")?;
+    version.parse::<u64>().context("a list's version")
 }

@@ -22,9 +22,9 @@ pub enum Fault {
     Never,
     /// The server executes the request; no answer comes.
     Lost,
-    /// The request gets as far as this; no later one reaches the server, and no later one is
-    /// answered. Its client is killed at this point, see [`Proxy::halted`](super::Proxy::halted).
-    Halt(Halt),
+    /// The server executes the request; no answer comes, and no later request reaches the server.
+    /// Its client is killed at this point, see [`Proxy::is_halted`](super::Proxy::is_halted).
+    Halt,
     /// The server executes the request; the answer has this code, and a Status as its body.
     Executed(u16),
     /// The connection breaks after this many bytes of the body.
@@ -32,17 +32,6 @@ pub enum Fault {
     /// The body ends in good order after this time. For watches.
     Close(Duration),
     Event(EventFault),
-}
-
-/// The last stage of a request before its client is killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Halt {
-    /// The server never sees it.
-    Before,
-    /// The server executes it; no answer comes.
-    Unanswered,
-    /// The server executes it, and the answer comes.
-    Answered,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +66,6 @@ pub struct Rule {
     subresource: Option<String>,
     namespace: Option<String>,
     name: Option<String>,
-    target: Option<String>,
     other_than: Option<String>,
     skip: usize,
     times: usize,
@@ -96,7 +84,6 @@ impl Rule {
             subresource: None,
             namespace: None,
             name: None,
-            target: None,
             other_than: None,
             skip: 0,
             times: usize::MAX,
@@ -141,12 +128,6 @@ impl Rule {
     /// Matches this object only; of a watch, the events about it.
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
-        self
-    }
-
-    /// Matches requests whose path and query contain this.
-    pub fn target(mut self, text: &str) -> Self {
-        self.target = Some(text.to_owned());
         self
     }
 
@@ -196,7 +177,6 @@ impl Rule {
             && is(&self.subresource, &call.subresource)
             && is(&self.namespace, &call.namespace)
             && is(&self.name, name)
-            && self.target.as_deref().is_none_or(|text| call.target.contains(text))
             && self.other_than.as_deref().is_none_or(|text| !call.target.contains(text))
     }
 
@@ -248,7 +228,6 @@ mod tests {
         }
         assert!(Rule::new(Fault::Never).namespace("ns").name("a").applies(&status));
         assert!(!Rule::new(Fault::Never).name("b").applies(&status));
-        assert!(Rule::new(Fault::Never).target("v1alpha1").applies(&status));
         assert!(!Rule::new(Fault::Never).other_than("v1alpha1").applies(&status));
     }
 

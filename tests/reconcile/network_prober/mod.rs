@@ -15,6 +15,7 @@ use crate::bench::{Bench, Operator, STRICT, eventually, eventually_or, message, 
 
 mod accounts;
 mod children;
+mod crashes;
 mod entries;
 mod kubelets;
 mod lists;
