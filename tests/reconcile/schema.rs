@@ -14,8 +14,7 @@ mod forms;
 mod generator;
 mod kinds;
 mod mistakes;
-mod others;
-mod served;
+mod walking;
 mod walks;
 
 use forms::Dice;
@@ -32,10 +31,6 @@ const GOOD: usize = 40;
 
 /// Concurrent requests.
 const CONCURRENCY: usize = 16;
-
-fn schema() -> Schema {
-    schema_of(&TRAFFIC_WATCH)
-}
 
 fn schema_of(kind: &'static Kind) -> Schema {
     let schema = understand(kind, &kind.installed());

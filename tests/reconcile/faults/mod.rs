@@ -20,7 +20,6 @@ use crate::{
 
 mod api_server;
 mod fencing;
-mod kinds;
 mod prometheus;
 mod slowness;
 mod storms;

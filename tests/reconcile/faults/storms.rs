@@ -12,15 +12,11 @@ use super::Stage;
 use crate::{
     bench::{Bench, eventually, run},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, patch_spec, three_nodes},
+    traffic_watch::judging::KEY,
 };
 
 /// The number of nodes of a burst: a cloud's largest scale-up in a test of minutes.
 const BURST: usize = 1500;
-
-const OBJECTS: usize = 100;
-
-const EDITS: usize = 200;
 
 /// The time for which strangers edit nodes.
 const FOREIGN: Duration = Duration::from_secs(15);
@@ -102,58 +98,6 @@ fn each_of_many_nodes_in_a_burst_gets_one_write_and_costs_no_list() {
 }
 
 #[test]
-fn a_hundred_objects_that_are_created_together_share_one_query_an_interval() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.prometheus.set("node-2", Sample::percent("90"));
-        let operator = bench.operator();
-        operator.ready().await;
-        let (began, asked) = (Timestamp::now(), Instant::now());
-        join_all((0..OBJECTS).map(async |i| {
-            bench.watch(&format!("storm-{i}"), json!({})).await;
-        }))
-        .await;
-        let judged = async || {
-            let all = bench.watches("default").list(&ListParams::default()).await.ok()?;
-            let ready = all.iter().filter(|watch| {
-                watch.status.as_ref().is_some_and(|status| {
-                    status.ready && status.summary.as_ref().is_some_and(|all| all.unfit == 1)
-                })
-            });
-            (ready.count() == OBJECTS).then_some(())
-        };
-        eventually("all to be judged", judged).await;
-        let took = asked.elapsed();
-        let first = bench.prometheus.requests().len();
-        let intervals = usize::try_from(took.as_secs()).unwrap() + 2;
-        println!("{OBJECTS} objects judged in {took:?}, with {first} queries");
-        assert!(first <= intervals, "{first} queries in {took:?}");
-
-        let writes = writes(&bench, began).await;
-        let labels = writes.iter().filter(|w| w.resource == "nodes" && w.code == 200).count();
-        // Each object has a label of its own on each of three nodes, and is written twice where a
-        // node becomes unfit with the second judgment.
-        assert!((3 * OBJECTS..=4 * OBJECTS).contains(&labels), "{labels} labels");
-        let (to_nodes, statuses) = (count(&writes, "nodes", ""), count(&writes, WATCHES, "status"));
-        println!("{labels} labels by {to_nodes} requests, {statuses} statuses");
-        // Labels of the same node are in each other's way.
-        assert!(to_nodes <= 3 * labels, "{to_nodes} requests for {labels} labels");
-        assert!(statuses <= 4 * OBJECTS, "{statuses} statuses");
-
-        let (since, resting) = (Timestamp::now(), Instant::now());
-        bench.judgments(10).await;
-        assert!(
-            resting.elapsed() >= Duration::from_secs(8),
-            "ten queries in {:?}",
-            resting.elapsed()
-        );
-        let writes = self::writes(&bench, since).await;
-        assert_eq!(count(&writes, "nodes", ""), 0, "{writes:?}");
-        assert_eq!(operator.terminate().await, Some(0));
-    });
-}
-
-#[test]
 fn labels_of_strangers_change_all_the_time_and_only_our_key_is_written() {
     run(async |bench| {
         let mut stage = Stage::new(bench, "60s").await;
@@ -209,48 +153,5 @@ fn labels_of_strangers_change_all_the_time_and_only_our_key_is_written() {
         assert!(passes <= most, "{passes} passes in {FOREIGN:?}");
         assert_eq!(stage.about_nodes("list"), lists, "lists of all nodes");
         stage.recovers().await;
-    });
-}
-
-#[test]
-fn of_many_edits_of_one_object_the_last_one_wins_and_statuses_are_few() {
-    run(async |bench| {
-        let stage = Stage::new(bench, "60s").await;
-        let (since, began) = (Timestamp::now(), Instant::now());
-        // Both of them judge as before.
-        for edit in 0..EDITS - 1 {
-            let percent = if edit % 2 == 0 { "50" } else { "70" };
-            patch_spec(&stage.bench, "web", json!({"maxBandwidthPercent": percent})).await;
-        }
-        patch_spec(&stage.bench, "web", json!({"maxBandwidthPercent": "95", "recoverPercent": 99}))
-            .await;
-        let took = began.elapsed();
-        stage.bench.until_label("node-2", KEY, Some("false")).await;
-        stage.bench.until("web", &[("/summary/fit", json!(3))]).await;
-        let watches = stage.bench.watches("default");
-        let observed =
-            async || {
-                let watch = watches.get("web").await.ok()?;
-                let seen =
-                    watch.status.as_ref()?.conditions.iter().all(|condition| {
-                        condition.observed_generation == watch.metadata.generation
-                    });
-                seen.then_some(())
-            };
-        eventually("a status of the last edit", observed).await;
-
-        let writes = writes(&stage.bench, since).await;
-        let statuses = count(&writes, WATCHES, "status");
-        let to_nodes = count(&writes, "nodes", "");
-        println!("{EDITS} edits in {took:?}: {statuses} statuses, {to_nodes} requests to nodes");
-        assert_eq!(to_nodes, 1, "the last edit decides, and no other: {writes:?}");
-        // Each tells the generation that it has seen: at most one for each edit.
-        assert!(statuses <= EDITS + 5, "{statuses} statuses");
-        // Ours do not cause each other: the edits are over, and so are the statuses.
-        let since = Timestamp::now();
-        stage.bench.judgments(5).await;
-        let rest = self::writes(&stage.bench, since).await;
-        assert!(rest.len() <= 1, "{rest:?}");
-        stage.rests().await;
     });
 }

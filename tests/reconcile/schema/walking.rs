@@ -1,15 +1,14 @@
-//! One object of each of the other kinds goes through generated specs and back.
+//! One object of each kind goes through generated specs and back.
 use kube::{
     Api,
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     forms::Dice,
-    kinds::{Kind, NETWORK_PROBER, ROUTE_REFLECTOR_SET, SWARM},
+    kinds::{Kind, NETWORK_PROBER, ROUTE_REFLECTOR_SET, SWARM, TRAFFIC_WATCH},
     schema_of,
-    served::difference,
     walks::{Walk, named, seed, steps},
 };
 use crate::bench::{Bench, Operator, eventually, eventually_or, run};
@@ -122,6 +121,23 @@ async fn walked(bench: &Bench, kind: &'static Kind) {
         eventually(&format!("{}: {WALKER} to go", kind.name), gone).await;
     }
     assert_eq!(operator.terminate().await, Some(0));
+}
+
+/// Returns the merge patch that turns `old` into `new`.
+fn difference(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
+    let gone = old.keys().filter(|key| !new.contains_key(*key));
+    let gone = gone.map(|key| (key.clone(), Value::Null));
+    let nothing = Value::Null;
+    let there = new
+        .iter()
+        .map(|(key, value)| (key.clone(), difference(old.get(key).unwrap_or(&nothing), value)));
+    gone.chain(there).collect::<Map<_, _>>().into()
+}
+
+#[test]
+fn a_traffic_watch_goes_through_generated_specs_and_back() {
+    run(async |bench| walked(&bench, &TRAFFIC_WATCH).await);
 }
 
 #[test]
