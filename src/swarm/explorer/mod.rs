@@ -36,7 +36,7 @@ mod cluster;
 mod decided;
 mod facts;
 mod moves;
-mod operator;
+pub(super) mod operator;
 mod people;
 mod plot;
 mod plots;

@@ -228,7 +228,7 @@ fn decision(desired: &Desired) -> u64 {
 
 /// All of a memory that affects a decision, except times: whatever began in an earlier pass has
 /// lasted equally long.
-fn remembered(memory: &Memory) -> u64 {
+pub(in crate::swarm) fn remembered(memory: &Memory) -> u64 {
     let mut hasher = DefaultHasher::new();
     let hasher = &mut hasher;
     for (uid, report) in &memory.reports {

@@ -1,8 +1,13 @@
 //! The accounts with which a test calls the API server.
 use std::path::PathBuf;
 
-use kube::Client;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, PostParams},
+};
 use lab::fault::Proxy;
+use traffic_operator::manifests;
 
 use super::Bench;
 
@@ -55,5 +60,36 @@ impl Bench {
         let file = kube::config::Kubeconfig::read_from(path).expect("kubeconfig");
         let options = kube::config::KubeConfigOptions::default();
         kube::Config::from_custom_kubeconfig(file, &options).await.expect("config")
+    }
+}
+
+impl Bench {
+    /// Takes these verbs for a resource from the operator's roles, which it returns as they were.
+    pub async fn deny(&self, resource: &str, verbs: &[&str]) -> Vec<ClusterRole> {
+        let roles = Api::<ClusterRole>::all(self.client.clone());
+        let mut granted = roles.list(&ListParams::default()).await.expect("roles").items;
+        granted.retain(|role| manifests::is_operators(&role.name_any()));
+        let mut denied = granted.clone();
+        for rules in denied.iter_mut().filter_map(|role| role.rules.as_mut()) {
+            for rule in rules.iter_mut() {
+                if rule.resources.as_ref().is_some_and(|all| all.iter().any(|r| r == resource)) {
+                    rule.verbs.retain(|verb| !verbs.contains(&verb.as_str()));
+                }
+            }
+            rules.retain(|rule| !rule.verbs.is_empty());
+        }
+        self.grant(denied).await;
+        granted
+    }
+
+    /// Replaces roles.
+    pub async fn grant(&self, roles: Vec<ClusterRole>) {
+        let api = Api::<ClusterRole>::all(self.client.clone());
+        for mut role in roles {
+            let name = role.name_any();
+            let now = api.get(&name).await.expect("role");
+            role.metadata.resource_version = now.metadata.resource_version;
+            api.replace(&name, &PostParams::default(), &role).await.expect("replace");
+        }
     }
 }

@@ -20,32 +20,6 @@ async fn assert_at_rest(stage: &Stage, operator: &Operator, swarms: u32) {
     assert!(own == writes.len() && own <= swarms as usize, "{writes:?}");
 }
 
-/// The status took the version of a file that nobody writes, and then a version above the file's:
-/// some sixty writes a second.
-#[test]
-fn an_object_that_observes_a_move_rests() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
-        stage.stateful_set("idle", 2, json!({})).await;
-        let refresh = json!({"strategy": "HotReload"});
-        stage.swarm("idle", json!({"jobs": streams(6), "refresh": refresh})).await;
-        let file = stage.settled("idle", 2, &streams(6)).await;
-        stage.change("idle", json!({"mode": "Observe"})).await;
-        stage.condition("idle", "Ready", "True", "Observing").await;
-        stage.scale("idle", 3).await;
-        stage.until("idle", &[("/summary/ready", json!(3))]).await;
-        assert_at_rest(&stage, &operator, 1).await;
-        assert_eq!(stage.file("idle").await, Some(file));
-        // A list that would change.
-        stage.change("idle", json!({"jobs": streams(9)})).await;
-        stage.until("idle", &[("/summary/streams", json!(9))]).await;
-        assert_at_rest(&stage, &operator, 1).await;
-        stage.change("idle", json!({"mode": "Enforce"})).await;
-        stage.settled("idle", 3, &streams(9)).await;
-    });
-}
-
 #[test]
 fn twenty_swarms_at_rest_write_nothing() {
     run(async |bench| {
@@ -113,32 +87,6 @@ fn one_that_observes_or_pauses_writes_nothing_but_its_status() {
         assert_eq!(stage.file("look").await.unwrap(), before);
         assert_eq!(stage.puppet.running().len(), 27);
         assert_at_rest(&stage, &operator, 1).await;
-    });
-}
-
-#[test]
-fn the_page_of_a_swarm_shows_which_worker_has_which_streams() {
-    run(async |bench| {
-        let (stage, operator, file) =
-            Stage::running(bench, "page", 2, json!({"jobs": streams(4)})).await;
-        let (code, text) = operator.page("/swarms/default/page").await.unwrap();
-        assert_eq!(code, 200);
-        let page: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(page["epoch"], file.version);
-        assert_eq!(page["streams"]["owned"], 4);
-        assert_eq!(page["workers"][0]["jobs"], json!(file.jobs("page-0")));
-        assert_eq!(page["workers"][1]["loaded"], page["workers"][1]["wanted"]);
-        let (code, text) = operator.page("/swarms").await.unwrap();
-        assert_eq!((code, text.contains("\"name\":\"page\"")), (200, true), "{text}");
-        assert_eq!(operator.page("/swarms/default/none").await.unwrap().0, 404);
-        for (state, number) in [("owned", 4.0), ("releasing", 0.0), ("free", 0.0)] {
-            let labels = ["name=\"page\"", &format!("state=\"{state}\"")];
-            let value = operator.metric("traffic_operator_swarm_streams", &labels).await;
-            assert!((value - number).abs() < 0.1, "{state}: {value}");
-        }
-        stage.swarms().delete("page", &DeleteParams::default()).await.unwrap();
-        let gone = async || (operator.page("/swarms/default/page").await?.0 == 404).then_some(());
-        eventually("the page to be gone", gone).await;
     });
 }
 

@@ -50,21 +50,6 @@ pub struct Controls {
     pub mute: BTreeSet<String>,
     /// Names of pods whose address another server answers, which has no key.
     pub forged: BTreeSet<String>,
-    /// Names of pods whose node is cut off: they keep running, and nothing reaches them or comes
-    /// from them.
-    pub cut: BTreeSet<String>,
-    /// Names of pods that are not Ready.
-    pub unready: BTreeSet<String>,
-    /// Names of pods that get no node.
-    pub unscheduled: BTreeSet<String>,
-    /// UIDs of pods whose machine was switched off.
-    pub off: BTreeSet<String>,
-    /// UIDs of pods whose container crashes once.
-    pub crash: BTreeSet<String>,
-    /// The version that a pod reports as loaded, whatever it has really loaded.
-    pub claims: HashMap<String, u64>,
-    /// The number of next pods that their kubelet rejects for lack of room.
-    pub reject: usize,
     /// True if pods start with the previous file, as with a kubelet whose cache is stale.
     pub stale: bool,
     /// The node of a pod, where it is not this kubelet's own.

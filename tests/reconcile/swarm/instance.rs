@@ -30,14 +30,13 @@ pub struct Instance {
     volume: Option<File>,
     /// True if the pod changed, so that the kubelet syncs its volumes.
     nudged: bool,
-    restarts: u32,
 }
 
 impl Instance {
     pub fn new(pod: Pod, ip: Ipv4Addr) -> Self {
         let name = pod.name_any();
         let (gone, runs, nudged) = (false, false, false);
-        Self { name, ip, pod, gone, runs, loaded: 0, volume: None, nudged, restarts: 0 }
+        Self { name, ip, pod, gone, runs, loaded: 0, volume: None, nudged }
     }
 
     pub fn see(&mut self, pod: Pod) {
@@ -75,13 +74,10 @@ impl Instance {
 enum Next {
     /// Binds it to this node, or to the kubelet's own.
     Bind(Option<String>),
-    /// There is no room for it.
-    Reject,
     Read(Option<String>),
     Apply(Box<File>),
-    Crash,
-    /// Reports Ready with this value.
-    Say(bool),
+    /// Reports Ready.
+    Say,
     End,
     Vanish,
     Wait,
@@ -89,15 +85,9 @@ enum Next {
 }
 
 /// Decides on the next event; the caller holds the lock.
-fn next(state: &mut State, uid: &str, said: Option<bool>) -> Next {
+fn next(state: &mut State, uid: &str, said: bool) -> Next {
     let Some(pod) = state.pods.get_mut(uid) else { return Next::Over };
-    let controls = &mut state.controls;
-    if controls.off.contains(uid) {
-        return Next::Vanish;
-    }
-    if controls.cut.contains(&pod.name) {
-        return Next::Wait;
-    }
+    let controls = &state.controls;
     if pod.gone {
         return Next::Vanish;
     }
@@ -105,21 +95,11 @@ fn next(state: &mut State, uid: &str, said: Option<bool>) -> Next {
         return Next::End;
     }
     if !pod.is_bound() {
-        if controls.unscheduled.contains(&pod.name) {
-            return Next::Wait;
-        }
         let node = controls.nodes.get(&pod.name).cloned();
         return Next::Bind(node);
     }
-    if pod.volume.is_none() && controls.reject > 0 {
-        controls.reject -= 1;
-        return Next::Reject;
-    }
     if pod.volume.is_none() {
         return Next::Read(pod.map());
-    }
-    if controls.crash.remove(uid) {
-        return Next::Crash;
     }
     let held = controls.held.contains(&pod.name);
     let due = match controls.delivery {
@@ -139,15 +119,14 @@ fn next(state: &mut State, uid: &str, said: Option<bool>) -> Next {
     {
         return Next::Apply(Box::new(file.clone()));
     }
-    let ready = !controls.unready.contains(&pod.name);
-    if said == Some(ready) { Next::Wait } else { Next::Say(ready) }
+    if said { Next::Wait } else { Next::Say }
 }
 
 /// Runs the life of one pod.
 pub async fn live(inner: Arc<Inner>, uid: String) {
     let mut changed = inner.subscribe();
-    // The last reported value of the condition Ready.
-    let mut said = None;
+    // True once it is reported as Ready.
+    let mut said = false;
     loop {
         changed.mark_unchanged();
         let next = next(&mut inner.state(), &uid, said);
@@ -160,13 +139,6 @@ pub async fn live(inner: Arc<Inner>, uid: String) {
             Next::Bind(node) => {
                 bind(&inner, &uid, &node.unwrap_or_else(|| inner.node())).await;
             }
-            Next::Reject => {
-                // As a kubelet reports it: without the status of containers.
-                let rejected = json!({
-                    "phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected",
-                });
-                return write(&inner, &uid, rejected).await;
-            }
             Next::Read(map) => read(&inner, &uid, map).await,
             Next::Apply(file) => {
                 if !inner.state().pods[&uid].runs {
@@ -176,19 +148,9 @@ pub async fn live(inner: Arc<Inner>, uid: String) {
                 }
                 apply(&inner, &uid, &file).await;
             }
-            Next::Crash => {
-                stop_all(&inner, &uid, Duration::ZERO).await;
-                inner.change(|state| {
-                    let pod = state.pods.get_mut(&uid).expect("pod");
-                    pod.runs = false;
-                    pod.loaded = 0;
-                    pod.restarts += 1;
-                });
-                said = None;
-            }
-            Next::Say(ready) => {
-                report_ready(&inner, &uid, ready).await;
-                said = Some(ready);
+            Next::Say => {
+                report_ready(&inner, &uid, true).await;
+                said = true;
             }
             Next::End => return end(&inner, &uid).await,
             Next::Vanish => {
@@ -307,7 +269,7 @@ fn status(pod: &Instance, ready: bool, state: &Value) -> Value {
         ],
         "containerStatuses": [{
             "name": pod.container(), "image": "", "imageID": "", "ready": ready,
-            "restartCount": pod.restarts, "started": true, "state": state,
+            "restartCount": 0, "started": true, "state": state,
         }],
     })
 }

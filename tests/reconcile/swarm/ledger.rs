@@ -14,8 +14,6 @@ pub struct Ledger {
     idle: BTreeMap<String, Instant>,
     overlaps: Vec<String>,
     gaps: BTreeMap<String, Vec<Duration>>,
-    /// The number of starts of a stream by a pod.
-    starts: usize,
 }
 
 impl Ledger {
@@ -25,7 +23,6 @@ impl Ledger {
             self.overlaps.push(format!("{stream}: {pod} began while {pods:?} ran it"));
         }
         pods.insert(pod.to_owned());
-        self.starts += 1;
         if let Some(since) = self.idle.remove(stream) {
             self.gaps.entry(stream.to_owned()).or_default().push(since.elapsed());
         }
@@ -47,10 +44,6 @@ impl Ledger {
     /// Durations for which no pod ran a stream, by stream.
     pub fn gaps(&self) -> &BTreeMap<String, Vec<Duration>> {
         &self.gaps
-    }
-
-    pub fn starts(&self) -> usize {
-        self.starts
     }
 
     /// Returns the pods that run each stream.

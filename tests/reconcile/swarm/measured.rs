@@ -64,33 +64,6 @@ fn streams_move_by_what_prometheus_measures_and_stay_when_it_says_nothing() {
 }
 
 #[test]
-fn twenty_swarms_that_ask_the_same_share_one_request() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
-        weigh(&stage.bench, &[("stream:0", "1")]);
-        stage.stateful_set("share", 1, json!({})).await;
-        for i in 0..20 {
-            // Swarms that only observe may share a workload.
-            let spec = json!({"workload": {"name": "share"}, "mode": "Observe",
-                "configMap": {"name": format!("share-{i}")}});
-            stage.swarm(&format!("share-{i}"), weighed(&spec)).await;
-        }
-        for i in 0..20 {
-            let name = format!("share-{i}");
-            stage.condition(&name, "MetricsAvailable", "True", "Available").await;
-        }
-        let began = std::time::Instant::now();
-        let requests = || stage.bench.prometheus.requests().len();
-        let before = requests();
-        eventually("three more", async || (requests() >= before + 3).then_some(())).await;
-        let seconds = began.elapsed().as_secs_f64();
-        let rate = 3.0 / seconds;
-        assert!(rate < 2.5, "{rate} requests a second");
-    });
-}
-
-#[test]
 fn the_number_of_workers_follows_the_weight_and_rests_between() {
     run(async |bench| {
         let stage = Stage::new(bench).await;

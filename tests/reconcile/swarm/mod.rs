@@ -34,14 +34,12 @@ mod ledger;
 mod measured;
 mod parts;
 mod planning;
-pub mod proxy;
 mod record;
 mod refreshing;
 mod scaling;
 mod signed;
 mod stale_watch;
 mod unreachable_workers;
-mod unscheduled_workers;
 mod version;
 
 /// Returns the original's 27 streams in their order.

@@ -34,7 +34,7 @@ async fn answer(inner: &Inner, mut stream: TcpStream) -> Option<()> {
         let state = inner.state();
         let (uid, pod) = state.pods.iter().find(|(_, pod)| pod.ip == ip)?;
         let controls = &state.controls;
-        if !pod.runs || controls.mute.contains(&pod.name) || controls.cut.contains(&pod.name) {
+        if !pod.runs || controls.mute.contains(&pod.name) {
             return None;
         }
         let map = pod.map().unwrap_or_default();
@@ -45,7 +45,7 @@ async fn answer(inner: &Inner, mut stream: TcpStream) -> Option<()> {
             let running = state.ledger.running().iter();
             let jobs: Vec<_> =
                 running.filter(|(_, pods)| pods.contains(uid)).map(|(s, _)| s).collect();
-            let version = controls.claims.get(&pod.name).copied().unwrap_or(pod.loaded);
+            let version = pod.loaded;
             let worker = &*pod.name;
             let mut answer = json!({"jobs": jobs, "version": version, "worker": worker});
             let question = question(&request).filter(|question| question.uid == *uid);

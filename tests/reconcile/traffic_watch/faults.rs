@@ -1,12 +1,7 @@
 //! Missing data is never a verdict: whatever is wrong with the measurement, labels stay as they
 //! are.
-use k8s_openapi::{api::rbac::v1::ClusterRole, jiff::Timestamp};
-use kube::{
-    Api, ResourceExt,
-    api::{ListParams, PostParams},
-};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
-use traffic_operator::manifests;
 
 use crate::{
     bench::{Bench, Operator, run},
@@ -73,54 +68,19 @@ fn every_bad_answer_freezes_the_labels_and_reports_it_and_judging_resumes_by_its
     });
 }
 
-#[test]
-fn series_of_no_known_node_are_counted_and_named() {
-    run(async |bench| {
-        bench.prometheus.set("10.9.8.7:9100", Sample::percent("1"));
-        let operator = one_unfit(&bench).await;
-        let message = bench.condition("web", "MetricsAvailable", "True", "Available").await;
-        assert!(message.contains("10.9.8.7:9100"), "{message}");
-        let rejected = operator
-            .metric("traffic_operator_samples_rejected_total", &["reason=\"unmapped\""])
-            .await;
-        assert!(rejected >= 1.0);
-    });
-}
-
 /// Original 1.4 #9: errors of writes were swallowed.
 #[test]
 fn a_write_that_is_forbidden_is_reported_tried_again_and_made_when_it_is_allowed() {
     run(async |bench| {
         let operator = one_unfit(&bench).await;
-        let roles = Api::<ClusterRole>::all(bench.client.clone());
-        let mut granted = roles.list(&ListParams::default()).await.expect("roles").items;
-        granted.retain(|role| manifests::is_operators(&role.name_any()));
-        let mut denied = granted.clone();
-        for rule in denied.iter_mut().flat_map(|role| role.rules.iter_mut()).flatten() {
-            if rule.resources.as_ref().is_some_and(|r| r.contains(&"nodes".to_owned())) {
-                rule.verbs.retain(|verb| verb != "patch");
-            }
-        }
-        for rules in denied.iter_mut().filter_map(|role| role.rules.as_mut()) {
-            rules.retain(|rule| !rule.verbs.is_empty());
-        }
-        let replace = async |wanted: &[ClusterRole]| {
-            for role in wanted {
-                let name = role.name_any();
-                let now = roles.get(&name).await.expect("role");
-                let mut role = role.clone();
-                role.metadata.resource_version = now.metadata.resource_version;
-                roles.replace(&name, &PostParams::default(), &role).await.expect("replace");
-            }
-        };
-        replace(&denied).await;
+        let granted = bench.deny("nodes", &["patch"]).await;
         bench.prometheus.set("node-2", Sample::percent("1"));
         let message = bench.condition("web", "Ready", "Unknown", "Forbidden").await;
         assert!(message.contains("patch node"), "{message}");
         let failed = ["reason=\"Forbidden\""];
         assert!(operator.metric("traffic_operator_reconcile_errors_total", &failed).await >= 1.0);
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
-        replace(&granted).await;
+        bench.grant(granted).await;
         bench.until_label("node-2", KEY, Some("false")).await;
         bench.condition("web", "Ready", "True", "Judged").await;
     });

@@ -8,8 +8,8 @@ use super::{KEY, MAPS, Plot, WORKERS, WORKLOAD, Weak, World, facts};
 use crate::{
     api::{Swarm, SwarmStatus},
     swarm::{
+        explorer::operator::remembered,
         file::{self, STATE_KEY, parts::Head, stored::fingerprint},
-        memory::Memory,
         plan::Desired,
         watches::{WorkloadFacts, WorkloadView},
     },
@@ -57,30 +57,15 @@ impl World {
         for write in &self.late {
             (write.map, &write.on, &write.facts.data).hash(&mut hasher);
         }
-        remembered(&self.memory, &mut hasher);
+        remembered(&self.memory).hash(&mut hasher);
         if let Some(decided) = &self.decided {
             let Desired { publish, refresh, memory, .. } = &decided.desired;
             let writes = publish.as_ref().map(|p| (&p.data, &p.on, &p.parts));
             format!("{writes:?} {refresh:?}").hash(&mut hasher);
-            if let Some(memory) = memory {
-                remembered(memory, &mut hasher);
-            }
+            memory.as_ref().map(remembered).hash(&mut hasher);
         }
         hasher.finish()
     }
-}
-
-/// All of a memory that affects a decision, except times.
-fn remembered(memory: &Memory, hasher: &mut DefaultHasher) {
-    for (uid, report) in &memory.reports {
-        let answer = report.answer.as_ref().map(|answer| (answer.version, &answer.jobs));
-        (uid, report.loaded, report.failures.min(3), answer).hash(hasher);
-    }
-    (&memory.born, memory.looked, &memory.unreported, &memory.stuck).hash(hasher);
-    (&memory.heirs, &memory.listed).hash(hasher);
-    format!("{:?}", memory.published).hash(hasher);
-    memory.free.keys().for_each(|stream| stream.hash(hasher));
-    (memory.barrier.is_some(), memory.awaiting.is_some()).hash(hasher);
 }
 
 /// Makes the head state the actual version of each part.
