@@ -202,12 +202,6 @@ impl Bench {
         self.nodes().create(&PostParams::default(), &node).await.expect("create node");
     }
 
-    /// Sets whether a node is Ready, as its kubelet does.
-    pub async fn set_ready(&self, name: &str, ready: bool) {
-        let ready = Patch::Merge(json!({"status": {"conditions": [readiness(ready)]}}));
-        self.nodes().patch_status(name, &PatchParams::default(), &ready).await.expect("ready");
-    }
-
     /// Creates a TrafficWatch in `default`, with intervals short enough for a test.
     pub async fn watch(&self, name: &str, spec: Value) {
         self.watch_in("default", name, spec).await.expect("create TrafficWatch");

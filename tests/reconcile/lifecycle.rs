@@ -7,7 +7,7 @@ use kube::{
     ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     bench::{Bench, eventually, run},
@@ -43,50 +43,6 @@ fn labels_go_with_the_object_and_follow_a_new_name() {
         assert!(series == 0.0, "series of a deleted object");
         let retried = operator.metric("traffic_operator_reconcile_errors_total", &[]).await;
         assert!(retried == 0.0, "a deleted object was retried");
-    });
-}
-
-#[test]
-fn a_node_that_leaves_the_selection_loses_the_label_and_an_empty_selection_freezes() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.watch("web", json!({})).await;
-        let _operator = bench.operator();
-        bench.until_label("node-3", KEY, Some("false")).await;
-        let selector = json!({"matchExpressions": [
-            {"key": "pool", "operator": "NotIn", "values": ["other"]}]});
-        patch_spec(&bench, "web", json!({"nodeSelector": selector})).await;
-        let pool = Patch::Merge(json!({"metadata": {"labels": {"pool": "other"}}}));
-        bench.nodes().patch("node-3", &PatchParams::default(), &pool).await.unwrap();
-        bench.until_label("node-3", KEY, None).await;
-        bench.until("web", &[("/summary/nodes", json!(2))]).await;
-        let none = json!({"matchLabels": {"no": "such"}, "matchExpressions": null});
-        patch_spec(&bench, "web", json!({"nodeSelector": none})).await;
-        bench.condition("web", "Ready", "False", "NoNodes").await;
-        bench.condition("web", "MetricsAvailable", "Unknown", "NoNodes").await;
-        assert_eq!(bench.label("node-1", KEY).await.as_deref(), Some("false"));
-    });
-}
-
-/// Original 1.4 #7: after any node left, every node stayed unfit.
-#[test]
-fn nodes_come_and_go_without_touching_the_others() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.watch("web", json!({})).await;
-        let _operator = bench.operator();
-        bench.until("web", &[("/ready", json!(true)), ("/summary/fit", json!(3))]).await;
-        let since = Timestamp::now();
-        bench.nodes().delete("node-3", &DeleteParams::default()).await.unwrap();
-        let status = bench.until("web", &[("/summary/nodes", json!(2))]).await;
-        assert!(status["nodes"].get("node-3").is_none());
-        assert_eq!(status["ready"], true);
-        bench.node("node-4").await;
-        bench.prometheus.set("node-4", Sample::percent("10"));
-        bench.until_label("node-4", KEY, Some("false")).await;
-        let writes = bench.writes_since(since).await;
-        let others = writes.iter().filter(|w| w.resource == "nodes" && w.name != "node-4");
-        assert_eq!(others.count(), 0);
     });
 }
 
@@ -128,33 +84,6 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         bench.prometheus.set("node-2", Sample::percent("80"));
         bench.until_label("node-2", KEY, Some("false")).await;
-    });
-}
-
-/// A selection that is empty keeps the labels; a new prefix given meanwhile must not make the
-/// operator forget them.
-#[test]
-fn a_prefix_that_changes_while_no_node_is_selected_leaves_no_label_behind() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.prometheus.set("node-2", Sample::percent("90"));
-        bench.watch("web", json!({"label": "first", "taint": "NoSchedule"})).await;
-        let operator = bench.operator();
-        bench.until_label("node-2", "first.traffic.example.com/unfit", Some("true")).await;
-        let step = async |spec: Value, reason: &str, status: &str| {
-            patch_spec(&bench, "web", spec).await;
-            bench.condition("web", "Ready", status, reason).await;
-        };
-        let none = json!({"label": "second", "nodeSelector": {"matchLabels": {"zone": "none"}}});
-        step(none, "NoNodes", "False").await;
-        assert_eq!(
-            bench.label("node-2", "first.traffic.example.com/unfit").await.as_deref(),
-            Some("true")
-        );
-        step(json!({"label": "third", "nodeSelector": null}), "Judged", "True").await;
-        bench.until_label("node-2", "third.traffic.example.com/unfit", Some("true")).await;
-        only_keys(&bench, &["third"], "the first label").await;
-        assert_eq!(operator.terminate().await, Some(0));
     });
 }
 

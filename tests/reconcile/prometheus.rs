@@ -44,9 +44,6 @@ struct Inner {
     samples: BTreeMap<String, Sample>,
     /// By the query's text, the value of each node.
     own: BTreeMap<String, BTreeMap<String, &'static str>>,
-    /// Bytes per second that the fastest link of each node carries.
-    speeds: BTreeMap<String, &'static str>,
-    scrapes: Option<&'static str>,
     mode: Mode,
     requests: Vec<String>,
 }
@@ -85,16 +82,6 @@ impl Prometheus {
         script: impl Fn(&str) -> Value + Send + Sync + 'static,
     ) {
         self.inner.lock().expect("lock").script = Some((text, Arc::new(script)));
-    }
-
-    /// Sets what the fastest link of one node carries, in bytes per second.
-    pub fn speed(&self, instance: &str, bytes: &'static str) {
-        self.inner.lock().expect("lock").speeds.insert(instance.to_owned(), bytes);
-    }
-
-    /// Sets how many scrapes the window holds.
-    pub fn scrapes(&self, count: &'static str) {
-        self.inner.lock().expect("lock").scrapes = Some(count);
     }
 
     pub fn remove(&self, instance: &str) {
@@ -170,14 +157,12 @@ fn vector(inner: &Inner, query: &str) -> Value {
         result.push(json!({"metric": metric, "value": [0, value]}));
     };
     let text = |text: Option<&'static str>| text.map(str::to_owned);
-    add("scrapes", "", text(inner.scrapes));
     for (instance, sample) in &inner.samples {
         let share = sample.percent.and_then(|percent| percent.parse::<f64>().ok());
         let share = share.filter(|percent| percent.is_finite() && *percent > 0.0);
         let bytes = sample.bytes.unwrap_or("1000");
         let speed = share.zip(bytes.parse::<f64>().ok());
         let speed = speed.map(|(percent, bytes)| (bytes / percent * 100.0).to_string());
-        let speed = text(inner.speeds.get(instance).copied()).or(speed);
         // A percentage that is none makes the rate as odd as it is.
         let rate = if share.is_some() { Some(bytes) } else { sample.percent.or(sample.bytes) };
         let total = || text(rate.and(Some("281814")));

@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{agent, selector, with};
+use super::{selector, with};
 use crate::bench::{Bench, eventually, run};
 
 fn monitoring(bench: &Bench, kind: &str) -> Api<DynamicObject> {
@@ -195,27 +195,6 @@ fn in_mode_daemon_set_nodes_have_agents_and_pods_none() {
     });
 }
 
-#[test]
-fn a_namespace_that_takes_its_consent_back_is_left() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
-        let consent = json!({"annotations": {"probes.bigmikes.io/allow": "x/y, default/np"}});
-        bench.namespace("elsewhere", consent).await;
-        bench.prober("np", with(selector(), &json!({"namespaceSelector": {}}))).await;
-        bench.intercepted("elsewhere").await;
-        bench
-            .namespace("elsewhere", json!({"annotations": {"probes.bigmikes.io/allow": "x/y"}}))
-            .await;
-        let left = async || {
-            let webhook = bench.entry("default", "np").await?;
-            let scope = &webhook["namespaceSelector"]["matchExpressions"][0]["values"];
-            let map = bench.maps("elsewhere").get_opt("np").await.ok()?;
-            (*scope == json!(["default"]) && map.is_none()).then_some(())
-        };
-        eventually("the namespace to be left", left).await;
-    });
-}
-
 /// Without a change there is no write.
 #[test]
 fn a_quiet_cluster_costs_no_write() {
@@ -274,79 +253,5 @@ fn the_authority_outlives_the_operator_and_a_spoilt_secret_is_created_again() {
         assert!(ends > 0.0, "{ends}");
         // The API server gets the new authority: pods get agents again.
         bench.intercepted("default").await;
-    });
-}
-
-/// An image that cannot be pulled must not block one pod after the other.
-#[test]
-fn agents_that_cannot_start_are_given_to_nobody_else() {
-    run(async |bench| {
-        let operator = bench.ready_operator().await;
-        bench.prober("np", selector()).await;
-        bench.intercepted("default").await;
-        bench.pod("default", "a", json!({})).await;
-        bench.bind("default", "a", "node-1").await;
-        let waiting = |reason: &str| {
-            json!({"phase": "Pending", "initContainerStatuses": [{
-            "name": "net-prober", "image": "", "imageID": "", "ready": false, "restartCount": 0,
-            "state": {"waiting": {"reason": reason}}}]})
-        };
-        bench.set_pod_status("default", "a", waiting("ImagePullBackOff")).await;
-        let message = bench.until_condition("np", "Ready", "False", "AgentFailing").await;
-        assert!(message.contains("ImagePullBackOff"), "{message}");
-        let word = "ImagePullBackOff";
-        let reported = [
-            ("/failing", json!(1)),
-            ("/failingReasons", json!([{"reason": word, "count": 1}])),
-            ("/paused", json!([{"namespace": "default", "reason": word}])),
-        ];
-        bench.until_prober("np", &reported).await;
-        let pods = ["name=\"np\"", "failing"];
-        assert!(operator.metric("traffic_operator_networkprober_pods", &pods).await > 0.5);
-        let paused = "traffic_operator_networkprober_paused_namespaces";
-        assert!(operator.metric(paused, &["name=\"np\""]).await > 0.5);
-        // Other namespaces still get agents: the failure in this one does not affect them.
-        bench.change("np", json!({"namespaceSelector": {}})).await;
-        let consent = json!({"annotations": {"probes.bigmikes.io/allow": "default/np"}});
-        bench.namespace("elsewhere", consent).await;
-        bench.intercepted("elsewhere").await;
-        let pod = bench.pod("default", "b", json!({})).await;
-        assert!(agent(&pod).is_none(), "no further pod waits for it");
-        let skipped =
-            operator.metric("traffic_operator_injector_requests_total", &["AgentFailing"]).await;
-        assert!(skipped >= 1.0, "{skipped}");
-        bench.set_pod_status("default", "a", super::running("10.1.0.1")).await;
-        bench.until_condition("np", "Ready", "True", "Serving").await;
-        bench.intercepted("default").await;
-    });
-}
-
-/// The metrics of an object agree with its status, and are removed with it.
-#[test]
-fn metrics_follow_the_object() {
-    run(async |bench| {
-        let operator = bench.ready_operator().await;
-        bench.prober("np", selector()).await;
-        bench.intercepted("default").await;
-        bench.pod("default", "a", json!({})).await;
-        bench.pod("default", "host", json!({"spec": {"hostNetwork": true}})).await;
-        bench.until_prober("np", &[("/selected", json!(2)), ("/injected", json!(1))]).await;
-        let metric = async |name: &str, label: &str| {
-            operator.metric(&format!("traffic_operator_{name}"), &["name=\"np\"", label]).await
-        };
-        let figures: Vec<(&str, &str, f64)> = vec![
-            ("networkprober_pods", "selected", 2.0),
-            ("networkprober_pods", "injected", 1.0),
-            ("networkprober_pods", "need_restart", 0.0),
-            ("injector_uncovered_pods", "HostNetwork", 1.0),
-        ];
-        for (name, label, expected) in figures {
-            let found = metric(name, label).await;
-            assert!((found - expected).abs() < 0.5, "{name} {label}: {found}");
-        }
-        assert!(metric("networkprober_estimated_series", "").await > 0.0);
-        bench.probers("default").delete("np", &DeleteParams::default()).await.expect("delete");
-        let gone = async || (metric("networkprober_pods", "").await < 0.5).then_some(());
-        eventually("the series to go", gone).await;
     });
 }

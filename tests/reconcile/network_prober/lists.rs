@@ -2,7 +2,10 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{ResourceExt, api::DeleteParams};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
@@ -88,6 +91,9 @@ fn an_agent_gets_its_own_list_and_hears_of_a_change_at_once() {
     run(async |bench| {
         let operator = bench.ready_operator().await;
         bench.node("node-1").await;
+        let zone = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "east"}}});
+        let (params, zone) = (PatchParams::default(), Patch::Merge(zone));
+        bench.nodes().patch("node-1", &params, &zone).await.expect("label");
         let spec =
             json!({"probes": ["TCP", "UDP"], "pollingPeriod": "5s", "originalMetrics": false});
         bench.prober("np", with(selector(), &spec)).await;
@@ -100,6 +106,10 @@ fn an_agent_gets_its_own_list_and_hears_of_a_change_at_once() {
         let list = &first.list;
         assert_eq!(list["prober"], "default/np");
         assert_eq!((&list["self"]["name"], &list["self"]["node"]), (&json!("a"), &json!("node-1")));
+        assert_eq!(
+            (&list["self"]["zone"], &list["peers"][0]["zone"]),
+            (&json!("east"), &json!("east"))
+        );
         assert_eq!((&list["period"], &list["timeout"]), (&json!("5s"), &json!("1s")));
         assert_eq!(
             (&list["probes"], &list["originalMetrics"]),
@@ -185,83 +195,5 @@ fn every_replica_answers_agents_and_the_api_server() {
         let at_follower = Agent::of(&bench, &follower, &pod).await.until(&["b"]).await;
         assert_eq!(at_leader.etag, at_follower.etag, "equal lists have equal fingerprints");
         assert_eq!(at_leader.list, at_follower.list);
-    });
-}
-
-/// The list follows the zones, and names the zones of both ends.
-#[test]
-fn node_and_zone_of_both_ends_are_listed() {
-    run(async |bench| {
-        let operator = bench.ready_operator().await;
-        bench.node("node-1").await;
-        bench.node("node-2").await;
-        for (node, zone) in [("node-1", "east"), ("node-2", "west")] {
-            let patch = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}});
-            let patch = kube::api::Patch::Merge(patch);
-            bench
-                .nodes()
-                .patch(node, &kube::api::PatchParams::default(), &patch)
-                .await
-                .expect("label");
-        }
-        bench.prober("np", selector()).await;
-        bench.intercepted("default").await;
-        let pod = bench.running_pod("a", "10.1.0.1").await;
-        bench.pod("default", "b", json!({})).await;
-        bench.bind("default", "b", "node-2").await;
-        bench.set_pod_status("default", "b", super::running("10.1.0.2")).await;
-        let list = Agent::of(&bench, &operator, &pod).await.until(&["b"]).await.list;
-        assert_eq!(list["self"]["zone"], "east");
-        let peer = &list["peers"][0];
-        assert_eq!((&peer["node"], &peer["zone"]), (&json!("node-2"), &json!("west")));
-    });
-}
-
-/// An unready application, a silent node, a pod that cannot terminate: these must be measured. A
-/// replaced pod must not.
-#[test]
-fn the_evidence_of_a_broken_network_stays_in_the_lists() {
-    run(async |bench| {
-        let operator = bench.ready_operator().await;
-        for node in ["node-1", "node-2"] {
-            bench.node(node).await;
-        }
-        bench.prober("np", selector()).await;
-        bench.intercepted("default").await;
-        let pod = bench.running_pod("a", "10.1.0.1").await;
-        let grace = json!({"spec": {"terminationGracePeriodSeconds": 60}});
-        for (name, node, ip) in [("b", "node-2", "10.1.0.2"), ("c", "node-1", "10.1.0.3")] {
-            bench.pod("default", name, grace.clone()).await;
-            bench.bind("default", name, node).await;
-            bench.set_pod_status("default", name, super::running(ip)).await;
-        }
-        let agent = Agent::of(&bench, &operator, &pod).await;
-        agent.until(&["b", "c"]).await;
-        // The network of its node is bad: the application reports that first, the node controller
-        // next.
-        let unready = json!({"conditions": [{"type": "Ready", "status": "False"}]});
-        bench.set_pod_status("default", "b", unready).await;
-        bench.set_ready("node-2", false).await;
-        // Once the list shows a later pod, the operator has seen the status of the earlier ones.
-        bench.running_pod("e", "10.1.0.5").await;
-        agent.until(&["b", "c", "e"]).await;
-        // Both are deleted, one of them by an eviction that its kubelet never receives. Once the
-        // list shows the second deletion, the operator has seen the first.
-        for name in ["b", "c"] {
-            bench.pods("default").delete(name, &DeleteParams::default()).await.expect("delete");
-        }
-        let list = agent.until(&["b", "e"]).await.list;
-        assert_eq!(list["peers"][0]["node"], "node-2");
-        bench
-            .until_prober("np", &[("/selected", json!(2)), ("/pods", json!(["a", "b", "e"]))])
-            .await;
-        // The address is reused: it belongs to the new pod.
-        bench.running_pod("d", "10.1.0.2").await;
-        agent.until(&["d", "e"]).await;
-        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-        bench.pods("default").delete("d", &now).await.expect("delete");
-        agent.until(&["b", "e"]).await;
-        bench.pods("default").delete("b", &now).await.expect("delete");
-        agent.until(&["e"]).await;
     });
 }

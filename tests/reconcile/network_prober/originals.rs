@@ -1,17 +1,14 @@
 //! Each defect of the original operator, by its number in the list of defects.
-use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, PostParams},
 };
 use serde_json::{Value, json};
-use traffic_operator::api::NetworkProber;
 
 use super::{agent, selector, with};
 use crate::bench::{eventually, run};
 
 mod children;
-mod endpoints;
 mod failures;
 
 /// The original's sample, word for word.
@@ -119,75 +116,6 @@ fn without_the_operator_pods_are_created_in_every_namespace() {
     });
 }
 
-/// 4: only matchLabels were read, and an empty selector took every pod.
-#[test]
-fn match_expressions_count_and_nothing_selects_everything_by_mistake() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
-        let expressions = json!({"podSelector": {"matchExpressions": [
-            {"key": "app", "operator": "In", "values": ["no-such-app"]}]}});
-        bench.prober("np", expressions).await;
-        bench.prober("other", selector()).await;
-        bench.intercepted("default").await;
-        bench.pod("default", "a", json!({})).await;
-        bench.until_prober("other", &[("/selected", json!(1))]).await;
-        bench.until_prober("np", &[("/selected", json!(0))]).await;
-        bench.until_condition("np", "Covered", "Unknown", "NoPods").await;
-    });
-}
-
-/// 5: a pod that was gone before the operator had seen it ended the operator.
-#[test]
-fn pods_that_come_and_go_at_once_end_nothing() {
-    run(async |bench| {
-        let operator = bench.ready_operator().await;
-        bench.prober("np", selector()).await;
-        bench.intercepted("default").await;
-        for i in 0..20 {
-            let name = format!("short-{i}");
-            bench.pod("default", &name, json!({})).await;
-            bench.pods("default").delete(&name, &DeleteParams::default()).await.expect("delete");
-        }
-        bench.pod("default", "a", json!({})).await;
-        bench.until_prober("np", &[("/selected", json!(1))]).await;
-        assert_eq!(operator.page("/livez").await.map(|(code, _)| code), Some(200));
-    });
-}
-
-/// 15: of several that match, one injected the agent and all listed the pod, each with its own
-/// port.
-#[test]
-fn of_two_the_older_has_the_pod_and_the_other_reports_it() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
-        bench.prober("zz-older", original()).await;
-        // Ages have a resolution of seconds.
-        let older = bench.probers("default").get("zz-older").await.expect("NetworkProber");
-        let created = older.creation_timestamp().expect("age").0;
-        eventually("a second to pass", async || {
-            (Timestamp::now().as_second() > created.as_second() + 1).then_some(())
-        })
-        .await;
-        bench.prober("aa-younger", with(original(), &json!({"httpPort": "9292"}))).await;
-        bench.intercepted("default").await;
-        bench.until_condition("aa-younger", "Ready", "True", "Serving").await;
-        let asked = async || bench.entry("default", "aa-younger").await;
-        eventually("the webhook of the younger", asked).await;
-        let pod = bench.pod("default", "a", json!({})).await;
-        assert_eq!(pod.annotations()["probes.bigmikes.io/injected-by"], "default/zz-older");
-        let spec = pod.spec.as_ref().expect("spec");
-        let agents = spec.init_containers.iter().flatten().filter(|c| c.name == "net-prober");
-        assert_eq!(agents.count(), 1);
-        bench.runs("default", "a", "10.1.0.1").await;
-        bench.until_listed("default", "zz-older", &["a 10.1.0.1:9090"]).await;
-        let reported = json!([{"reason": "OtherProber", "count": 1}]);
-        bench.until_prober("aa-younger", &[("/notInjected", reported)]).await;
-        bench.until_listed("default", "aa-younger", &[]).await;
-        let message = bench.until_condition("aa-younger", "Covered", "False", "NotInjected").await;
-        assert!(message.contains("1 OtherProber"), "{message}");
-    });
-}
-
 /// 16: Jobs never ended, and restricted namespaces and quotas refused the pod.
 #[test]
 fn restricted_namespaces_and_quotas_take_the_pod_and_jobs_can_end() {
@@ -234,29 +162,6 @@ fn restricted_namespaces_and_quotas_take_the_pod_and_jobs_can_end() {
     });
 }
 
-/// 17: existing pods silently had no agent.
-#[test]
-fn pods_that_were_there_before_are_counted() {
-    run(async |bench| {
-        bench.pod("default", "a", json!({})).await;
-        bench
-            .pod(
-                "default",
-                "opted-out",
-                json!({"metadata": {"annotations": {"netprober-container-deployed": "true"}}}),
-            )
-            .await;
-        bench.pod("default", "host", json!({"spec": {"hostNetwork": true}})).await;
-        let _operator = bench.ready_operator().await;
-        bench.prober("np", selector()).await;
-        let reasons = json!([{"reason": "CreatedBefore", "count": 1}, {"reason": "HostNetwork", "count": 1},
-            {"reason": "OptedOut", "count": 1}]);
-        bench.until_prober("np", &[("/notInjected", reasons), ("/injected", json!(0))]).await;
-        let message = bench.until_condition("np", "Covered", "False", "NotInjected").await;
-        assert!(message.contains("kubectl rollout restart"), "{message}");
-    });
-}
-
 /// Without an image in the spec and in the flags, agents get the image of the operator's own pod:
 /// one GET in its own namespace.
 #[test]
@@ -283,14 +188,4 @@ fn agents_have_the_image_of_the_operators_own_pod() {
         let now = DeleteParams::default();
         bench.pods(namespace).delete("operator-pod", &now).await.expect("delete");
     });
-}
-
-/// The sample parses as a NetworkProber, and is not only text.
-#[test]
-fn the_sample_is_the_original_one() {
-    let sample: NetworkProber = serde_yaml::from_str(SAMPLE).expect("sample");
-    assert_eq!(
-        sample.spec.agent_image.as_deref(),
-        Some("bigmikes/kube-net-prober:test-version-v8")
-    );
 }

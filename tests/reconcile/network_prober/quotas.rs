@@ -59,35 +59,6 @@ fn resourced(resources: &Value) -> Value {
 }
 
 #[test]
-fn a_quota_that_demands_limits_refuses_no_pod_for_its_agent() {
-    run(async |bench| {
-        bench.namespace("n09-demands", json!({})).await;
-        let all = json!({
-            "limits.cpu": "2", "limits.memory": "2Gi", "requests.cpu": "2", "requests.memory": "2Gi",
-        });
-        bench.quota("n09-demands", "all", all).await;
-        let _operator = bench.ready_operator().await;
-        // An author who sets no requests for the agent: everything that a quota demands is missing.
-        let spec =
-            with(selector(), &json!({"injection": {"resources": {"requests": {}, "limits": {}}}}));
-        bench.try_prober("n09-demands", "np", spec).await.expect("NetworkProber");
-        let burstable = json!({
-            "requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"cpu": "40m", "memory": "64Mi"},
-        });
-        bench.until_injected("n09-demands", &burstable, true).await;
-        let pod = bench.pod("n09-demands", "burstable", resourced(&burstable)).await;
-        let resources = &agent(&pod).expect("an agent").resources;
-        let limits = resources.as_ref().and_then(|resources| resources.limits.clone());
-        assert_eq!(limits.expect("limits")["cpu"].0, "100m");
-        let class = pod.status.and_then(|status| status.qos_class);
-        assert_eq!(class.as_deref(), Some("Burstable"));
-        let guaranteed = json!({"limits": {"cpu": "40m", "memory": "64Mi"}});
-        let pod = bench.pod("n09-demands", "guaranteed", resourced(&guaranteed)).await;
-        assert!(agent(&pod).is_some());
-    });
-}
-
-#[test]
 fn pods_that_would_be_refused_with_an_agent_are_created_without_and_it_is_said() {
     run(async |bench| {
         let namespace = "n09-refuses";

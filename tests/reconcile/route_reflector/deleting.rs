@@ -5,8 +5,7 @@ use serde_json::json;
 
 use super::{
     Stage,
-    datastore::kind,
-    stage::{ID, LABEL, two},
+    stage::{LABEL, two},
 };
 use crate::bench::{eventually, run};
 
@@ -115,71 +114,6 @@ fn of_two_sets_the_older_is_served_and_the_younger_takes_over_when_it_goes() {
     });
 }
 
-/// The original operator's nodes and peers: label and cluster id, no slot.
-#[test]
-fn what_the_original_operator_chose_is_adopted_without_a_change_of_any_session() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(4).await;
-        for node in ["node-3", "node-4"] {
-            let metadata = json!({"labels": {LABEL: "true"}, "annotations": {ID: "224.0.0.9"}});
-            stage.patch_node(node, json!({"metadata": metadata})).await;
-        }
-        let has = format!("has({LABEL})");
-        let peers = stage.peers();
-        for (name, from) in [("rrs-to-rrs", has.clone()), ("peer-to-rrs-1", format!("!{has}"))] {
-            let spec = json!({"nodeSelector": from, "peerSelector": has});
-            peers.create("BGPPeer", json!({"name": name}), spec).await;
-        }
-        let off = json!({"nodeToNodeMeshEnabled": false});
-        stage.configurations().create("BGPConfiguration", json!({"name": "default"}), off).await;
-        let seen = async || stage.birds.sessions().contains_key("node-4").then_some(());
-        stage.wait("the sessions", seen).await;
-        stage.birds.forget();
-        let _operator = stage.operator().await;
-        stage.set("main", two(json!({}))).await;
-        let text = stage.condition("main", "Ready", "False", "Conflict").await;
-        assert_eq!(
-            text,
-            "BGPPeer rrs-to-rrs exists and is not ours; to hand it over: kubectl label bgppeer rrs-to-rrs \
-             app.kubernetes.io/managed-by=traffic-operator"
-        );
-        stage.until_event("main", "Conflict").await;
-        let sessions = stage.birds.sessions();
-        let since = Timestamp::now();
-        let label = json!({"app.kubernetes.io/managed-by": "traffic-operator"});
-        for name in ["rrs-to-rrs", "peer-to-rrs-1"] {
-            peers.patch(name, json!({"metadata": {"labels": label}})).await;
-        }
-        stage.converged("main", &["node-3", "node-4"]).await;
-        let marks = stage.marks().await;
-        let expected = json!({
-            "node-3": ["true", "0", null, "224.0.0.9"], "node-4": ["true", "1", null, "224.0.0.9"],
-        });
-        assert_eq!(json!(marks), expected);
-        assert_eq!(stage.birds.sessions(), sessions);
-        let changes = stage.changes_since(since).await;
-        assert_eq!(changes.len(), 2, "{changes:?}");
-        stage.routes_were_kept();
-    });
-}
-
-/// Rule 8: a set that only observes writes nothing, even when it is deleted.
-#[test]
-fn a_set_that_observes_restores_no_mesh() {
-    run(async |bench| {
-        let (stage, _operator) =
-            Stage::served(bench, 3, json!({"mesh": "Migrate", "deletionPolicy": "RestoreMesh"}))
-                .await;
-        stage.change("main", json!({"mode": "Observe"})).await;
-        let since = Timestamp::now();
-        stage.delete("main").await;
-        assert_eq!(stage.changes_since(since).await, []);
-        assert_eq!((stage.mesh().await, stage.marks().await.len()), (Some(false), 2));
-        stage.routes_were_kept();
-    });
-}
-
 /// Rule 10: a missing endpoint does not keep a set from being deleted.
 #[test]
 fn a_deletion_goes_on_though_the_gate_has_no_endpoint() {
@@ -204,24 +138,6 @@ fn a_deletion_goes_on_though_the_gate_has_no_endpoint() {
             })
             .await;
         assert_eq!(json!(stage.marks().await), json!({}));
-        stage.routes_were_kept();
-    });
-}
-
-/// Rule 10: Calico's reports would cost the nodes processor time for ever.
-#[test]
-fn a_set_that_is_deleted_while_it_waits_leaves_no_reports() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(3).await;
-        let _operator = stage.operator().await;
-        let reports =
-            || kind(&stage.bench.client, stage.group, "CalicoNodeStatus", "caliconodestatuses");
-        stage.set("main", two(json!({"transition": {"gate": "NodeStatus"}}))).await;
-        let some = async || (!reports().names().await.is_empty()).then_some(());
-        stage.wait("a report", some).await;
-        stage.delete("main").await;
-        assert_eq!(reports().names().await, <[&str; 0]>::default());
         stage.routes_were_kept();
     });
 }

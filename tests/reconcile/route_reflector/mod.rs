@@ -9,14 +9,11 @@ mod at_rest;
 mod calico_api_down;
 mod deleting;
 mod documented;
-mod fitness;
 mod groups;
 mod invalid_specs;
 mod labels;
 mod migrating;
-mod missing_measurements;
 mod no_writes;
 mod other_clusters;
-mod zonal;
 
 pub use stage::Stage;

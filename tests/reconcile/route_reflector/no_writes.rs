@@ -1,7 +1,6 @@
 //! Times without any write, and objects that are never written.
 use std::collections::BTreeMap;
 
-use k8s_openapi::jiff::Timestamp;
 use kube::{ResourceExt, api::ListParams};
 use serde_json::{Value, json};
 
@@ -75,29 +74,6 @@ fn what_is_not_ours_stays_byte_by_byte_from_the_first_step_to_the_last() {
         for ((name, _), before) in shapes.iter().zip(snapshot) {
             assert_eq!(peers.get(name).await, before, "{name}");
         }
-        stage.routes_were_kept();
-    });
-}
-
-/// Rule 8.
-#[test]
-fn one_that_observes_or_pauses_writes_nothing_but_its_status() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        stage.nodes(3).await;
-        let _operator = stage.operator().await;
-        let since = Timestamp::now();
-        stage.set("main", two(json!({"mode": "Observe", "mesh": "Migrate"}))).await;
-        let text = stage.condition("main", "Ready", "True", "Planned").await;
-        assert_eq!(text, "2 reflectors in topology Simple; mode Observe: nothing is written");
-        let status = stage.status("main").await;
-        let plan: Vec<_> = status["plan"].as_array().unwrap().iter().map(|s| &s["step"]).collect();
-        assert_eq!(json!(plan), json!(["WritePeer", "WritePeer", "Promote", "Promote"]));
-        stage.change("main", json!({"mode": "Enforce", "paused": true})).await;
-        stage.condition("main", "Ready", "True", "Paused").await;
-        assert_eq!(stage.changes_since(since).await, []);
-        stage.change("main", json!({"paused": false})).await;
-        stage.converged("main", &["node-1", "node-2"]).await;
         stage.routes_were_kept();
     });
 }

@@ -159,33 +159,6 @@ fn two_objects_do_not_evict_in_one_zone_at_the_same_time_and_both_have_their_tur
     });
 }
 
-/// It would keep other objects from their zone while nothing happens there.
-#[test]
-fn an_eviction_that_a_budget_refuses_disrupts_no_zone() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        let spec = json!({"deployment": deployment(), "eviction": {"after": "3s"}});
-        bench.watch("web", spec).await;
-        let budgets = Api::<PodDisruptionBudget>::namespaced(bench.client.clone(), "default");
-        let budget = json!({
-            "metadata": {"name": "web"},
-            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
-        });
-        let budget = serde_json::from_value(budget).unwrap();
-        budgets.create(&PostParams::default(), &budget).await.unwrap();
-        let operator = bench.operator();
-        bench.until("web", &[("/ready", json!(true))]).await;
-        bind_and_ready(&bench, "node-2", 2).await;
-        bench.prometheus.set("node-2", Sample::percent("99"));
-        bench.until_event("web", "EvictionRefused", "disruption budget").await;
-        // The next one is tried after three seconds.
-        let held = operator.metric("traffic_operator_disruption_in_progress", &[]).await;
-        let acts = operator.metric("traffic_operator_disruptions_total", &[]).await;
-        budgets.delete("web", &DeleteParams::default()).await.unwrap();
-        assert!(held + acts < 1.0, "{held} zones held, {acts} acts");
-    });
-}
-
 /// Every judgment waited for the whole patience of a request, for as long as a node stayed unfit.
 #[test]
 fn lists_of_pods_delay_no_label() {

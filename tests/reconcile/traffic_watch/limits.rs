@@ -12,55 +12,6 @@ use crate::{
     traffic_watch::judging::{KEY, three_nodes},
 };
 
-/// Three idle control plane nodes that take no pods are no room for workloads on three busy
-/// workers.
-#[test]
-fn closed_nodes_are_no_room_and_a_mark_is_released_when_the_last_open_one_closes() {
-    run(async |bench| {
-        let taint = json!({"spec": {"taints": [
-            {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]}});
-        for node in ["cp-1", "cp-2", "cp-3", "worker-1", "worker-2", "worker-3"] {
-            bench.node(node).await;
-            bench.prometheus.set(node, Sample::percent("2"));
-        }
-        let params = PatchParams::default();
-        for node in ["cp-1", "cp-2", "cp-3"] {
-            bench.nodes().patch(node, &params, &Patch::Merge(taint.clone())).await.unwrap();
-        }
-        for (node, percent) in [("worker-1", "80"), ("worker-2", "90"), ("worker-3", "70")] {
-            bench.prometheus.set(node, Sample::percent(percent));
-        }
-        bench.watch("web", json!({})).await;
-        let operator = bench.operator();
-        bench.until_label("worker-2", KEY, Some("true")).await;
-        // The log tells it too.
-        let mark = |line: &str| {
-            let words = ["INFO", "TrafficWatch default/web", "NodeUnfit", "worker-2"];
-            words.iter().all(|word| line.contains(word))
-        };
-        let logged = async || operator.log().lines().any(mark).then_some(());
-        eventually("the mark in the log", logged).await;
-        let message = bench.condition("web", "PlacementLimited", "True", "LimitReached").await;
-        assert!(message.contains("at most 1 of 3 that can take pods"), "{message}");
-        let limit = operator.metric("traffic_operator_trafficwatch_limit", &[]).await;
-        assert!((limit - 1.0).abs() < f64::EPSILON, "{limit}");
-        bench.judgments(3).await;
-        for node in ["worker-1", "worker-3"] {
-            assert_eq!(bench.label(node, KEY).await.as_deref(), Some("false"), "{node}");
-        }
-        // One of the others is lost and the last one is cordoned: the mark is removed.
-        bench.nodes().delete("worker-1", &DeleteParams::default()).await.unwrap();
-        let cordon = Patch::Merge(json!({"spec": {"unschedulable": true}}));
-        bench.nodes().patch("worker-3", &params, &cordon).await.unwrap();
-        bench.until_label("worker-2", KEY, Some("false")).await;
-        bench.until("web", &[("/nodes/worker-2/state", json!("Suppressed"))]).await;
-        // There is room again.
-        bench.node("worker-4").await;
-        bench.prometheus.set("worker-4", Sample::percent("2"));
-        bench.until_label("worker-2", KEY, Some("true")).await;
-    });
-}
-
 /// Ten tenants, each below its own limit, together close at most half of the cluster.
 #[test]
 fn all_objects_together_mark_no_more_than_the_operator_allows() {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     bench::{Bench, eventually, eventually_or, run},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, patch_spec},
+    traffic_watch::judging::KEY,
 };
 
 const NAME: &str = "traffic.example.com/egress-mbps";
@@ -137,22 +137,6 @@ fn a_device_class_that_takes_the_name_of_the_resource_is_reported() {
 }
 
 #[test]
-fn the_speed_of_the_link_is_the_capacity_where_none_is_configured() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.prometheus.speed("node-1", "125000000");
-        bench.watch("web", spec(&json!({"capacity": null}))).await;
-        let _operator = bench.operator();
-        until_offer(&bench, "node-1", Some("500")).await;
-        bench.judgments(2).await;
-        until_offer(&bench, "node-2", None).await;
-        bench.prometheus.speed("node-2", "1250000000");
-        // 6 Gbit/s without 100 Mbit/s; the API server writes thousands in its own way.
-        until_offer(&bench, "node-2", Some("5900")).await;
-    });
-}
-
-#[test]
 fn a_node_never_offers_less_than_its_pods_request_and_an_unfit_one_no_more() {
     run(async |bench| {
         three_nodes(&bench).await;
@@ -203,58 +187,6 @@ fn a_deleted_object_takes_its_resource_away_and_names_the_pods_that_request_it()
     });
 }
 
-#[test]
-fn a_new_name_and_a_pause_take_the_resource_away() {
-    run(async |bench| {
-        let other = "traffic.example.com/other";
-        three_nodes(&bench).await;
-        bench.watch("web", spec(&json!({}))).await;
-        let _operator = bench.operator();
-        until_offer(&bench, "node-1", Some("500")).await;
-        pod(&bench, "client", "node-1", "50").await;
-        patch_spec(&bench, "web", json!({"reservation": {"resource": other}})).await;
-        until_offer_of(&bench, other, "node-1", Some("500")).await;
-        until_offer(&bench, "node-2", None).await;
-        until_offer(&bench, "node-1", Some("50")).await;
-        let message = bench.condition("web", "Ready", "False", "StillRequested").await;
-        assert!(message.contains(NAME) && message.contains("node-1"), "{message}");
-        bench.until("web", &[("/reservation/leaving", json!([NAME]))]).await;
-        end(&bench, "client").await;
-        until_offer(&bench, "node-1", None).await;
-        bench.condition("web", "Ready", "True", "Judged").await;
-        patch_spec(&bench, "web", json!({"paused": true})).await;
-        for node in ["node-1", "node-2", "node-3"] {
-            until_offer_of(&bench, other, node, None).await;
-        }
-        bench.condition("web", "Ready", "False", "Paused").await;
-        patch_spec(&bench, "web", json!({"paused": false})).await;
-        until_offer_of(&bench, other, "node-1", Some("500")).await;
-    });
-}
-
-#[test]
-fn the_older_of_two_objects_offers_a_resource_and_the_other_still_judges() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        // Objects of the same second are ordered by name.
-        bench.watch("a-first", spec(&json!({}))).await;
-        let all = json!({"capacity": "2G", "label": "second"});
-        bench.watch("b-second", spec(&all)).await;
-        let _operator = bench.operator();
-        until_offer(&bench, "node-1", Some("500")).await;
-        let message = bench.condition("b-second", "Ready", "False", "Conflict").await;
-        assert!(message.contains("default/a-first"), "{message}");
-        bench.until_label("node-1", "second.traffic.example.com/unfit", Some("false")).await;
-        let since = Timestamp::now();
-        bench.judgments(3).await;
-        assert_eq!(writes(&bench, since).await, 0, "they do not fight");
-        let api = bench.watches("default");
-        api.delete("a-first", &DeleteParams::default()).await.expect("delete");
-        until_offer(&bench, "node-1", Some("1100")).await;
-        bench.condition("b-second", "Ready", "True", "Judged").await;
-    });
-}
-
 /// The younger one has had no pass since the older one left its resource to it.
 #[test]
 fn of_two_objects_that_are_deleted_together_none_leaves_its_resource() {
@@ -277,23 +209,5 @@ fn of_two_objects_that_are_deleted_together_none_leaves_its_resource() {
         for node in ["node-1", "node-2", "node-3"] {
             until_offer(&bench, node, None).await;
         }
-    });
-}
-
-#[test]
-fn observe_offers_nothing_and_shows_what_it_would() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        let since = Timestamp::now();
-        bench.watch("web", spec(&json!({"mode": "Observe"}))).await;
-        let operator = bench.operator();
-        bench.until("web", &[("/ready", json!(true))]).await;
-        let family = "traffic_operator_trafficwatch_node_reservation_bits_per_second";
-        let offered = async || {
-            let offered = operator.metric(family, &["node=\"node-2\"", "of=\"offered\""]).await;
-            ((offered - 5e8).abs() < 1.0).then_some(())
-        };
-        eventually("the amount in the metrics", offered).await;
-        assert_eq!(writes(&bench, since).await, 0);
     });
 }

@@ -7,26 +7,6 @@ use serde_json::json;
 use super::original;
 use crate::{bench::run, faults};
 
-/// 9: a write that failed was dropped.
-#[test]
-fn a_write_that_fails_is_reported_and_made_when_it_can_be() {
-    run(async |bench| {
-        let proxy = bench.proxy().await;
-        proxy.set([Rule::new(Fault::Refuse(503)).verbs(faults::WRITES).resource("configmaps")]);
-        let operator = faults::start(&bench, &proxy, "15s", "operator-1");
-        operator.ready().await;
-        bench.prober("np", original()).await;
-        let message = bench.until_condition("np", "Ready", "Unknown", "ApiError").await;
-        assert!(message.contains("apply") && message.contains("503"), "{message}");
-        assert!(bench.maps("default").get_opt("np").await.expect("get").is_none());
-        // It is tried again by itself, and the rest follows.
-        proxy.clear();
-        bench.until_listed("default", "np", &[]).await;
-        bench.until_condition("np", "Ready", "True", "Serving").await;
-        assert_eq!(operator.terminate().await, Some(0));
-    });
-}
-
 /// 10: a read that failed counted as "it exists", so that nothing was made.
 #[test]
 fn a_read_that_fails_is_reported_and_is_no_finding() {
