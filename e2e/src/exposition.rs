@@ -12,15 +12,6 @@ pub(super) fn sum(text: &str, name: &str) -> f64 {
     samples(text, name).iter().map(|(_, value)| value).sum()
 }
 
-/// Adds up the samples that have all these labels.
-pub(super) fn sum_of(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
-    let has = |found: &BTreeMap<String, String>| {
-        labels.iter().all(|(key, value)| found.get(*key).is_some_and(|it| it == value))
-    };
-    let samples = samples(text, name).into_iter().filter(|(found, _)| has(found));
-    samples.map(|(_, value)| value).sum()
-}
-
 /// Reads the text after a metric's name; none if the name continues.
 fn sample(rest: &str) -> Option<(BTreeMap<String, String>, f64)> {
     if let Some(value) = rest.strip_prefix(' ') {

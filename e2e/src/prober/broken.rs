@@ -57,7 +57,6 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
     stage.kubectl(&["patch", &format!("deployment/{NAME}"), "-p", one_by_one])?;
     ready(stage, "default", NAME, nodes).await?;
     all_measured(stage).await?;
-    a_rollout_is_no_loss(stage).await?;
     depend_on_the_path(stage, &bad).await?;
     let loss = format!("netprober:node_loss:ratio1m{{{PROBER}}}");
     let criterion = format!("criteria:\n- {{name: loss, query: '{loss}', max: \"0.05\"}}");
@@ -122,30 +121,6 @@ async fn dead(stage: &Stage<'_>, bad: &str, began: Instant) -> Result<(u64, u64)
         ensure!(began.elapsed() < FIRES, "no alert within {FIRES:?}");
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
-}
-
-/// The opposite case: a rollout, which replaces one agent after the other, loses nothing.
-async fn a_rollout_is_no_loss(stage: &Stage<'_>) -> Result<()> {
-    let deployment = format!("deployment/{NAME}");
-    stage.cluster.kubectl(&["rollout", "restart", &deployment])?;
-    stage.cluster.kubectl(&["rollout", "status", &deployment, "--timeout=240s"])?;
-    ready(stage, "default", NAME, stage.cluster.node_names().len()).await?;
-    // These windows contain the probes while pods came and went.
-    let newest = format!("max(netprober:node_loss:ratio1m{{{PROBER}}})");
-    // A machine that is busy with a rollout may be slow for a moment: such an alert stays pending.
-    let alerts = format!(
-        "ALERTS{{alertname=\"NetworkProberLossHigh\", {PROBER}}} or \
-         ALERTS{{alertname=~\"NetworkProber.*\", alertstate=\"firing\", {PROBER}}}"
-    );
-    let end = Instant::now() + Duration::from_secs(40);
-    while Instant::now() < end {
-        let loss = stage.cluster.query(&newest).await?.first().map(|sample| sample.1);
-        ensure!(loss.is_none_or(|loss| loss < 0.05), "a rollout is shown as a loss of {loss:?}");
-        let alerts = stage.cluster.query(&alerts).await?;
-        ensure!(alerts.is_empty(), "a rollout brings alerts: {alerts:?}");
-        tokio::time::sleep(Duration::from_secs(2)).await;
-    }
-    Ok(())
 }
 
 /// Returns a node whose loss cuts off neither Prometheus nor the path from the judging operator to

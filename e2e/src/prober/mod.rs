@@ -1,6 +1,5 @@
 //! `NetworkProber`s: agents in pods measure the network.
 
-pub mod agents;
 pub mod broken;
 mod figures;
 mod large;
@@ -9,7 +8,6 @@ pub mod objects;
 mod original;
 mod outage;
 pub mod pods;
-mod scope;
 mod sidecar;
 
 use anyhow::Result;

@@ -15,19 +15,9 @@ pub fn namespace(name: &str) -> String {
     format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n")
 }
 
-/// A NetworkProber that selects `app: <name>`.
+/// Applies a NetworkProber that selects `app: <name>`, and waits until it is ready.
 pub async fn create(stage: &Stage<'_>, namespace: &str, name: &str, more: &str) -> Result<()> {
-    let selector = format!("podSelector: {{matchLabels: {{app: {name}}}}}\n{more}");
-    create_selecting(stage, namespace, name, &selector).await
-}
-
-/// Applies a NetworkProber, and waits until it is ready.
-pub async fn create_selecting(
-    stage: &Stage<'_>,
-    namespace: &str,
-    name: &str,
-    spec: &str,
-) -> Result<()> {
+    let spec = format!("podSelector: {{matchLabels: {{app: {name}}}}}\n{more}");
     let spec = spec.trim_end().replace('\n', "\n  ");
     let yaml = format!(
         "apiVersion: probes.bigmikes.io/v1alpha1\nkind: NetworkProber\n\
@@ -101,10 +91,4 @@ pub fn agent_in(pod: &Value) -> Option<&'static str> {
 
 pub fn status(stage: &Stage<'_>, namespace: &str, name: &str) -> Result<Value> {
     Ok(stage.get(&["networkprober", name, "-n", namespace])?["status"].clone())
-}
-
-/// Reads the metrics page of a pod's agent.
-pub async fn metrics(stage: &Stage<'_>, namespace: &str, pod: &str) -> Result<String> {
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{METRICS}/proxy/metrics");
-    stage.proxied(&path).await
 }

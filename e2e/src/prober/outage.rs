@@ -6,18 +6,14 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::figures::{agent_image, middle_and_longest, reasons};
 use super::objects::namespace;
 use super::prober_status;
-use super::scope::selects;
 use crate::stage::{PATIENCE, Stage};
 use lab::checks::Check;
-use lab::cluster::operator::NAMESPACE;
 
-/// Namespaces that no injector has any business in.
-const NEVER: [&str; 2] = ["kube-system", NAMESPACE];
 /// One that nobody selects.
 const ELSEWHERE: &str = "elsewhere";
 /// Pods per measurement: enough for a median.
@@ -27,7 +23,6 @@ const PODS: usize = 5;
 const SHORTEST_TIMEOUT: f64 = 1.0;
 
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
-    out_of_scope(stage)?;
     stage.apply(&namespace(ELSEWHERE)).await?;
     let with = (create(stage, "default", "with").await?, create(stage, ELSEWHERE, "with").await?);
     stage.operator_away().await?;
@@ -64,50 +59,6 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
         "operator back: pods it missed are counted",
         true,
         format!("{missed} CreatedBefore"),
-    ));
-    Ok(())
-}
-
-/// Asks the live configuration, and then the API server itself.
-fn out_of_scope(stage: &Stage<'_>) -> Result<()> {
-    let configurations = stage.list(&["mutatingwebhookconfigurations"])?;
-    let webhooks: Vec<&Value> = configurations
-        .iter()
-        .filter_map(|configuration| configuration["webhooks"].as_array())
-        .flatten()
-        .collect();
-    let mut reached = Vec::new();
-    for name in NEVER {
-        let labels = stage.get(&["namespace", name])?["metadata"]["labels"].clone();
-        let hit = webhooks.iter().filter(|webhook| selects(&webhook["namespaceSelector"], &labels));
-        reached.extend(hit.map(|webhook| format!("{} in {name}", webhook["name"])));
-        // The same through the API server: the dry run of a pod.
-        let tried = stage.cluster.kubectl(&[
-            "run",
-            "tried",
-            "-n",
-            name,
-            "--image=busybox:1.35",
-            "--labels=app=net-prober",
-            "--dry-run=server",
-            "-o",
-            "json",
-            // The operator's namespace accepts only restricted pods.
-            r#"--overrides={"spec":{"securityContext":{"runAsNonRoot":true,"runAsUser":1000,"seccompProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"tried","image":"busybox:1.35","securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}]}}"#,
-        ])?;
-        let tried: Value = serde_json::from_str(&tried)?;
-        reached.extend(agent_image(&tried).map(|image| format!("{image} put into {name}")));
-    }
-    let figure = if reached.is_empty() {
-        format!("{} webhook(s), none for {}", webhooks.len(), NEVER.join(" or "))
-    } else {
-        reached.join(", ")
-    };
-    stage.say(&format!("==> {figure}"));
-    stage.check(Check::new(
-        "kube-system and the operator's namespace are in no scope",
-        !webhooks.is_empty() && reached.is_empty(),
-        figure,
     ));
     Ok(())
 }

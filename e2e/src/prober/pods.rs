@@ -6,9 +6,7 @@ use anyhow::{Context, Result, ensure};
 use lab::cluster::operator::{NAMESPACE as OPERATOR, OURS};
 use serde_json::Value;
 
-use super::objects::{
-    agent_in, create, create_selecting, deployment, namespace, pod, ready, status,
-};
+use super::objects::{agent_in, create, deployment, namespace, pod, ready, status};
 use crate::objects;
 use crate::stage::{PATIENCE, Stage};
 
@@ -21,8 +19,6 @@ const NOWHERE: &str = "nodeSelector: {kubernetes.io/hostname: nowhere}";
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
     stage.apply(&[namespace(NAMESPACE), namespace(OTHER)].join("---\n")).await?;
     a_pending_pod(stage).await?;
-    a_namespace_without_consent(stage).await?;
-    match_expressions(stage).await?;
     a_job(stage).await?;
     a_deleted_prober(stage).await
 }
@@ -68,72 +64,6 @@ fn operator_crashes(stage: &Stage<'_>) -> Result<usize> {
         pods.iter().filter_map(|pod| pod["status"]["containerStatuses"].as_array()).flatten();
     let codes = containers.filter_map(|it| it["lastState"]["terminated"]["exitCode"].as_i64());
     Ok(codes.filter(|code| !ENDED.contains(code)).count())
-}
-
-async fn a_namespace_without_consent(stage: &Stage<'_>) -> Result<()> {
-    create(stage, NAMESPACE, "across", "namespaceSelector: {}\ndelivery: ConfigMap").await?;
-    stage.apply(&pod(OTHER, "before", "across", "")).await?;
-    let (pods, seconds) = ready(stage, OTHER, "across", 1).await?;
-    let unseen = status(stage, NAMESPACE, "across")?;
-    let reasons = unseen["notInjected"].to_string();
-    stage.claim(
-        "a namespace that does not consent gets no agents, its pods run and are not shown",
-        agent_in(&pods[0]).is_none()
-            && unseen["selected"] == 0
-            && !reasons.contains("NamespaceNotConsenting"),
-        format!("ready in {seconds:.1} s (the original: injected, and never starts)"),
-    );
-    let consent = format!("probes.bigmikes.io/allow={NAMESPACE}/across");
-    stage.kubectl(&["annotate", "namespace", OTHER, &consent])?;
-    // The webhook's configuration follows the annotation.
-    stage
-        .wait("a pod injected after the consent", async || {
-            let arguments = ["-n", OTHER, "run", "tried", "--image=busybox:1.35"];
-            let more = ["--labels=app=across", "--dry-run=server", "-o", "json"];
-            let tried = stage.cluster.kubectl(&[arguments.as_slice(), &more].concat())?;
-            Ok(agent_in(&serde_json::from_str(&tried)?).is_some())
-        })
-        .await?;
-    stage.apply(&pod(OTHER, "after", "across", "")).await?;
-    let (pods, _) = ready(stage, OTHER, "across", 2).await?;
-    let injected = pods.iter().filter(|pod| agent_in(pod).is_some()).count();
-    stage.kubectl(&["delete", "networkprober", "-n", NAMESPACE, "across", "--timeout=60s"])?;
-    stage
-        .wait("no ConfigMap left in the other namespace", async || {
-            let left = stage.get(&["configmaps", "-n", OTHER])?.to_string();
-            Ok(!left.contains("\"across\""))
-        })
-        .await?;
-    stage.claim(
-        "after its consent new pods are injected, and deletion cleans up there too",
-        injected == 1,
-        format!("{injected} of 2 injected: the one that came after it"),
-    );
-    Ok(())
-}
-
-async fn match_expressions(stage: &Stage<'_>) -> Result<()> {
-    let select = async |values: &str| {
-        let spec = format!(
-            "podSelector: {{matchExpressions: [{{key: app, operator: In, values: [{values}]}}]}}\n\
-             namespaceSelector: {{}}\ndelivery: ConfigMap"
-        );
-        create_selecting(stage, NAMESPACE, "expressions", &spec).await
-    };
-    select("no-such-app").await?;
-    stage.apply(&pod(NAMESPACE, "expressions", "expressions", "")).await?;
-    let (pods, _) = ready(stage, NAMESPACE, "expressions", 1).await?;
-    let none = status(stage, NAMESPACE, "expressions")?["selected"].clone();
-    let untouched = agent_in(&pods[0]).is_none();
-    select("no-such-app, expressions").await?;
-    let one = async || Ok(status(stage, NAMESPACE, "expressions")?["selected"] == 1);
-    stage.wait("one pod selected", one).await?;
-    stage.claim(
-        "match expressions are honored",
-        none == 0 && untouched,
-        format!("In [no-such-app] selects {none} pods (the original: all of the cluster), In [no-such-app, expressions] 1"),
-    );
-    Ok(())
 }
 
 async fn a_job(stage: &Stage<'_>) -> Result<()> {

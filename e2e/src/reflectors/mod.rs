@@ -12,7 +12,6 @@ mod stage;
 mod step;
 mod table;
 mod verdict;
-mod zones;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -26,7 +25,6 @@ use lab::checks::Check;
 use stage::Stage;
 
 const ZONES: [&str; 3] = ["a", "b", "c"];
-const FOUR_ZONES: [&str; 4] = ["a", "b", "c", "d"];
 /// Reflectors of a zone.
 const PER_ZONE: usize = 2;
 /// A busy machine judges and starts things late.
@@ -39,8 +37,6 @@ const LINES: usize = 60;
 pub enum Part {
     /// Everything that can happen to reflectors, in three zones.
     ThreeZones,
-    /// Zones lose all of their reflectors.
-    FourZones,
     /// Nodes that speak IPv4 and IPv6, and one that does not.
     DualStack,
     /// Nodes that speak IPv6 alone.
@@ -51,7 +47,7 @@ pub enum Part {
 }
 
 /// The parts of the whole demo.
-pub const PARTS: [Part; 4] = [Part::ThreeZones, Part::FourZones, Part::DualStack, Part::Ipv6];
+pub const PARTS: [Part; 3] = [Part::ThreeZones, Part::DualStack, Part::Ipv6];
 
 /// The ground of a part.
 #[derive(Debug, Clone, Copy)]
@@ -71,10 +67,6 @@ impl Part {
         let few = Scene { name: "", nodes: 12, zones: &ZONES, families: &[Family::V4], steps: 3 };
         match self {
             Self::ThreeZones => Scene { nodes: 18, steps: 14, ..few },
-            // A zone that has lost two reflectors twice still has a client.
-            Self::FourZones => {
-                Scene { name: "four zones: ", nodes: 20, zones: &FOUR_ZONES, steps: 6, ..few }
-            }
             Self::DualStack => {
                 Scene { name: "dual stack: ", families: &Family::ALL, steps: 6, ..few }
             }
@@ -86,7 +78,6 @@ impl Part {
     async fn play(self, stage: &mut Stage<'_>, checks: &mut Vec<Check>) -> Result<()> {
         match self {
             Self::ThreeZones => play_three_zones(stage, checks).await,
-            Self::FourZones => zones::play(stage).await,
             Self::DualStack => families::dual_stack(stage).await,
             Self::Ipv6 => families::ipv6(stage).await,
             Self::Short => play_short(stage, checks).await,

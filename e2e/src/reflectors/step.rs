@@ -10,8 +10,6 @@ pub(super) struct Step {
     pub needed: usize,
     /// Nodes that the demo itself breaks or takes something from.
     pub touched: BTreeSet<String>,
-    /// Nodes that the demo itself cuts off.
-    pub cut: BTreeSet<String>,
     /// The node whose BIRD starts again after a crash.
     pub restarts: Option<String>,
 }
@@ -23,11 +21,6 @@ impl Step {
 
     pub fn touching<'a>(mut self, nodes: impl IntoIterator<Item = &'a str>) -> Self {
         self.touched.extend(nodes.into_iter().map(str::to_owned));
-        self
-    }
-
-    pub fn cutting_off(mut self, nodes: impl IntoIterator<Item = String>) -> Self {
-        self.cut.extend(nodes);
         self
     }
 

@@ -37,10 +37,6 @@ pub(super) struct Row {
     /// Pairs with a changed node that had no route at some time, and the longest such time.
     pub own: usize,
     pub blip: Duration,
-    /// Pairs of unchanged nodes that the step itself has cut off, and the longest time until their
-    /// routes were back.
-    pub cut: usize,
-    pub back: Duration,
     /// Ends of sessions that were closed.
     pub resets: usize,
     /// Those of other nodes that stay as they were.
@@ -98,15 +94,13 @@ impl Writes {
 impl Row {
     pub fn new(step: &Step, took: Duration, outcome: Outcome) -> Self {
         let own = outcome.own();
-        let (others, cut) = (outcome.others.without(&step.cut), outcome.others.only(&step.cut));
+        let others = &outcome.others;
         Self {
             step: step.name.clone(),
             took,
             missing: others.pairs().len(),
             examples: others.examples(),
             lost: others.losses(),
-            cut: cut.pairs().len(),
-            back: cut.longest(),
             needed: step.needed,
             own: own.pairs().len(),
             blip: own.longest(),
@@ -141,7 +135,7 @@ impl Row {
         wrong
     }
 
-    fn cells(&self) -> [String; 12] {
+    fn cells(&self) -> [String; 11] {
         [
             format!("{:.1}", self.took.as_secs_f64()),
             self.missing.to_string(),
@@ -150,7 +144,6 @@ impl Row {
             self.resets.to_string(),
             format!("{}/{}", self.changed.len(), self.needed),
             gap(self.own, self.blip),
-            gap(self.cut, self.back),
             match self.twice {
                 0 => format!("{}/{}", self.paths, self.estimate),
                 twice => format!("{}/{}+{twice}", self.paths, self.estimate),
@@ -163,12 +156,12 @@ impl Row {
 
     /// The step in one line.
     pub fn line(&self) -> String {
-        let [took, missing, lost, needless, resets, changed, own, cut, paths, peers, nodes, other] =
+        let [took, missing, lost, needless, resets, changed, own, paths, peers, nodes, other] =
             self.cells();
         format!(
             "{}: {took} s, {missing} pairs of others without a route, {lost} of their probes lost, {resets} session ends \
              closed, {needless} needlessly; {changed} nodes changed (own routes {own}); \
-             cut off {cut}; paths {paths}, BGPPeers {peers}, \
+             paths {paths}, BGPPeers {peers}, \
              {nodes} nodes written, {other} others",
             self.step
         )
@@ -183,7 +176,7 @@ fn gap(pairs: usize, longest: Duration) -> String {
     format!("{pairs}: {:.1} s", longest.as_secs_f64())
 }
 
-const HEAD: [&str; 12] = [
+const HEAD: [&str; 11] = [
     "s",
     "missing",
     "lost",
@@ -191,7 +184,6 @@ const HEAD: [&str; 12] = [
     "all",
     "changed",
     "their blip",
-    "cut off",
     "paths",
     "peers",
     "nodes",
@@ -201,10 +193,10 @@ const HEAD: [&str; 12] = [
 /// Renders the steps.
 pub(super) fn table(rows: &[Row]) -> String {
     let width = rows.iter().map(|row| row.step.chars().count()).max().unwrap_or(0).max(10);
-    let line = |name: &str, cells: [String; 12]| {
+    let line = |name: &str, cells: [String; 11]| {
         let mut line = format!("  {name:width$}");
         for (head, cell) in HEAD.iter().zip(cells) {
-            let wide = ["their blip", "cut off", "paths"].contains(head);
+            let wide = ["their blip", "paths"].contains(head);
             let _ = write!(line, "  {cell:>0$}", if wide { 11 } else { 7 });
         }
         line + "\n"
@@ -217,7 +209,6 @@ pub(super) fn table(rows: &[Row]) -> String {
          that the plan keeps (all: of any session)\n  \
          changed: promoted, demoted, come, gone or broken / how many the step needs; their blip: pairs with one of them that \
          had no route, and the longest time\n  \
-         cut off: pairs of others that the step itself has cut off, and the longest time until the route was back\n  \
          paths: from peers in the fullest table / the operator's estimate + what came through a BIRD that starts again; \
          peers: the operator's BGPPeers / written; nodes, \
          other: writes (other: mesh, status, events)\n"
@@ -247,7 +238,7 @@ mod tests {
         let text = table(&[row()]);
         let lines: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1].join(" "), "cordon 12.3 0 0 0 0 0/2 34: 1.6 s - 32/32+9 4/0 0 0");
+        assert_eq!(lines[1].join(" "), "cordon 12.3 0 0 0 0 0/2 34: 1.6 s 32/32+9 4/0 0 0");
         assert!(row().wrong().is_empty());
     }
 

@@ -4,7 +4,6 @@ pub mod autoscaling;
 pub mod exporters;
 pub mod judging;
 pub mod kubelets;
-pub mod outages;
 pub mod pods;
 pub mod reserving;
 pub mod tour;
