@@ -47,12 +47,3 @@ fn an_agent_that_was_not_run_skips_and_blames_nobody() {
     let before = page.successes("b");
     agent.page_with("probing continues", |page| page.successes("b") >= before + 6);
 }
-
-/// Each probed agent counts its probers by address.
-#[test]
-fn incoming_peers_are_counted_by_address() {
-    let (agent, peer) = (Agent::start(), Agent::start());
-    agent.publish(&config(500, 400, ALL, &[entry("b", "127.0.0.2", peer.port)]));
-    peer.page_with("one peer", |page| page.sum("netprober_incoming_peers", &[]) == 1);
-    assert!(agent.page().sum("netprober_incoming_peers", &[]) == 0);
-}

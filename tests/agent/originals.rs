@@ -24,29 +24,6 @@ fn no_descriptor_is_lost_over_many_probes() {
     assert!(after.1 < before.1 + 20, "{before:?} {after:?}");
 }
 
-/// The original probed its peers one after the other, without a timeout: one dead peer stopped all.
-#[test]
-fn a_peer_that_never_answers_stalls_nobody() {
-    let (agent, healthy, stopped) = (Agent::start(), Agent::start(), Agent::start());
-    let hole = BlackHole::new();
-    stopped.signal("STOP");
-    let entries = [
-        entry("healthy", "127.0.0.2", healthy.port),
-        entry("stopped", "127.0.0.3", stopped.port),
-        entry("hole", "127.0.0.4", hole.port),
-    ];
-    agent.publish(&config(200, 200, r#"["HTTP"]"#, &entries));
-    let page = agent.page_with("forty probes", |page| page.failures("hole") >= 40);
-    // One probe of each may be in flight, and two slots may differ in phase.
-    let total = |name| page.probes(name, &[]);
-    assert!(total("healthy") + page.skipped() >= total("hole") - 3, "{}", page.text);
-    assert!(total("stopped") + page.skipped() >= total("hole") - 3, "{}", page.text);
-    assert!(page.successes("healthy") > 0);
-    assert!(page.successes("stopped") == 0 && page.successes("hole") == 0, "{}", page.text);
-    stopped.signal("CONT");
-    agent.page_with("it answers again", |page| page.successes("stopped") > 0);
-}
-
 /// The original only logged failures, and counted the time of an error page as latency.
 #[test]
 fn failures_are_counted_by_reason_and_never_measured() {

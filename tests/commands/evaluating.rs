@@ -79,25 +79,6 @@ fn colors_are_there_only_where_they_are_wanted() {
 }
 
 #[test]
-fn yaml_has_what_the_json_has() {
-    let prometheus = three();
-    let spec = watch("maxBandwidthPercent: \"60\"");
-    let of = |format: &str| {
-        let args = ["evaluate", "-f", "-", "-o", format, "--prometheus-url", &prometheus.url];
-        let outcome = run_with_input(&args, &spec);
-        assert_eq!(outcome.code, Some(0), "{outcome:?}");
-        outcome.out
-    };
-    let yaml: Value = serde_yaml::from_str(&of("yaml")).expect("YAML");
-    let json = json_of(&of("json"));
-    // Not the whole judgments: the two were made at different times.
-    for at in ["/evaluations/0/watch", "/evaluations/0/nodes/0/name", "/evaluations/0/limit"] {
-        assert_eq!(yaml.pointer(at), json.pointer(at), "{at}");
-        assert!(json.pointer(at).is_some(), "{at}");
-    }
-}
-
-#[test]
 fn json_has_the_whole_judgment() {
     let prometheus = three();
     let spec = watch("maxBandwidthPercent: \"60\"");
@@ -110,39 +91,6 @@ fn json_has_the_whole_judgment() {
     assert_eq!(evaluation["consecutive"], json!({"unfit": 2, "fit": 2}));
     assert_eq!(evaluation["measures"][0]["max"], 60.0);
     assert!(evaluation["measures"][0]["query"].as_str().unwrap().contains("node_network"));
-}
-
-#[test]
-fn criteria_of_ones_own_are_judged_beside_the_bandwidth() {
-    let prometheus = three();
-    for (instance, loss) in [("node-1:9100", 0.2), ("node-2:9100", 0.0), ("node-3:9100", 0.0)] {
-        prometheus.own(instance, loss);
-    }
-    let spec = watch(
-        "maxBandwidthPercent: \"90\", consecutive: {unfit: 1, fit: 1}, \
-         criteria: [{name: loss, query: \"max by (instance) (probe_loss)\", max: \"0.1\"}]",
-    );
-    let outcome =
-        run_with_input(&["evaluate", "-f", "-", "--prometheus-url", &prometheus.url], &spec);
-    assert!(outcome.out.contains("node-1  Unfit  bandwidth  8 %"), "{}", outcome.out);
-    let loss = outcome.out.lines().find(|line| line.contains("loss       0.2")).unwrap();
-    assert!(loss.ends_with("above the threshold"), "{loss}");
-}
-
-#[test]
-fn several_documents_and_json_documents_are_read_from_a_file() {
-    let prometheus = three();
-    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("two.yaml");
-    let second = json!({
-        "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
-        "metadata": {"name": "strict", "namespace": "team"}, "spec": {"maxBandwidthPercent": "5"}
-    });
-    std::fs::write(&path, format!("{}---\n{second}\n", watch("maxBandwidthPercent: \"60\"")))
-        .unwrap();
-    let file = path.to_str().unwrap();
-    let outcome = run(&["evaluate", "-f", file, "--prometheus-url", &prometheus.url]);
-    assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    assert!(outcome.out.contains("default/web\n") && outcome.out.contains("\nteam/strict\n"));
 }
 
 #[test]
@@ -182,29 +130,6 @@ fn no_measurement_is_a_failure_that_shows_the_conditions() {
     );
     assert!(outcome.out.contains("Ready=False PrometheusUnreachable: "), "{}", outcome.out);
     assert!(!outcome.out.contains("nodeSelector"), "{}", outcome.out);
-}
-
-/// The first run, against a Prometheus without these series, or with another name for their job.
-#[test]
-fn an_answer_that_names_no_node_is_a_failure_and_not_one_of_the_selector() {
-    let empty = Prometheus::start();
-    let other = Prometheus::start();
-    other.answer("other_job", vec![(json!({"measure": "other_job", "job": "nodes"}), 3.0)]);
-    let spec = watch("maxBandwidthPercent: \"60\"");
-    for (prometheus, warning) in [(empty, None), (other, Some("jobs that have such series: nodes"))]
-    {
-        let args = ["evaluate", "-f", "-", "--prometheus-url", &prometheus.url];
-        let outcome = run_with_input(&args, &spec);
-        assert_eq!(outcome.code, Some(1), "{outcome:?}");
-        for condition in ["Ready", "MetricsAvailable"] {
-            let line = format!("{condition}=False NoSamples: no series names a node\n");
-            assert!(outcome.out.contains(&line), "{outcome:?}");
-        }
-        let why = "error: no measurement: NoSamples: no series names a node\n";
-        assert!(outcome.err.contains(why), "{outcome:?}");
-        assert!(!outcome.out.contains("nodeSelector"), "{outcome:?}");
-        assert!(warning.is_none_or(|warning| outcome.out.contains(warning)), "{outcome:?}");
-    }
 }
 
 #[test]

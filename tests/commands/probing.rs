@@ -133,32 +133,6 @@ fn a_pod_is_explained_by_the_operator() {
 }
 
 #[test]
-fn a_pod_without_an_agent_says_why_and_one_with_a_bad_path_which_end_is_to_blame() {
-    let (server, prometheus) = (cluster(), prometheus());
-    let of = |name: &str| {
-        let what = ["pod", name, "-n", "shop", "--prometheus-url", &prometheus.url];
-        server.explain_what(&format!("pod-{name}"), &what)
-    };
-    expect(
-        &of("shared"),
-        &[
-            "shop/shared on node-1 has no agent",
-            "SharedProcesses: its containers share their processes",
-            "try: leave it as it is, or measure it by a NetworkProber in its namespace",
-        ],
-    );
-    expect(
-        &of("web-1"),
-        &[
-            "list         confirmed 7 s ago, 1 peers",
-            "results      udp timeout: 6 in five minutes",
-            "node-1  node-2  20 %  -    node-2",
-            "node-1 → node-2 is bad; to blame: node-2",
-        ],
-    );
-}
-
-#[test]
 fn a_missing_object_or_an_invalid_name_is_reported() {
     let server = cluster();
     for (what, expected) in [

@@ -29,8 +29,6 @@ const MAX_POINTS: i64 = 11_000;
 struct Inner {
     /// Percent of each instance, one every [`STEP`]; `None` is a gap.
     history: BTreeMap<String, Vec<Option<f64>>>,
-    /// The answer to a custom query, by instance.
-    own: BTreeMap<String, f64>,
     /// Answers to queries that contain a text: labels and values.
     answers: Vec<(String, Vec<(Value, f64)>)>,
     ranges: Vec<(i64, i64)>,
@@ -56,10 +54,6 @@ impl Prometheus {
     pub fn history(&self, instance: &str, percents: impl IntoIterator<Item = Option<f64>>) {
         let percents = percents.into_iter().collect();
         self.inner.lock().expect("lock").history.insert(instance.into(), percents);
-    }
-
-    pub fn own(&self, instance: &str, value: f64) {
-        self.inner.lock().expect("lock").own.insert(instance.into(), value);
     }
 
     /// Sets the answer to queries that contain `text`.
@@ -136,9 +130,6 @@ fn instant(inner: &Inner, form: &BTreeMap<String, String>) -> Value {
     let result: Vec<_> = if let Some((_, rows)) = known {
         let rows = rows.iter();
         rows.map(|(labels, v)| json!({"metric": labels, "value": [0, v.to_string()]})).collect()
-    } else if query.contains("probe_loss") {
-        let own = inner.own.iter();
-        own.map(|(i, v)| json!({"metric": {"instance": i}, "value": [0, v.to_string()]})).collect()
     } else {
         let last = inner.history.iter().filter_map(|(i, all)| Some((i, (*all.last()?)?)));
         last.flat_map(|(i, percent)| measures(i, percent))

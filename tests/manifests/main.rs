@@ -11,7 +11,6 @@ mod equal;
 mod generated;
 mod newcomers;
 mod olm;
-mod releases;
 mod rendering;
 mod scripts;
 mod values;

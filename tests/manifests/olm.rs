@@ -6,14 +6,14 @@ use std::{
     process::Command,
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use traffic_operator::{
     api::KINDS,
     manifests::{Account, bundle},
 };
 
 use crate::rendering::{
-    Id, NAMESPACE, Objects, differences, id, kustomization, objects, overlay, read, root, run, tool,
+    Id, NAMESPACE, Objects, differences, id, kustomization, objects, overlay, read, root, tool,
 };
 
 pub const VERSION: &str = concat!("traffic-operator.v", env!("CARGO_PKG_VERSION"));
@@ -205,42 +205,4 @@ fn operator_sdks_checks_pass() {
     let output = Command::new(tool("bundle-validate")).arg(&dir).output().expect("runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!output.status.success() && said.contains("not found in bundle"), "{said}");
-}
-
-#[test]
-fn the_bundle_for_a_release_names_its_image() {
-    // `hack/olm-bundle` writes below the repository, so it runs in a copy.
-    let copy = crate::rendering::scratch("olm-bundle");
-    let script = format!(
-        "cp -R '{0}/deploy' '{0}/hack' . && KUBECTL='{1}' IMG=registry.example.com/x:7 hack/olm-bundle",
-        root().display(),
-        tool("kubectl").display()
-    );
-    let mut shell = Command::new("sh");
-    run(shell.args(["-ec", &script]).current_dir(&copy)).unwrap_or_else(|error| panic!("{error}"));
-    let mut written = bundled(&copy.join("dist/olm/manifests"));
-    let mut expected = committed();
-    let (written_version, mut version) =
-        (service_version(&mut written), service_version(&mut expected));
-    let image = json!("registry.example.com/x:7");
-    version["metadata"]["annotations"]["containerImage"] = image.clone();
-    for deployment in version["spec"]["install"]["spec"]["deployments"].as_array_mut().expect("two")
-    {
-        deployment["spec"]["template"]["spec"]["containers"][0]["image"] = image.clone();
-    }
-    assert_eq!(written_version, version);
-    assert!(differences(&written, &expected).is_empty());
-}
-
-#[test]
-fn the_catalog_is_named_by_a_variable() {
-    let render = |image: &str| {
-        let mut command = Command::new(root().join("hack/olm-render"));
-        command.env("KUBECTL", tool("kubectl")).env("CATALOG_IMG", image);
-        run(&mut command)
-    };
-    let text = render("registry.example.com/catalog:7").unwrap_or_else(|error| panic!("{error}"));
-    let catalog = &objects(&text)[&id("CatalogSource", "olm", "traffic-operator")];
-    assert_eq!(catalog["spec"]["image"], "registry.example.com/catalog:7");
-    assert!(render("").expect_err("a refusal").contains("CATALOG_IMG="));
 }

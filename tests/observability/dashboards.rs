@@ -66,29 +66,6 @@ fn every_panel_is_complete() {
     }
 }
 
-/// Columns of Grafana's grid.
-const COLUMNS: u64 = 24;
-
-#[test]
-fn panels_fill_the_grid_without_overlap() {
-    for (file, dashboard) in dashboards() {
-        let mut taken = BTreeSet::new();
-        let mut end = 0;
-        for panel in panels(&dashboard) {
-            let title = panel["title"].as_str().unwrap_or_default();
-            let grid = |key: &str| panel["gridPos"][key].as_u64().expect("a number");
-            let (x, y, w, h) = (grid("x"), grid("y"), grid("w"), grid("h"));
-            assert!(w > 0 && h > 0 && x + w <= COLUMNS, "{file}: {title}: beyond the grid");
-            for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
-                assert!(taken.insert(cell), "{file}: {title}: overlaps at {cell:?}");
-            }
-            end = end.max(y + h);
-        }
-        let area = u64::try_from(taken.len()).expect("a number");
-        assert_eq!(area, COLUMNS * end, "{file}: there are holes between the panels");
-    }
-}
-
 #[test]
 fn every_metric_of_a_kind_is_shown() {
     let shown: BTreeSet<_> =
@@ -192,19 +169,6 @@ fn lines_and_rows_of_nodes_are_limited() {
     }
     for (kind, least) in [("timeseries", 10), ("table", 10), ("state-timeline", 1)] {
         assert!(limited.get(kind).is_some_and(|count| *count >= least), "{limited:?}");
-    }
-}
-
-/// Opening a dashboard runs only the queries of the visible panels.
-#[test]
-fn rows_below_the_first_are_folded_except_in_the_overview() {
-    for (file, dashboard) in dashboards() {
-        let rows = dashboard["panels"].as_array().into_iter().flatten();
-        let folded: Vec<_> =
-            rows.filter(|p| p["type"] == "row").map(|row| row["collapsed"] == true).collect();
-        let overview = file.ends_with("overview.json");
-        assert!(!folded[0], "{file}: nothing is visible at first");
-        assert!(folded[1..].iter().all(|folded| *folded != overview), "{file}: {folded:?}");
     }
 }
 

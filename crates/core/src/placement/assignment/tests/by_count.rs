@@ -42,28 +42,6 @@ fn a_worker_more_or_less_moves_exactly_its_share() {
     }
 }
 
-#[test]
-fn a_stream_more_or_less_touches_one_worker() {
-    let mut case = Case::new(995, 10);
-    case.step();
-    for _ in 0..20 {
-        case.add(1);
-        assert_eq!(case.step(), 0);
-        let counts = case.counts();
-        assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
-    }
-    // Removals: nothing moves while the others differ by one; then one item moves.
-    let mut case = Case::new(30, 3);
-    case.step();
-    let mut moves = Vec::new();
-    for _ in 0..3 {
-        let first = case.items.iter().position(|t| t.owner.as_deref() == Some("swarm-worker-0"));
-        case.items.remove(first.unwrap());
-        moves.push(case.step());
-    }
-    assert_eq!(moves, [0, 1, 1]);
-}
-
 /// The table in the documentation of this module.
 #[test]
 fn moves_are_as_documented() {
