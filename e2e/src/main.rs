@@ -139,8 +139,12 @@ async fn everything(
 ) -> Result<bool> {
     let report = Report::new(true, false);
     let scenes = acts::like(filters);
-    let reflects = filters.is_empty() || filters.iter().any(|it| REFLECTORS.contains(it.as_str()));
-    ensure!(reflects || !scenes.is_empty(), "no act has a name like {filters:?}: see `e2e list`");
+    let names_it = |filter: &String| REFLECTORS.contains(filter.as_str());
+    let reflects = filters.is_empty() || filters.iter().any(names_it);
+    for filter in filters.iter().filter(|filter| !names_it(filter)) {
+        let found = !acts::like(std::slice::from_ref(filter)).is_empty();
+        ensure!(found, "no act has a name like {filter:?}: see `e2e list`");
+    }
     options.images.extend(upgrading::before().map(|before| upgrading::image(&before)));
     let reflecting = async {
         if reflects {

@@ -345,6 +345,18 @@ fn answer_of(code: StatusCode, kind: &'static str, text: String) -> Response {
     answer
 }
 
+/// Returns the present version of an API server's store.
+async fn version(shared: &Shared) -> Result<u64> {
+    let Upstream::Kubernetes(client) = &shared.upstream else {
+        bail!("only the view of an API server can be frozen");
+    };
+    // The version of every list is that of the whole store.
+    let request = http::Request::get("/api/v1/nodes?limit=1").body(Vec::new())?;
+    let list: Value = client.request(request).await?;
+    let version = list["metadata"]["resourceVersion"].as_str().context("a list's version")?;
+    version.parse::<u64>().context("a list's version")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -371,16 +383,4 @@ mod tests {
         assert!(pauses.iter().any(|pause| *pause < Duration::from_secs(4)));
         assert!(pauses.iter().any(|pause| *pause > Duration::from_secs(6)));
     }
-}
-
-/// Returns the present version of an API server's store.
-async fn version(shared: &Shared) -> Result<u64> {
-    let Upstream::Kubernetes(client) = &shared.upstream else {
-        bail!("only the view of an API server can be frozen");
-    };
-    // The version of every list is that of the whole store.
-    let request = http::Request::get("/api/v1/nodes?limit=1").body(Vec::new())?;
-    let list: Value = client.request(request).await?;
-    let version = list["metadata"]["resourceVersion"].as_str().context("a list's version")?;
-    version.parse::<u64>().context("a list's version")
 }

@@ -9,7 +9,7 @@ use traffic_operator::manifests;
 use crate::{
     bench::{eventually, run},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, three_nodes},
+    traffic_watch::judging::three_nodes,
 };
 
 /// Ten tenants, each below its own limit, together close at most half of the cluster.
