@@ -9,6 +9,7 @@ mod at_rest;
 mod calico_api_down;
 mod deleting;
 mod documented;
+mod fitness;
 mod groups;
 mod invalid_specs;
 mod labels;

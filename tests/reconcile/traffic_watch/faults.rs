@@ -42,7 +42,7 @@ fn every_bad_answer_freezes_the_labels_and_reports_it_and_judging_resumes_by_its
             (Mode::Raw(400, json, error("bad_data")), "QueryInvalid"),
             (Mode::Raw(422, json, error("execution")), "QueryFailed"),
             (Mode::Raw(401, "text/html", String::new()), "Unauthorized"),
-            (Mode::Raw(200, json, success("matrix", "[]")), "BadAnswer"),
+            (Mode::Raw(200, json, success("matrix", "[]")), "QueryInvalid"),
             (Mode::Raw(200, json, success("vector", "[]")), "NoSamples"),
             (Mode::Hang, "PrometheusTimeout"),
         ] {
