@@ -23,15 +23,15 @@ pub(super) fn sample(evidence: &Evidence, asked: f64) -> Sample {
         reason = "counters are below 2^63 and age below a day; `as` saturates"
     )]
     let (total, time) = (
-        evidence.total.get().unwrap_or_default() as i64,
-        (asked - evidence.age.get().unwrap_or_default()) as i64,
+        evidence.total.unwrap_or_default() as i64,
+        (asked - evidence.age.unwrap_or_default()) as i64,
     );
     Sample {
         value: evidence.value,
-        percent: evidence.percent.or_nan(),
+        percent: evidence.percent.unwrap_or(f64::NAN),
         total,
         time,
-        age: evidence.age.or_nan(),
+        age: evidence.age.unwrap_or(f64::NAN),
         device: evidence.device.clone(),
     }
 }
