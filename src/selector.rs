@@ -73,13 +73,6 @@ impl Selector {
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|requirement| requirement.allows(get(requirement.key())))
     }
-
-    /// Prepares the selector for many objects: `prepare` converts each key into a form for quick
-    /// lookups.
-    pub fn prepared<K>(&self, prepare: impl Fn(&str) -> K) -> Prepared<'_, K> {
-        let requirements = self.0.iter();
-        Prepared(requirements.map(|r| (prepare(r.key()), r)).collect())
-    }
 }
 
 /// Checks a key and the values it is compared with.
@@ -108,16 +101,6 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(inner)
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.ends_with(|c: char| c.is_ascii_alphanumeric())
-}
-
-/// A selector with prepared keys.
-pub struct Prepared<'a, K>(Vec<(K, &'a Requirement)>);
-
-impl<K> Prepared<'_, K> {
-    /// Reports whether labels match; `get` looks one up.
-    pub fn matches<'v>(&self, get: impl Fn(&K) -> Option<&'v str>) -> bool {
-        self.0.iter().all(|(key, requirement)| requirement.allows(get(key)))
-    }
 }
 
 impl Requirement {

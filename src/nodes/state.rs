@@ -1,6 +1,5 @@
 //! The stored data of all nodes, and its changes by a watch.
 use std::{
-    cell::Cell,
     collections::{BTreeMap, HashSet},
     sync::{Arc, OnceLock},
 };
@@ -8,8 +7,8 @@ use std::{
 use kube::{core::ObjectMeta, runtime::watcher::Event};
 
 use super::{
-    Census, Identity, Incarnation, NodeObject, Offer, Readiness, Taint, Texts, facts::is_untainted,
-    texts::Lists,
+    Carrier, Census, Identity, Incarnation, NodeObject, Offer, Readiness, Taint, Texts,
+    facts::is_untainted,
 };
 use crate::{
     api::{
@@ -21,9 +20,6 @@ use crate::{
 
 /// Minimum number of texts for a sweep: a node has some dozens, and this many take 10 kB.
 const FEW_TEXTS: usize = 128;
-
-/// The label whose value each node has for itself.
-const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 
 /// The state of the store. It is not a `watch::Mirror`, because nodes share their texts, and are
 /// counted as they change.
@@ -39,9 +35,7 @@ pub(super) struct State {
     identity: OnceLock<Arc<Identity>>,
     /// Label keys and values, each stored once: most are the same on every node.
     texts: HashSet<Arc<str>>,
-    /// Labels and annotations, each list stored once: most nodes share theirs with others.
-    lists: Lists,
-    /// Number of texts and lists left by the last sweep.
+    /// Number of texts left by the last sweep.
     texts_in_use: usize,
     /// The taints of the last node with any: most others with taints have the same.
     taints: Arc<[Taint]>,
@@ -118,36 +112,16 @@ impl Stored {
     pub fn label(&self, key: &str) -> Option<&Arc<str>> {
         self.labels.get(key)
     }
-}
 
-/// Looks up one key on node after node. Each text is stored once, so that keys are compared by
-/// address; and most nodes have a key in the same place.
-pub(super) struct Lookup {
-    /// `None` if no node has it.
-    key: Option<Arc<str>>,
-    /// The place at which the last node had it.
-    place: Cell<usize>,
-}
-
-impl Lookup {
-    /// Returns the value of a node's label.
-    pub fn label<'n>(&self, node: &'n Stored) -> Option<&'n Arc<str>> {
-        node.labels.value(self.find(node.labels.keys(), |key| key)?)
+    /// Returns what it has of a key, if anything.
+    pub fn carrier(&self, name: &Arc<str>, key: &str) -> Option<Carrier> {
+        let (label, taint) = (self.label(key).is_some(), self.taint(key).is_some());
+        Carrier::of(Arc::clone(name), self.incarnation, label, taint)
     }
 
-    /// Returns the effect of a node's taint.
-    pub fn taint<'n>(&self, node: &'n Stored) -> Option<&'n Arc<str>> {
-        let place = self.find(&node.taints, |taint| &taint.key)?;
-        node.taints.get(place).map(|taint| &taint.effect)
-    }
-
-    fn find<T>(&self, all: &[T], key_of: fn(&T) -> &Arc<str>) -> Option<usize> {
-        let key = self.key.as_ref()?;
-        let is = |one: &T| Arc::ptr_eq(key_of(one), key);
-        if !all.get(self.place.get()).is_some_and(is) {
-            self.place.set(all.iter().position(is)?);
-        }
-        Some(self.place.get())
+    /// Returns the effect of a taint.
+    pub fn taint(&self, key: &str) -> Option<&Arc<str>> {
+        self.taints.iter().find(|taint| *taint.key == *key).map(|taint| &taint.effect)
     }
 }
 
@@ -160,11 +134,6 @@ impl State {
     /// Returns the number of changes so far: while it stays, selections stay.
     pub fn changes(&self) -> u64 {
         self.changes
-    }
-
-    /// Prepares to look up one key on many nodes.
-    pub fn lookup(&self, key: &str) -> Lookup {
-        Lookup { key: self.texts.get(key).cloned(), place: Cell::default() }
     }
 
     /// Returns the number of nodes, and of those with a mark.
@@ -213,10 +182,10 @@ impl State {
         }
     }
 
-    /// Returns the number of stored texts, and of lists.
+    /// Returns the number of stored texts.
     #[cfg(test)]
-    pub fn texts_kept(&self) -> (usize, usize) {
-        (self.texts.len(), self.lists.len())
+    pub fn texts_kept(&self) -> usize {
+        self.texts.len()
     }
 
     fn text(&mut self, text: &str) -> Arc<str> {
@@ -229,25 +198,18 @@ impl State {
     }
 
     pub fn labels(&mut self, metadata: &ObjectMeta) -> Texts {
-        let labels = self.by_key(metadata.labels.iter().flatten());
-        self.lists.shared(labels, HOSTNAME_LABEL)
+        self.by_key(metadata.labels.iter().flatten())
     }
 
-    /// The addresses in them differ from node to node.
     pub fn calico(&mut self, metadata: &ObjectMeta) -> Texts {
         let [v4, v6] = BGP_ADDRESS_ANNOTATIONS;
         let keys = [BGP_AS_ANNOTATION, v4, v6, CLUSTER_ID_ANNOTATION];
         let annotations = metadata.annotations.iter().flatten();
-        let calico = self.by_key(annotations.filter(|(key, _)| keys.contains(&key.as_str())));
-        self.lists.with_keys(calico)
+        self.by_key(annotations.filter(|(key, _)| keys.contains(&key.as_str())))
     }
 
-    /// Stores texts by key, which are sorted.
-    fn by_key<'a>(
-        &mut self,
-        sorted: impl Iterator<Item = (&'a String, &'a String)>,
-    ) -> Vec<(Arc<str>, Arc<str>)> {
-        sorted.map(|(key, value)| (self.text(key), self.text(value))).collect()
+    fn by_key<'a>(&mut self, texts: impl Iterator<Item = (&'a String, &'a String)>) -> Texts {
+        texts.map(|(key, value)| (self.text(key), self.text(value))).collect()
     }
 
     fn taints(&mut self, node: &NodeObject) -> Arc<[Taint]> {
@@ -371,15 +333,14 @@ impl State {
     }
 
     fn forget_unused_texts(&mut self) {
-        self.lists.forget_unused();
         self.texts.retain(|text| Arc::strong_count(text) > 1);
-        self.texts_in_use = self.texts.len() + self.lists.len();
+        self.texts_in_use = self.texts.len();
     }
 
     /// Sweeps unused texts each time their number has doubled, so that a sweep costs no more than
     /// the additions: labels with changing values would otherwise fill the store.
     fn forget_some_texts(&mut self) {
-        if self.texts.len() + self.lists.len() > 2 * self.texts_in_use.max(FEW_TEXTS) {
+        if self.texts.len() > 2 * self.texts_in_use.max(FEW_TEXTS) {
             self.forget_unused_texts();
         }
     }

@@ -139,17 +139,15 @@ impl NodeStore {
         if let Some(selection) = self.0.selections.get(&choice, state.changes()) {
             return selection;
         }
-        let selects = selector.prepared(|key| state.lookup(key));
-        let (label, taint) = (state.lookup(key), state.lookup(key));
         // Chosen first, so that their facts are in memory once: as many as there are.
         let is_selected = |(_, node): &(&Arc<str>, &Stored)| {
-            selects.matches(|key| key.label(node).map(|value| &**value))
+            selector.matches(|key| node.label(key).map(|value| &**value))
         };
         let (selected, others): (Vec<_>, Vec<_>) = state.nodes().iter().partition(is_selected);
         let facts = |(name, node): (&Arc<str>, &Stored)| NodeFacts {
             name: Arc::clone(name),
-            label: label.label(node).cloned(),
-            taint: taint.taint(node).cloned(),
+            label: node.label(key).cloned(),
+            taint: node.taint(key).cloned(),
             schedulable: node.schedulable,
             open: node.open,
             capacity: node.capacity.clone(),
@@ -159,12 +157,9 @@ impl NodeStore {
             taints: Arc::clone(&node.taints),
             unfit: node.unfit,
         };
-        let stray = |(name, node): (&Arc<str>, &Stored)| {
-            let (mark, taint) = (label.label(node).is_some(), taint.taint(node).is_some());
-            Carrier::of(Arc::clone(name), node.incarnation, mark, taint)
-        };
         let nodes = selected.into_iter().map(facts).collect();
-        let selection = Selection { nodes, strays: others.into_iter().filter_map(stray).collect() };
+        let strays = others.into_iter().filter_map(|(name, node)| node.carrier(name, key));
+        let selection = Selection { nodes, strays: strays.collect() };
         self.0.selections.put(choice, state.changes(), &selection);
         selection
     }
@@ -250,12 +245,7 @@ impl NodeStore {
     #[must_use]
     pub fn carriers(&self, key: &str) -> Vec<Carrier> {
         let state = self.read();
-        let (label, taint) = (state.lookup(key), state.lookup(key));
-        let carrier = |(name, node): (&Arc<str>, &Stored)| {
-            let (label, taint) = (label.label(node).is_some(), taint.taint(node).is_some());
-            Carrier::of(Arc::clone(name), node.incarnation, label, taint)
-        };
-        state.nodes().iter().filter_map(carrier).collect()
+        state.nodes().iter().filter_map(|(name, node)| node.carrier(name, key)).collect()
     }
 
     /// Returns the nodes that offer an extended resource, by name.
