@@ -94,6 +94,18 @@ impl<K: Clone + DeserializeOwned + Debug> Api<K> {
         Ok(ObjectList { types, metadata, items: items.into_iter().filter_map(read).collect() })
     }
 
+    /// Lists page by page; every object that can be read goes to `take`.
+    pub async fn list_pages(&self, mut params: ListParams, mut take: impl FnMut(K)) -> Result<()> {
+        loop {
+            let page = self.list(&params).await?;
+            page.items.into_iter().for_each(&mut take);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(()),
+            }
+        }
+    }
+
     /// Creates an object.
     pub async fn create(&self, params: &PostParams, object: &K) -> Result<K>
     where

@@ -67,23 +67,17 @@ impl Workload {
 /// reflector must be chosen.
 pub(super) async fn count(client: &kube::Client) -> Result<BTreeMap<Arc<str>, u32>, Error> {
     let api = Api::<Workload>::all(client.clone());
-    let mut params = ListParams::default().limit(PAGE);
     let mut counted: BTreeMap<Arc<str>, u32> = BTreeMap::new();
-    loop {
-        let page = api.list(&params).await.map_err(Error::kube("list Pods"))?;
-        for pod in page.items.iter().filter(|pod| pod.counts()) {
-            if let Some(node) = &pod.spec.node_name {
-                match counted.get_mut(node.as_str()) {
-                    Some(number) => *number += 1,
-                    None => drop(counted.insert(node.as_str().into(), 1)),
-                }
+    let add = |pod: Workload| {
+        if let Some(node) = pod.spec.node_name.as_deref().filter(|_| pod.counts()) {
+            match counted.get_mut(node) {
+                Some(number) => *number += 1,
+                None => drop(counted.insert(node.into(), 1)),
             }
         }
-        match page.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => params = params.continue_token(&next),
-            None => return Ok(counted),
-        }
-    }
+    };
+    let listed = api.list_pages(ListParams::default().limit(PAGE), add).await;
+    listed.map_err(Error::kube("list Pods")).map(|()| counted)
 }
 
 /// Returns the count and its time; if it fails or takes too long, the one that is known. It decides

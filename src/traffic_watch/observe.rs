@@ -251,44 +251,25 @@ impl TrafficWatchReconciler {
         let params = ListParams::default().labels(&selector.to_string()).limit(PAGE_SIZE);
         let sets =
             Api::<PartialObjectMeta<ReplicaSet>>::namespaced(self.client.clone(), &namespace);
-        let sets = pages(&sets, params.clone(), "list ReplicaSets").await?;
-        let ours: Vec<String> = sets
-            .iter()
-            .filter(|set| controllers(*set).contains(&deployment.uid))
-            .filter_map(ResourceExt::uid)
-            .collect();
+        let mut ours = Vec::new();
+        let add = |set: PartialObjectMeta<ReplicaSet>| {
+            ours.extend(set.uid().filter(|_| controllers(&set).contains(&deployment.uid)));
+        };
+        sets.list_pages(params.clone(), add).await.map_err(Error::kube("list ReplicaSets"))?;
         let pods = Api::<Pod>::namespaced(self.client.clone(), &namespace);
-        let pods = pages(&pods, params, "list Pods").await?;
-        let ours = pods
-            .iter()
-            .filter(|pod| controllers(*pod).iter().any(|uid| ours.contains(uid)))
+        let mut facts = Vec::new();
+        let add = |pod: Pod| {
+            let is_ours = controllers(&pod).iter().any(|uid| ours.contains(uid));
             // A pod that has ended stays listed; it needs neither eviction nor waiting.
-            .filter(|pod| !has_ended(pod));
-        Ok(ours.map(pod_facts).collect())
+            facts.extend((is_ours && !has_ended(&pod)).then(|| pod_facts(&pod)));
+        };
+        pods.list_pages(params, add).await.map_err(Error::kube("list Pods"))?;
+        Ok(facts)
     }
 }
 
 /// Objects per page: a Pod is some 8 kB.
 const PAGE_SIZE: u32 = 100;
-
-async fn pages<K>(
-    api: &Api<K>,
-    mut params: ListParams,
-    action: &'static str,
-) -> Result<Vec<K>, Error>
-where
-    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
-{
-    let mut all = Vec::new();
-    loop {
-        let page = api.list(&params).await.map_err(Error::kube(action))?;
-        all.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(all),
-        }
-    }
-}
 
 /// The UIDs of an object's controllers; there is one at most.
 fn controllers<K: Resource>(object: &K) -> Vec<String> {

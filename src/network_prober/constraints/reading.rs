@@ -9,7 +9,6 @@ use std::{
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{LimitRange, ResourceQuota};
 use kube::{Client, ResourceExt, api::ListParams};
-use serde::de::DeserializeOwned;
 use tokio::sync::watch as signal;
 
 use super::{ByNamespace, Constraints};
@@ -145,30 +144,17 @@ async fn of_namespace(client: &Client, namespace: &str) -> kube::Result<Constrai
 
 async fn everywhere(client: &Client) -> kube::Result<ByNamespace> {
     let mut all = ByNamespace::new();
-    each(Api::<LimitRange>::all(client.clone()), |range| {
+    let params = ListParams::default().limit(PAGE_SIZE);
+    let add = |range: LimitRange| {
         all.entry(range.namespace().unwrap_or_default()).or_default().add_range(&range);
-    })
-    .await?;
-    each(Api::<ResourceQuota>::all(client.clone()), |quota| {
+    };
+    Api::all(client.clone()).list_pages(params.clone(), add).await?;
+    let add = |quota: ResourceQuota| {
         all.entry(quota.namespace().unwrap_or_default()).or_default().add_quota(&quota);
-    })
-    .await?;
+    };
+    Api::all(client.clone()).list_pages(params, add).await?;
     all.retain(|_, constraints| !constraints.is_empty());
     Ok(all)
-}
-
-async fn each<K>(api: Api<K>, mut take: impl FnMut(K)) -> kube::Result<()>
-where
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let mut params = ListParams::default().limit(PAGE_SIZE);
-    loop {
-        let page = api.list(&params).await?;
-        let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-        page.into_iter().for_each(&mut take);
-        let Some(token) = next else { return Ok(()) };
-        params = params.continue_token(&token);
-    }
 }
 
 #[cfg(test)]

@@ -104,19 +104,11 @@ impl Kubernetes {
     async fn list(
         &self,
         resource: &ApiResource,
-        mut each: impl FnMut(DynamicObject),
+        each: impl FnMut(DynamicObject),
     ) -> Result<(), Error> {
         let api = self.api::<DynamicObject>(resource);
-        let mut params = ListParams::default().limit(PAGE_SIZE);
-        loop {
-            let list = api.list(&params).await;
-            let list = list.map_err(|source| self.failed("list Calico's objects", source))?;
-            list.items.into_iter().for_each(&mut each);
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => return Ok(()),
-            }
-        }
+        let listed = api.list_pages(ListParams::default().limit(PAGE_SIZE), each).await;
+        listed.map_err(|source| self.failed("list Calico's objects", source))
     }
 
     /// Returns the cluster's BGPConfiguration. By list: a get cannot distinguish a missing kind
