@@ -18,6 +18,7 @@ use prometheus_client::{
 use traffic_operator_agent::process;
 
 mod families;
+mod family;
 mod names;
 mod page;
 
@@ -25,6 +26,7 @@ use families::{
     ApiCall, Certificate, Code, Controller, Endpoint, Failure, Injection, Inner, Outcome, Port,
     Reason, RequestResult, Resource,
 };
+pub use family::{Family, count};
 pub use names::NAMES;
 pub use page::CHUNK;
 use page::Chunks;

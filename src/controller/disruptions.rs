@@ -12,17 +12,13 @@ use std::{
     time::Duration,
 };
 
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
-};
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use traffic_operator_core::disruption::{Budget, Holder, Stays, Zone};
 
 pub use traffic_operator_core::disruption::Busy;
 
 use super::Key;
-use crate::{clock, nodes::NodeStore};
+use crate::{clock, metrics::Family, nodes::NodeStore};
 
 /// The time for which an eviction holds its zone: a pod usually runs again elsewhere by then, and
 /// the kinds themselves wait for the replacement before the next one.
@@ -198,25 +194,23 @@ struct Gauges(Disruptions);
 impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let state = self.0.state();
-        let mut family = encoder.encode_descriptor(
+        let mut family = Family::gauges(
+            &mut encoder,
             "traffic_operator_disruption_in_progress",
             "1 for a zone in which an object disrupts something: a reflector changes, a pod is evicted",
-            None,
-            MetricType::Gauge,
         )?;
         for (zone, holder) in state.budget.held(clock::instant()) {
             let labels = [("zone", &**zone), ("kind", holder.kind), ("name", &*holder.name)];
-            ConstGauge::new(1.0).encode(family.encode_family(&labels)?)?;
+            family.gauge(&labels, 1.0)?;
         }
-        let mut family = encoder.encode_descriptor(
+        let mut family = Family::counters(
+            &mut encoder,
             "traffic_operator_disruptions",
             "Disruptive acts by kind: started, deferred to a later pass, or urgent",
-            None,
-            MetricType::Counter,
         )?;
         for ((kind, result), number) in &state.counts {
             let labels = [("kind", *kind), ("result", *result)];
-            ConstCounter::new(*number).encode(family.encode_family(&labels)?)?;
+            family.counter(&labels, *number)?;
         }
         Ok(())
     }

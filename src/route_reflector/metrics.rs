@@ -3,16 +3,13 @@
 use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
-};
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 
 use super::{
     memory::{Counters, Figures, Memories, Memory},
     plan::seconds,
 };
+use crate::metrics::{Family, count};
 
 /// The leader's metrics of each `RouteReflectorSet`.
 #[derive(Debug)]
@@ -20,10 +17,6 @@ pub struct Gauges(pub Memories);
 
 /// Labels of one series, beside the name, and its value.
 type Series<'a> = (Vec<(&'static str, &'a str)>, f64);
-
-fn count(number: usize) -> f64 {
-    u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
-}
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate, or pairs of some thousand nodes")]
 fn large(number: u64) -> f64 {
@@ -130,32 +123,27 @@ impl Collector for Gauges {
             let help =
                 "1 while no session carries a route to pods, so that there is nothing to reflect";
             let metric = "traffic_operator_routereflector_idle";
-            let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Gauge)?;
+            let mut family = Family::gauges(&mut encoder, metric, help)?;
             for (name, idle) in idle {
-                let labels = [("name", name.as_str())];
-                ConstGauge::new(idle).encode(family.encode_family(&labels)?)?;
+                family.gauge(&[("name", name.as_str())], idle)?;
             }
         }
         let now = seconds(Timestamp::now());
         for (metric, help, of) in GAUGES.iter().filter(|_| !decided.is_empty()) {
-            let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Gauge)?;
+            let mut family = Family::gauges(&mut encoder, metric, help)?;
             for (name, figures) in &decided {
                 for (labels, value) in of(figures, now) {
-                    let mut every = vec![("name", name.as_str())];
-                    every.extend(labels);
-                    let value = ConstGauge::new(value);
-                    value.encode(family.encode_family(&every.as_slice())?)?;
+                    let every = [vec![("name", name.as_str())], labels].concat();
+                    family.gauge(&every.as_slice(), value)?;
                 }
             }
         }
         let counter = |encoder: &mut DescriptorEncoder, metric: &str, help: &str, of: &Counted| {
-            let mut family = encoder.encode_descriptor(metric, help, None, MetricType::Counter)?;
+            let mut family = Family::counters(encoder, metric, help)?;
             for ((_, name), (_, counters, _)) in &all {
                 for (labels, value) in of(counters) {
-                    let mut every = vec![("name", name.as_str())];
-                    every.extend(labels);
-                    let value = ConstCounter::new(value);
-                    value.encode(family.encode_family(&every.as_slice())?)?;
+                    let every = [vec![("name", name.as_str())], labels].concat();
+                    family.counter(&every.as_slice(), value)?;
                 }
             }
             Ok::<_, fmt::Error>(())

@@ -5,10 +5,11 @@ use std::{fmt, time::Instant};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
+    metrics::MetricType,
 };
 
 use super::memory::Memories;
+use crate::metrics::{Family, count};
 
 /// The leader's metrics of each `Swarm`.
 #[derive(Debug)]
@@ -16,10 +17,6 @@ pub struct Gauges(pub Memories);
 
 /// Labels of one series, beside namespace and name, and its value.
 type Series<'a, V> = (Vec<(&'static str, &'a str)>, V);
-
-fn count(number: usize) -> f64 {
-    u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
-}
 
 #[expect(clippy::cast_precision_loss, reason = "an epoch is below 2^52")]
 fn epoch(number: u64) -> f64 {
@@ -38,13 +35,11 @@ impl Collector for Gauges {
              name: &str,
              help: &str,
              of: &dyn Fn(&super::snapshot::Snapshot) -> Vec<Series<'_, f64>>| {
-                let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+                let mut family = Family::gauges(encoder, name, help)?;
                 for ((namespace, name), snapshot) in &all {
                     for (labels, value) in of(snapshot) {
-                        let mut every = vec![("namespace", namespace.as_str()), ("name", name)];
-                        every.extend(labels);
-                        let value = ConstGauge::new(value);
-                        value.encode(family.encode_family(&every.as_slice())?)?;
+                        let own = vec![("namespace", namespace.as_str()), ("name", name)];
+                        family.gauge(&[own, labels].concat().as_slice(), value)?;
                     }
                 }
                 Ok::<_, fmt::Error>(())
@@ -139,14 +134,14 @@ impl Gauges {
                 "action",
             ),
         ] {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            let mut family = Family::counters(encoder, name, help)?;
             for ((namespace, swarm), snapshot) in &all {
                 let counters = &snapshot.counters;
                 let by = if label == "reason" { &counters.moves } else { &counters.refreshes };
                 for (value, number) in by {
                     let labels =
                         [("namespace", namespace.as_str()), ("name", swarm), (label, value)];
-                    ConstCounter::new(*number).encode(family.encode_family(&labels)?)?;
+                    family.counter(&labels, *number)?;
                 }
             }
         }

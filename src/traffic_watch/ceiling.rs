@@ -26,6 +26,7 @@ use super::{
 use crate::{
     api::traffic_watch::Mode,
     controller::Key,
+    metrics::{Family, count},
     nodes::{Census, Marked, NodeStore},
 };
 
@@ -287,7 +288,6 @@ impl Drop for Place<'_> {
 impl Collector for Ceiling {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let open = self.0.nodes.census().open;
-        let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
         for (name, help, value) in [
             (
                 "traffic_operator_unfit_nodes",
@@ -309,11 +309,10 @@ impl Collector for Ceiling {
         });
         let judged: Vec<_> = judged.collect();
         let mut family = |name: &str, help: &str, value: fn(&(usize, usize)) -> usize| {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            let mut family = Family::gauges(&mut encoder, name, help)?;
             for ((namespace, name), figures) in &judged {
                 let labels = [("namespace", namespace.as_str()), ("name", name.as_str())];
-                let gauge = ConstGauge::new(count(value(figures)));
-                gauge.encode(family.encode_family(&labels)?)?;
+                family.gauge(&labels, count(value(figures)))?;
             }
             Ok(())
         };

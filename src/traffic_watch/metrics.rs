@@ -4,17 +4,16 @@
 //! no judgment and keeps no more than one memory alive.
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder},
-    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
-};
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 
 use super::{
     memory::{Counters, Entry, Memories, Memory, NodeMemory},
     settings::Criterion,
 };
-use crate::api::traffic_watch::NodeState;
+use crate::{
+    api::traffic_watch::NodeState,
+    metrics::{Family, count},
+};
 
 mod info;
 mod labels;
@@ -132,27 +131,6 @@ type Figure = fn(&Object, usize) -> Option<f64>;
 /// Counts of an object by result.
 type Counts = fn(&Counters) -> &BTreeMap<&'static str, u64>;
 
-/// One family in the making.
-struct Family<'a>(MetricEncoder<'a>);
-
-impl Family<'_> {
-    fn gauge(&mut self, labels: &impl EncodeLabelSet, value: f64) -> Result {
-        ConstGauge::new(value).encode(self.0.encode_family(labels)?)
-    }
-
-    fn counter(&mut self, labels: &impl EncodeLabelSet, value: u64) -> Result {
-        ConstCounter::new(value).encode(self.0.encode_family(labels)?)
-    }
-}
-
-fn gauges<'s>(
-    encoder: &'s mut DescriptorEncoder<'_>,
-    name: &'static str,
-    help: &str,
-) -> std::result::Result<Family<'s>, fmt::Error> {
-    Ok(Family(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?))
-}
-
 /// The labels of each measure: the text before the last value, and that value.
 fn measures(object: &Object) -> Vec<(String, &'static str)> {
     let labels = |criterion: &Criterion| {
@@ -162,14 +140,10 @@ fn measures(object: &Object) -> Vec<(String, &'static str)> {
     object.memory.criteria.iter().map(labels).collect()
 }
 
-fn count(number: usize) -> f64 {
-    u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
-}
-
 impl Gauges {
     fn node_values(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
         let help = "What was measured, in the unit of the label; absent without evidence";
-        let mut values = gauges(encoder, "traffic_operator_trafficwatch_node_value", help)?;
+        let mut values = Family::gauges(encoder, "traffic_operator_trafficwatch_node_value", help)?;
         self.each(|own, object| {
             let (before, measures) = (joined(&own, "node"), measures(object));
             for (node, state) in object.shown(share) {
@@ -185,7 +159,8 @@ impl Gauges {
             Ok(())
         })?;
         let help = "The threshold above which the node is unfit, in the unit of the label";
-        let mut thresholds = gauges(encoder, "traffic_operator_trafficwatch_node_threshold", help)?;
+        let mut thresholds =
+            Family::gauges(encoder, "traffic_operator_trafficwatch_node_threshold", help)?;
         self.each(|own, object| {
             let (before, measures) = (joined(&own, "node"), measures(object));
             for (node, _) in object.shown(share) {
@@ -199,7 +174,7 @@ impl Gauges {
         })?;
         let help = "Age of the sample that was judged, in seconds; absent without evidence";
         let family = "traffic_operator_trafficwatch_node_sample_age_seconds";
-        let mut ages = gauges(encoder, family, help)?;
+        let mut ages = Family::gauges(encoder, family, help)?;
         self.each(|own, object| {
             let before = joined(&own, "node");
             for (node, state) in object.shown(share) {
@@ -213,7 +188,7 @@ impl Gauges {
 
     fn node_states(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
         let help = "1 for the state the node is in; the other states have no series";
-        let mut states = gauges(encoder, "traffic_operator_trafficwatch_node_state", help)?;
+        let mut states = Family::gauges(encoder, "traffic_operator_trafficwatch_node_state", help)?;
         self.each(|own, object| {
             let before = joined(&own, "node");
             for (node, state) in object.shown(share) {
@@ -226,7 +201,7 @@ impl Gauges {
 
     fn node_infos(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
         let help = "Why a node is not Fit: 1, with the measure, the reason and the link";
-        let mut infos = gauges(encoder, "traffic_operator_trafficwatch_node_info", help)?;
+        let mut infos = Family::gauges(encoder, "traffic_operator_trafficwatch_node_info", help)?;
         self.each(|own, object| {
             let before = joined(&own, "node");
             for (node, state) in object.not_fit(share) {
@@ -238,7 +213,7 @@ impl Gauges {
         })?;
         let help = "Time since which a node that is not Fit is in its state, in Unix seconds";
         let family = "traffic_operator_trafficwatch_node_state_since_timestamp_seconds";
-        let mut times = gauges(encoder, family, help)?;
+        let mut times = Family::gauges(encoder, family, help)?;
         self.each(|own, object| {
             let before = joined(&own, "node");
             for (node, state) in object.not_fit(share) {
@@ -251,7 +226,7 @@ impl Gauges {
 
     fn gauges(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
         let help = "Nodes by state";
-        let mut nodes = gauges(encoder, "traffic_operator_trafficwatch_nodes", help)?;
+        let mut nodes = Family::gauges(encoder, "traffic_operator_trafficwatch_nodes", help)?;
         self.each(|[namespace, name], object| {
             let summary = object.memory.summary;
             for state in NodeState::ALL.into_iter().filter(|_| object.is_judged()) {
@@ -294,7 +269,7 @@ impl Gauges {
             ),
         ];
         for (name, help, figure) in figures {
-            let mut family = gauges(encoder, name, help)?;
+            let mut family = Family::gauges(encoder, name, help)?;
             self.each(|labels, object| match figure(object, share) {
                 Some(value) if object.is_judged() => family.gauge(&labels, value),
                 _ => Ok(()),
@@ -309,7 +284,7 @@ impl Gauges {
     fn intervals(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
         let help = "Time between two judgments (spec.interval)";
         let family = "traffic_operator_trafficwatch_interval_seconds";
-        let mut intervals = gauges(encoder, family, help)?;
+        let mut intervals = Family::gauges(encoder, family, help)?;
         self.each(|labels, object| match object.interval {
             Some(interval) => intervals.gauge(&labels, interval.as_secs_f64()),
             None => Ok(()),
@@ -318,7 +293,7 @@ impl Gauges {
 
     fn unknown(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
         let help = "Nodes without evidence now, by reason";
-        let mut unknown = gauges(encoder, "traffic_operator_trafficwatch_unknown", help)?;
+        let mut unknown = Family::gauges(encoder, "traffic_operator_trafficwatch_unknown", help)?;
         self.each(|[namespace, name], object| {
             let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();
             let states = object.memory.nodes.iter().filter(|(_, n)| n.state == NodeState::Unknown);
@@ -335,7 +310,7 @@ impl Gauges {
     fn replicas(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
         let help = "Replicas of the managed Deployment";
         let family = "traffic_operator_trafficwatch_deployment_replicas";
-        let mut replicas = gauges(encoder, family, help)?;
+        let mut replicas = Family::gauges(encoder, family, help)?;
         self.each(|[namespace, name], object| {
             let Some((wanted, available)) = object.replicas else { return Ok(()) };
             for (state, count) in [("wanted", wanted), ("available", available)] {
@@ -348,8 +323,7 @@ impl Gauges {
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
         let help = "Nodes that entered a state, by reason";
         let name = "traffic_operator_trafficwatch_transitions";
-        let mut transitions =
-            Family(encoder.encode_descriptor(name, help, None, MetricType::Counter)?);
+        let mut transitions = Family::counters(encoder, name, help)?;
         self.each(|[namespace, name], object| {
             for ((to, reason), count) in &object.counters.transitions {
                 let labels = [namespace, name, ("to", to.as_str()), ("reason", reason)];
@@ -375,8 +349,7 @@ impl Gauges {
             ),
         ];
         for (name, help, counts) in by_result {
-            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            let mut family = Family(metric);
+            let mut family = Family::counters(encoder, name, help)?;
             self.each(|[namespace, name], object| {
                 for (result, count) in counts(&object.counters) {
                     family.counter(&[namespace, name, ("result", *result)], *count)?;

@@ -3,7 +3,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use super::{
     super::reservation::{Figures, Memory},
-    Gauges, NodeLabels, Result, gauges, joined,
+    Family, Gauges, NodeLabels, Result, joined,
 };
 
 /// One figure of a node, in bits per second.
@@ -22,7 +22,7 @@ impl Gauges {
         let help = "What pods and everything else may use on a node (limit) and use (measured), \
                     what pods request and what the node offers; the first two only with evidence";
         let family = "traffic_operator_trafficwatch_node_reservation_bits_per_second";
-        let mut family = gauges(encoder, family, help)?;
+        let mut family = Family::gauges(encoder, family, help)?;
         self.each(|own, object| {
             let Some(memory) = &object.memory.reservation else { return Ok(()) };
             let before = joined(&own, "node");
@@ -41,7 +41,7 @@ impl Gauges {
         })?;
         let help = "Pods without a node that request more of the resource than any node has free";
         let family = "traffic_operator_trafficwatch_reservation_waiting_pods";
-        let mut family = gauges(encoder, family, help)?;
+        let mut family = Family::gauges(encoder, family, help)?;
         self.each(|[namespace, name], object| {
             let Some(memory) = &object.memory.reservation else { return Ok(()) };
             let labels = [namespace, name, ("resource", &*memory.resource)];
