@@ -183,9 +183,11 @@ fn nobody_gets_a_list_that_is_not_its_own() {
 fn every_replica_answers_agents_and_the_api_server() {
     run(async |bench| {
         let leader = bench.ready_operator().await;
+        let leads =
+            async || (leader.metric("traffic_operator_leader", &[]).await > 0.5).then_some(());
+        eventually("a leader", leads).await;
         let follower = bench.operator_with("operator-2", "5s");
         follower.ready().await;
-        assert!(leader.metric("traffic_operator_leader", &[]).await > 0.5);
         assert!(follower.metric("traffic_operator_leader", &[]).await < 0.5);
         bench.prober("np", selector()).await;
         bench.intercepted("default").await;
