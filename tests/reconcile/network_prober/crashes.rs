@@ -111,7 +111,7 @@ fn what_a_kill_between_two_writes_leaves_is_completed_and_removed() {
         run(move |bench| async move { *slot = play(bench, number).await });
         killed
     };
-    let writes = (0..200).take_while(is_killed).count();
+    let writes = (0..99).take_while(is_killed).count();
     eprintln!("killed after each of {writes} writes");
-    assert!(writes > 5, "{writes} writes");
+    assert!((6..99).contains(&writes), "{writes} writes");
 }
