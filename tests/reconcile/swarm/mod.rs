@@ -25,7 +25,6 @@ use file::File;
 mod admission;
 mod at_rest;
 mod bounds;
-mod concurrent_faults;
 mod fake_kubelet;
 mod file;
 mod immutable;
@@ -41,6 +40,7 @@ mod signed;
 mod stale_watch;
 mod unreachable_workers;
 mod version;
+mod writing;
 
 /// Returns the original's 27 streams in their order.
 pub fn sample() -> Vec<String> {

@@ -1,7 +1,7 @@
 //! `TrafficWatch`: whole passes, from Prometheus' answers to labels, pods and the status.
+mod bad_answers;
 mod deployments;
 pub mod evicting;
-mod faults;
 pub mod judging;
 mod limits;
 mod policies;

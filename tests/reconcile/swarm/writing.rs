@@ -1,4 +1,4 @@
-//! Many changes and faults at once.
+//! How often the file and the status are written, and a file that may not be.
 use std::time::Duration;
 
 use serde_json::json;
