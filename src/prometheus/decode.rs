@@ -6,7 +6,7 @@ use std::{borrow::Cow, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
+    de::{SeqAccess, Visitor},
 };
 
 use super::{Class, QueryError, shortened};
@@ -14,6 +14,7 @@ use super::{Class, QueryError, shortened};
 mod pieces;
 
 pub use pieces::Pieces;
+pub use traffic_operator_core::series::{Labels, Series};
 
 /// Maximum number of warnings of an answer, and of bytes of each: Prometheus itself sends at most
 /// ten; they appear in a condition.
@@ -22,27 +23,10 @@ const WARNINGS: (usize, usize) = (10, 200);
 /// The warning of a server that leaves out elements.
 const TRUNCATED: &str = "results truncated";
 
-/// The labels of a series, in the order of the answer, borrowed from its text where they have no
-/// escapes.
-#[derive(Debug)]
-pub struct Labels<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
-
-/// One element of an instant vector.
-#[derive(Debug)]
-pub struct Series<'a> {
-    /// The labels.
-    pub labels: Labels<'a>,
-    /// The time at which the server evaluated it, by the server's clock, in Unix seconds. `None`
-    /// for a native histogram.
-    pub time: Option<f64>,
-    /// The value: `NaN` and infinities are values. `None` is a native histogram.
-    pub value: Option<f64>,
-}
-
 /// One series of a matrix.
 #[derive(Debug)]
 pub struct RangeSeries<'a> {
-    /// The labels.
+    /// The labels, in the order of the answer.
     pub labels: Labels<'a>,
     /// Time (Unix seconds) and value, by time. Empty if all samples are native histograms.
     pub samples: Vec<(f64, f64)>,
@@ -272,53 +256,6 @@ struct Data<'a> {
     // Read in a second step, when its type is known.
     #[serde(borrow)]
     result: &'a serde_json::value::RawValue,
-}
-
-impl Labels<'_> {
-    /// Returns the value of one label; absent and empty are the same in Prometheus.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        let (_, value) = self.0.iter().find(|(key, _)| key == name)?;
-        (!value.is_empty()).then_some(value)
-    }
-
-    /// Iterates over all labels.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_ref(), value.as_ref()))
-    }
-}
-
-impl std::fmt::Display for Labels<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("{")?;
-        for (i, (key, value)) in self.iter().enumerate() {
-            write!(f, "{}{key}={value:?}", if i == 0 { "" } else { "," })?;
-        }
-        f.write_str("}")
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Map;
-        impl<'de> Visitor<'de> for Map {
-            type Value = Labels<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a map of labels")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels<'de>, A::Error> {
-                // Our own queries return five at most.
-                let mut labels = Vec::with_capacity(6);
-                while let Some((name, value)) = map.next_entry::<Text<'de>, Text<'de>>()? {
-                    labels.push((name.0, value.0));
-                }
-                Ok(Labels(labels))
-            }
-        }
-        deserializer.deserialize_map(Map)
-    }
 }
 
 #[derive(Deserialize)]

@@ -13,9 +13,11 @@ const IMPOSSIBLE: f64 = 10.0;
 
 mod absence;
 mod load;
+mod maybe;
 
 pub use absence::NoEvidence;
 use load::{LinkLoad, Load, has_data, loads};
+pub use maybe::Maybe;
 
 /// The speed that a link of unknown speed is taken to have when its traffic is weighed, in bits per
 /// second: 100 Mbit/s, the slowest that network cards and management ports of servers still have.
@@ -28,19 +30,19 @@ pub struct Evidence {
     /// The value that is compared with the threshold, in the measure's unit.
     pub value: f64,
     /// Percent of capacity in use, if that is known.
-    pub percent: Option<f64>,
+    pub percent: Maybe,
     /// The busiest link, if the link speeds are known.
     pub device: Option<Arc<str>>,
     /// Bytes sent since the counters began.
-    pub total: Option<f64>,
+    pub total: Maybe,
     /// Seconds since the sample; of queries of the author's known only of selectors.
-    pub age: Option<f64>,
+    pub age: Maybe,
     /// Bits per second over all links, of the busier direction; unknown where the value cannot be
     /// converted, and where it is only known to be on one side of the threshold.
-    pub bits: Option<f64>,
+    pub bits: Maybe,
     /// Bits per second that the node can carry, if that is known: as configured, or of its fastest
     /// link where the speed was queried.
-    pub capacity: Option<f64>,
+    pub capacity: Maybe,
 }
 
 /// The result of a measurement.
@@ -153,7 +155,15 @@ impl Rules {
             Unit::BitsPerSecond => Some(value),
             Unit::Own => None,
         };
-        Ok(Evidence { value, percent, device: device.clone(), total: None, age, bits, capacity })
+        Ok(Evidence {
+            value,
+            percent: percent.into(),
+            device: device.clone(),
+            total: Maybe::default(),
+            age: age.into(),
+            bits: bits.into(),
+            capacity: capacity.into(),
+        })
     }
 
     fn built_in(
@@ -217,12 +227,12 @@ impl Rules {
         let capacity = capacity.or(speeds.max_by(f64::total_cmp));
         Ok(Evidence {
             value: shown.value,
-            percent: shown.percent.filter(|percent| percent.is_finite()),
+            percent: shown.percent.filter(|percent| percent.is_finite()).into(),
             device: shown.device.cloned(),
-            total: total(reading, direction),
-            age: Some(age.max(0.0)),
-            bits,
-            capacity: capacity.filter(|bits| bits.is_finite()),
+            total: total(reading, direction).into(),
+            age: Some(age.max(0.0)).into(),
+            bits: bits.into(),
+            capacity: capacity.filter(|bits| bits.is_finite()).into(),
         })
     }
 

@@ -23,15 +23,15 @@ pub(super) fn sample(evidence: &Evidence, asked: f64) -> Sample {
         reason = "counters are below 2^63 and age below a day; `as` saturates"
     )]
     let (total, time) = (
-        evidence.total.unwrap_or_default() as i64,
-        (asked - evidence.age.unwrap_or_default()) as i64,
+        evidence.total.get().unwrap_or_default() as i64,
+        (asked - evidence.age.get().unwrap_or_default()) as i64,
     );
     Sample {
         value: evidence.value,
-        percent: evidence.percent.unwrap_or(f64::NAN),
+        percent: evidence.percent.or_nan(),
         total,
         time,
-        age: evidence.age.unwrap_or(f64::NAN),
+        age: evidence.age.or_nan(),
         device: evidence.device.clone(),
     }
 }

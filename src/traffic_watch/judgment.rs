@@ -152,7 +152,7 @@ impl<'a> Judgment<'a> {
                     continue;
                 }
                 // The same scrape again confirms nothing.
-                if let Some(age) = evidence.age {
+                if let Some(age) = evidence.age.get() {
                     let scraped = measure.evaluated - age;
                     if (scraped - side.scraped).abs() < same_scrape {
                         continue;

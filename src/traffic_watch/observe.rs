@@ -187,9 +187,9 @@ impl TrafficWatchReconciler {
             let asked = Some(clock::timestamp().as_duration().as_secs_f64());
             let revision = Some(nodes.revision());
             let warnings = client.query_vector(&promql, permit, take).await;
-            let (_, sorter) = sorting.unwrap_or_else(|| begin(&nodes));
+            let (identity, sorter) = sorting.unwrap_or_else(|| begin(&nodes));
             let reading = warnings.map(|warnings| {
-                let mut reading = sorter.end(warnings);
+                let mut reading = sorter.end(&identity, warnings);
                 (reading.asked, reading.revision) = (asked, revision);
                 Arc::new(reading)
             });

@@ -3,10 +3,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use super::query::{Measure, Question};
 use crate::{
-    nodes::{Identity, Resolution, ShortNames, in_turn},
+    nodes::{Identity, Resolution, ShortNames, SortedCursor, Trail},
     prometheus::{
         QueryError,
-        decode::{self, Series},
+        decode::{self, Labels, Series},
         exporters::note_job,
         shortened,
     },
@@ -62,8 +62,9 @@ impl Measurement {
     }
 
     /// The same for one node after the other, by name.
-    pub fn in_turn<'a>(&'a self) -> impl FnMut(&str) -> Option<&'a NodeMeasurement> {
-        in_turn(&self.names, &self.nodes)
+    pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<&'a NodeMeasurement> {
+        let mut cursor = SortedCursor::default();
+        move |node| self.nodes.get(cursor.find(&self.names, |name| name, node)?)
     }
 
     /// Reports whether numbers may be missing, of nodes or of single links. What the engine warns of
@@ -95,7 +96,7 @@ impl Measurement {
         let mut sorter = Sorter::new(names.identity);
         let take = |series: Series<'_>| sorter.take(question, names, &series);
         let warnings = decode::vector(status, content_type, body, take)?;
-        Ok(sorter.end(warnings))
+        Ok(sorter.end(names.identity, warnings))
     }
 
     /// Decides about short names, after the last number.
@@ -164,13 +165,47 @@ impl Measurement {
 pub struct Sorter {
     reading: Measurement,
     devices: Devices,
+    trail: Trail,
+    turn: Turn,
+}
+
+/// The properties that a run of series has in common.
+#[derive(Debug, Default)]
+struct Turn {
+    number: Option<u64>,
+    /// The labels that may name the node, by their places.
+    naming: Vec<usize>,
+    measure: Common<Measure>,
+    device: Common<Arc<str>>,
+}
+
+/// The value of a label in a run of series.
+#[derive(Debug, Default)]
+enum Common<T> {
+    /// Each series has it.
+    #[default]
+    Differs,
+    /// The same in all of them, or nothing.
+    Same(Option<T>),
+}
+
+impl<T> Common<T> {
+    fn of(labels: &Labels<'_>, name: &str, get: impl FnOnce() -> Option<T>) -> Self {
+        let stays = labels.place(name).is_none_or(|place| labels.staying(place).is_some());
+        if stays { Self::Same(get()) } else { Self::Differs }
+    }
 }
 
 impl Sorter {
     /// An answer of which nothing was read yet.
     #[must_use]
     pub fn new(identity: &Identity) -> Self {
-        Self { reading: Measurement::empty(identity), devices: Devices::default() }
+        Self {
+            reading: Measurement::empty(identity),
+            devices: Devices::default(),
+            trail: identity.take_trail(),
+            turn: Turn::default(),
+        }
     }
 
     /// Reads one series of the answer to `question`.
@@ -184,15 +219,58 @@ impl Sorter {
         series: &Series<'_>,
     ) -> Result<(), QueryError> {
         self.reading.evaluated = series.time.or(self.reading.evaluated);
+        if self.usual(question, names, series).is_some() {
+            return Ok(());
+        }
         let subject = names.subject(question, &series.labels)?;
         let device = series.labels.get(DEVICE).map(|device| self.devices.get(device));
         self.reading.take(&subject, series.value, device);
         Ok(())
     }
 
+    /// Takes the number of a node that the first of its names leads to: nearly every series.
+    fn usual(&mut self, question: &Question, names: Names<'_>, series: &Series<'_>) -> Option<()> {
+        let labels = &series.labels;
+        let number = labels.turn()?;
+        if self.turn.number != Some(number) {
+            self.begin_turn(number, question, names, labels);
+        }
+        let turn = &self.turn;
+        let measure = match turn.measure {
+            Common::Same(measure) => measure?,
+            Common::Differs => names::measure(question, labels)?,
+        };
+        let name = turn.naming.iter().find_map(|place| labels.at(*place))?;
+        let Resolution::Node(node) = self.trail.find(names.identity, name) else { return None };
+        let device = match &turn.device {
+            Common::Same(device) => device.clone(),
+            Common::Differs => labels.get(DEVICE).map(|device| self.devices.get(device)),
+        };
+        self.reading.put(node, measure, series.value, device);
+        Some(())
+    }
+
+    fn begin_turn(
+        &mut self,
+        number: u64,
+        question: &Question,
+        names: Names<'_>,
+        labels: &Labels<'_>,
+    ) {
+        let (turn, devices) = (&mut self.turn, &mut self.devices);
+        turn.number = Some(number);
+        turn.naming.clear();
+        turn.naming.extend(names.all().filter_map(|name| labels.place(name)));
+        let device = || labels.get(DEVICE).map(|device| devices.get(device));
+        turn.device = Common::of(labels, DEVICE, device);
+        let measure = || names::measure(question, labels);
+        turn.measure = Common::of(labels, names::measuring(question), measure);
+    }
+
     /// The whole answer, and the warnings of the server.
     #[must_use]
-    pub fn end(self, warnings: Vec<String>) -> Measurement {
+    pub fn end(self, identity: &Identity, warnings: Vec<String>) -> Measurement {
+        identity.keep_trail(self.trail);
         let mut reading = Measurement { warnings, ..self.reading };
         reading.settle();
         reading

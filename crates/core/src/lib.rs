@@ -8,7 +8,7 @@
 //!   twice.
 //! - [`bgp_model`]: the BGP sessions, and the routes that arrive at each node, by BIRD's rules.
 //! - [`election`]: which nodes reflect routes, in which slots, with which cluster ids.
-//! - [`identity`]: the node of a series of Prometheus, by its names and addresses.
+//! - [`series`], [`identity`]: the elements of an answer of Prometheus, and the node of each.
 //! - [`pinglist`]: the peers that an agent probes, as the operator serves them; [`budget`]: their
 //!   maximum number.
 //! - [`disruption`]: which object may disrupt which zone, over all kinds.
@@ -25,6 +25,7 @@ pub mod natural_sort;
 pub mod pinglist;
 pub mod placement;
 pub mod places;
+pub mod series;
 
 /// Gives an enum the list of its variants, and each variant its name in specs, status and metrics.
 #[macro_export]

@@ -3,6 +3,8 @@
 //! An answer about 5,000 nodes has three megabytes: read in this way, none of it is kept, and
 //! hardly any work is left when its last byte arrives. An answer that does not begin like those of
 //! Prometheus, Thanos, Mimir and `VictoriaMetrics` is kept and read as a whole.
+use traffic_operator_core::series::{Elements, Stop};
+
 use super::{Element, Series, vector};
 use crate::prometheus::{Class, QueryError};
 
@@ -18,20 +20,21 @@ pub struct Pieces<F> {
     content_type: String,
     take: F,
     place: Place,
-    /// The bytes that are not read yet; after the list, the answer without its elements.
-    text: Vec<u8>,
-    /// An element that did not end is tried again at this length, twice what it had: otherwise one
-    /// without an end would be read over and over.
-    enough: usize,
+    elements: Elements,
+    /// The answer without its elements; all of it if it is read as a whole.
+    envelope: Vec<u8>,
+    /// The beginning of an element that continues in the next piece.
+    begun: Vec<u8>,
+    nesting: Nesting,
 }
 
 /// The syntactic position of the next byte.
 enum Place {
     Head,
-    /// The list that begins after this head, and what may follow.
-    List(&'static [u8], Next),
-    /// What is read at the end: the answer without its elements, or all of it.
-    Rest,
+    /// The list, and what may follow.
+    List(Next),
+    Tail,
+    Whole,
     /// The answer is refused, and nothing more is read.
     Refused(QueryError),
 }
@@ -44,37 +47,43 @@ enum Next {
     CommaOrEnd,
 }
 
+/// The element found at the beginning of some bytes of the list.
+enum Found {
+    /// This many bytes are read, and this may follow them.
+    Read(usize, Next),
+    /// The end of the list, after this many bytes.
+    End(usize),
+    /// The bytes end within an element.
+    Incomplete,
+}
+
 impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
     /// Starts to read an answer; its elements go to `take`.
     #[must_use]
     pub fn new(status: u16, content_type: String, take: F) -> Self {
         let json = super::is_json(&content_type);
-        let place = if status == 200 && json { Place::Head } else { Place::Rest };
-        Self { status, content_type, take, place, text: Vec::new(), enough: 0 }
+        let place = if status == 200 && json { Place::Head } else { Place::Whole };
+        let (envelope, begun, nesting) = (Vec::new(), Vec::new(), Nesting::default());
+        let elements = Elements::default();
+        Self { status, content_type, take, place, elements, envelope, begun, nesting }
     }
 
     /// Returns the number of stored bytes of the answer.
     #[must_use]
     pub fn kept(&self) -> usize {
-        self.text.len()
+        self.envelope.len() + self.begun.len()
     }
 
     /// Takes the next piece. [`Self::end`] returns its errors.
-    pub fn feed(&mut self, piece: &[u8]) {
-        if let Place::Refused(_) = self.place {
-            return;
-        }
-        self.text.extend_from_slice(piece);
+    pub fn feed(&mut self, mut piece: &[u8]) {
         if let Place::Head = self.place {
-            if HEADS.iter().any(|head| head.starts_with(&self.text)) {
-                return;
-            }
-            let head = HEADS.into_iter().find(|head| self.text.starts_with(head));
-            self.text.drain(..head.map_or(0, <[u8]>::len));
-            self.place = head.map_or(Place::Rest, |head| Place::List(head, Next::First));
+            piece = self.head(piece);
         }
-        if self.text.len() >= self.enough {
-            self.read();
+        while let (Place::List(next), false) = (&self.place, piece.is_empty()) {
+            piece = self.list(*next, piece);
+        }
+        if matches!(self.place, Place::Tail | Place::Whole) {
+            self.envelope.extend_from_slice(piece);
         }
     }
 
@@ -83,73 +92,164 @@ impl<F: FnMut(Series<'_>) -> Result<(), QueryError>> Pieces<F> {
     /// # Errors
     /// As for [`vector`].
     pub fn end(mut self) -> Result<Vec<String>, QueryError> {
-        self.read();
         match self.place {
-            Place::Refused(error) => Err(error),
-            Place::List(..) => {
-                let message = "answer is not readable: it ends within its list";
-                Err(QueryError::new(Class::BadAnswer, message))
+            Place::Refused(error) => return Err(error),
+            Place::List(_) => {
+                return Err(unreadable("answer is not readable: it ends within its list"));
             }
-            Place::Head | Place::Rest => {
-                vector(self.status, &self.content_type, &self.text, &mut self.take)
-            }
+            Place::Head | Place::Tail | Place::Whole => {}
         }
+        vector(self.status, &self.content_type, &self.envelope, &mut self.take)
     }
 
-    /// Reads the complete elements of the list.
-    fn read(&mut self) {
-        let Place::List(head, next) = self.place else { return };
-        match elements(&self.text, next, &mut self.take) {
-            Ok((read, Some(next))) => {
-                self.text.drain(..read);
-                self.enough = if read == 0 { self.text.len() * 2 } else { 0 };
-                self.place = Place::List(head, next);
-            }
-            Ok((read, None)) => {
-                self.text.splice(..read, [head, b"]"].concat());
-                self.place = Place::Rest;
-            }
-            Err(error) => self.place = Place::Refused(error),
+    /// Reads to the beginning of the list, and returns the rest.
+    fn head<'p>(&mut self, piece: &'p [u8]) -> &'p [u8] {
+        let before = self.envelope.len();
+        self.envelope.extend_from_slice(piece);
+        if HEADS.iter().any(|head| head.starts_with(&self.envelope)) {
+            return &[];
         }
-    }
-}
-
-/// Reads the complete elements at the beginning of some bytes of the list. Returns the number of
-/// bytes read, and what may follow; nothing after the end of the list.
-fn elements(
-    bytes: &[u8],
-    mut next: Next,
-    take: &mut impl FnMut(Series<'_>) -> Result<(), QueryError>,
-) -> Result<(usize, Option<Next>), QueryError> {
-    // A number or a character may continue in the next piece; no element ends with either.
-    let end = bytes.iter().rposition(|byte| matches!(byte, b'}' | b']')).map_or(0, |at| at + 1);
-    let text = std::str::from_utf8(&bytes[..end]).map_err(|error| unreadable(&error))?;
-    let mut rest = text;
-    loop {
-        rest = rest.trim_start_matches([' ', '\t', '\n', '\r']);
-        let read = text.len() - rest.len();
-        (next, rest) = match (next, rest.as_bytes().first()) {
-            (_, None) => return Ok((read, Some(next))),
-            (Next::First | Next::CommaOrEnd, Some(b']')) => return Ok((read + 1, None)),
-            (Next::CommaOrEnd, Some(b',')) => (Next::Element, &rest[1..]),
-            (Next::CommaOrEnd, _) => {
-                return Err(unreadable(&"an element or its end is missing"));
-            }
-            _ => {
-                let mut each = serde_json::Deserializer::from_str(rest).into_iter::<Element<'_>>();
-                match each.next() {
-                    Some(Ok(element)) => take(element.into())?,
-                    Some(Err(error)) if !error.is_eof() => return Err(unreadable(&error)),
-                    _ => return Ok((read, Some(next))),
-                }
-                (Next::CommaOrEnd, &rest[each.byte_offset()..])
-            }
+        let Some(head) = HEADS.iter().find(|head| self.envelope.starts_with(head)) else {
+            self.place = Place::Whole;
+            return &[];
         };
+        self.envelope.truncate(head.len());
+        self.place = Place::List(Next::First);
+        &piece[head.len() - before..]
+    }
+
+    /// Reads some of the list, and returns the rest.
+    fn list<'p>(&mut self, next: Next, piece: &'p [u8]) -> &'p [u8] {
+        if self.begun.is_empty() {
+            let (end, rest) = self.elements(next, piece);
+            if let Place::List(_) = self.place {
+                self.begun.extend_from_slice(&piece[end..]);
+                self.nesting = Nesting::default();
+                // It does not end here.
+                self.nesting.end(&self.begun);
+            }
+            return rest;
+        }
+        let Some(end) = self.nesting.end(piece) else {
+            self.begun.extend_from_slice(piece);
+            return &[];
+        };
+        self.begun.extend_from_slice(&piece[..end]);
+        let mut element = std::mem::take(&mut self.begun);
+        self.place = match self.element(&element) {
+            Ok(()) => Place::List(Next::CommaOrEnd),
+            Err(error) => Place::Refused(error),
+        };
+        element.clear();
+        self.begun = element;
+        &piece[end..]
+    }
+
+    /// Reads the complete elements. Returns the state after them, and the bytes that are left.
+    fn elements<'p>(&mut self, mut next: Next, piece: &'p [u8]) -> (usize, &'p [u8]) {
+        let (mut at, text) = (0, valid(piece));
+        loop {
+            match self.one(next, &piece[at..], text.get(at..).unwrap_or_default()) {
+                Ok(Found::Read(len, then)) => (at, next) = (at + len, then),
+                Ok(Found::End(len)) => return (at, self.ended(&piece[at + len..])),
+                Ok(Found::Incomplete) => {
+                    self.place = Place::List(next);
+                    return (at, &[]);
+                }
+                Err(error) => {
+                    self.place = Place::Refused(error);
+                    return (at, &[]);
+                }
+            }
+        }
+    }
+
+    fn ended<'p>(&mut self, rest: &'p [u8]) -> &'p [u8] {
+        self.place = Place::Tail;
+        self.envelope.push(b']');
+        rest
+    }
+
+    /// Reads the next part of the list: these bytes, which begin with this text.
+    fn one(&mut self, next: Next, bytes: &[u8], text: &str) -> Result<Found, QueryError> {
+        match (next, bytes.first()) {
+            (_, None) => Ok(Found::Incomplete),
+            (_, Some(b' ' | b'\t' | b'\n' | b'\r')) => Ok(Found::Read(1, next)),
+            (Next::First | Next::CommaOrEnd, Some(b']')) => Ok(Found::End(1)),
+            (Next::CommaOrEnd, Some(b',')) => Ok(Found::Read(1, Next::Element)),
+            (Next::First | Next::Element, Some(b'{')) => {
+                let stop = match self.elements.read(text) {
+                    Ok((series, len)) => {
+                        (self.take)(series)?;
+                        return Ok(Found::Read(len, Next::CommaOrEnd));
+                    }
+                    Err(stop) => stop,
+                };
+                let end = match stop {
+                    Stop::Incomplete if text.len() == bytes.len() => None,
+                    _ => Nesting::default().end(bytes),
+                };
+                let Some(len) = end else { return Ok(Found::Incomplete) };
+                self.element(&bytes[..len])?;
+                Ok(Found::Read(len, Next::CommaOrEnd))
+            }
+            _ => Err(unreadable("vector is not readable: an element or its end is missing")),
+        }
+    }
+
+    /// Reads an element that is completely in memory, in any form.
+    fn element(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
+        if let Ok((series, len)) = self.elements.read(valid(bytes))
+            && len == bytes.len()
+        {
+            return (self.take)(series);
+        }
+        let element = serde_json::from_slice::<Element<'_>>(bytes);
+        let element =
+            element.map_err(|error| unreadable(&format!("vector is not readable: {error}")))?;
+        (self.take)(element.into())
     }
 }
 
-fn unreadable(why: &dyn std::fmt::Display) -> QueryError {
-    QueryError::new(Class::BadAnswer, format!("vector is not readable: {why}"))
+/// Returns the valid text at the beginning of some bytes.
+fn valid(bytes: &[u8]) -> &str {
+    let text = std::str::from_utf8(bytes);
+    text.or_else(|error| std::str::from_utf8(&bytes[..error.valid_up_to()])).unwrap_or_default()
+}
+
+/// The nesting depth within an object, piece by piece.
+#[derive(Clone, Copy, Default)]
+struct Nesting {
+    depth: usize,
+    quoted: bool,
+    escaped: bool,
+}
+
+impl Nesting {
+    /// Returns the number of these bytes that belong to the object; `None` if it continues after
+    /// them.
+    fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        for (at, byte) in bytes.iter().enumerate() {
+            match (self.quoted, byte) {
+                (true, _) if self.escaped => self.escaped = false,
+                (true, b'\\') => self.escaped = true,
+                (_, b'"') => self.quoted = !self.quoted,
+                (false, b'{' | b'[') => self.depth += 1,
+                (false, b'}' | b']') => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(at + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+fn unreadable(message: &str) -> QueryError {
+    QueryError::new(Class::BadAnswer, message)
 }
 
 #[cfg(test)]
@@ -199,7 +299,7 @@ mod tests {
             r#"{"metric":{"a":"\u0030\"}"},"value":[1,"+Inf"]}"#,
             r#" { "metric" : {"ä":"ö"}, "value":[-1e3, "-8"], "future": [{}] } "#,
             r#"{"metric":{"a":"1","b":"2","c":"3","d":"4","e":"5","f":"6","g":"7","h":"8","i":"9"},"value":[1,"1"]}"#,
-            r#"{"metric":{"h":"\ud83d\ude00"},"histogram":[-1.5e3,{"count":"1"}]}"#,
+            r#"{"metric":{"h":"x"},"histogram":[1,{"count":"1"}]}"#,
         ];
         let partial = answer(USUAL).replace("\"data\"", "\"isPartial\":false,\"data\"");
         let other = answer(USUAL).replace("{\"status\"", "{ \"status\"");

@@ -117,7 +117,7 @@ fn an_absolute_threshold_needs_no_link_speed() {
     let without_speed = NodeMeasurement::default().sending("eth0", 1e8, 1.0);
     for (capacity, percent) in [(Ok(None), None), (Ok(Some(1e9)), Some(80.0)), (Err(()), None)] {
         let evidence = absolute.of(&without_speed, capacity).unwrap();
-        assert_eq!((evidence.value, evidence.percent), (8e8, percent));
+        assert_eq!((evidence.value, evidence.percent.get()), (8e8, percent));
     }
 }
 
@@ -126,7 +126,7 @@ fn the_load_and_the_capacity_are_known_in_bits() {
     let evidence = |rules: Rules, speed: f64, capacity| {
         let reading = sent(1e10 / speed, 1e8, 1.0);
         let evidence = rules.of(&reading, capacity).unwrap();
-        (evidence.bits, evidence.capacity)
+        (evidence.bits.get(), evidence.capacity.get())
     };
     let absolute = Rules { unit: Unit::BitsPerSecond, ..TRANSMIT };
     for rules in [TRANSMIT, absolute] {
@@ -136,7 +136,7 @@ fn the_load_and_the_capacity_are_known_in_bits() {
     }
     let own = |unit, capacity| {
         let rules = Rules { unit, direction: None, ..TRANSMIT };
-        rules.of(&own(40.0), capacity).unwrap().bits
+        rules.of(&own(40.0), capacity).unwrap().bits.get()
     };
     assert_eq!(own(Unit::Percent, Ok(None)), None);
     assert_eq!(own(Unit::Percent, Ok(Some(1e9))), Some(4e8));
@@ -188,7 +188,7 @@ fn a_query_of_the_authors_is_evidence_by_presence_alone() {
         ..TRANSMIT
     };
     let evidence = rules.of(&own(0.02), Ok(None)).unwrap();
-    assert_eq!((evidence.value, evidence.percent, evidence.age), (0.02, None, None));
+    assert_eq!((evidence.value, evidence.percent.get(), evidence.age.get()), (0.02, None, None));
     for (value, expected) in [(f64::NAN, No::InvalidSample), (-1.0, No::InvalidSample)] {
         assert_eq!(rules.of(&own(value), Ok(None)), Err(expected));
     }
@@ -207,7 +207,7 @@ proptest! {
         let reading = sent(percent, bytes, age);
         if let Ok(evidence) = TRANSMIT.evidence(Some(&reading), Ok(capacity), partial) {
             prop_assert!(evidence.value.is_finite() && evidence.value >= 0.0);
-            prop_assert!(evidence.age.is_some_and(|age| (0.0..=90.0).contains(&age)));
+            prop_assert!(evidence.age.get().is_some_and(|age| (0.0..=90.0).contains(&age)));
         }
     }
 }
@@ -215,7 +215,7 @@ proptest! {
 #[test]
 fn the_share_of_an_authors_bits_is_one_of_the_capacity() {
     let rules = Rules { unit: Unit::BitsPerSecond, direction: None, ..TRANSMIT };
-    let percent = |capacity| rules.of(&own(40.0), capacity).unwrap().percent;
+    let percent = |capacity| rules.of(&own(40.0), capacity).unwrap().percent.get();
     assert_eq!(percent(Ok(Some(160.0))), Some(25.0));
     assert_eq!((percent(Ok(None)), percent(Err(()))), (None, None));
 }
@@ -225,7 +225,7 @@ fn an_age_that_is_no_number_is_unknown() {
     let rules = Rules { unit: Unit::Own, direction: None, ..TRANSMIT };
     let age = |age: f64| {
         let reading = own(1.0).with("", &[(Measure::OwnAge, age)]);
-        rules.of(&reading, Ok(None)).unwrap().age
+        rules.of(&reading, Ok(None)).unwrap().age.get()
     };
     assert_eq!(age(7.0), Some(7.0));
     assert_eq!(age(-7.0), Some(0.0));

@@ -1,22 +1,16 @@
 //! Tests of the evidence of one measure about all nodes.
-use super::*;
+use super::{super::evidence::Maybe, *};
 
 fn evidence(age: f64) -> Evidence {
-    Evidence {
-        value: 8.0,
-        percent: Some(8.0),
-        device: None,
-        total: Some(7.0),
-        age: Some(age),
-        bits: None,
-        capacity: None,
-    }
+    let (percent, total, age) = (Some(8.0).into(), Some(7.0).into(), Some(age).into());
+    let unknown = Maybe::default();
+    Evidence { value: 8.0, percent, device: None, total, age, bits: unknown, capacity: unknown }
 }
 
 #[test]
 fn the_time_of_a_sample_is_that_of_its_scrape() {
     assert_eq!(sample(&evidence(4.0), 1_000.0).time, 996);
-    assert_eq!(sample(&Evidence { age: None, ..evidence(0.0) }, 1_000.0).time, 1_000);
+    assert_eq!(sample(&Evidence { age: Maybe::default(), ..evidence(0.0) }, 1_000.0).time, 1_000);
 }
 
 /// The clock of a node without evidence goes on while half of the nodes have some.

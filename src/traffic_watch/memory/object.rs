@@ -15,7 +15,7 @@ use super::super::{
 };
 use crate::{
     api::traffic_watch::{NodeState, NodeStatus, Summary},
-    nodes::in_turn,
+    nodes::{SortedCursor, is_same},
 };
 
 /// One `TrafficWatch`.
@@ -91,7 +91,8 @@ impl NodeTable {
         names: impl Iterator<Item = &'a Arc<str>> + Clone,
         nodes: Vec<NodeMemory>,
     ) -> Self {
-        if self.names.iter().eq(names.clone()) {
+        let same = || self.names.iter().zip(names.clone()).all(|(old, new)| is_same(old, new));
+        if self.names.len() == nodes.len() && same() {
             return Self { names: Arc::clone(&self.names), nodes: nodes.into() };
         }
         Self::sorted(names.cloned(), nodes)
@@ -105,8 +106,12 @@ impl NodeTable {
     }
 
     /// The same for one node after the other, by name.
-    pub fn in_turn<'a>(&'a self) -> impl FnMut(&str) -> Option<&'a NodeMemory> {
-        in_turn(&self.names, &self.nodes)
+    pub fn in_turn<'a>(&'a self) -> impl FnMut(&Arc<str>) -> Option<&'a NodeMemory> {
+        let mut cursor = SortedCursor::default();
+        move |name| {
+            let place = cursor.find(&self.names, |known| known, name)?;
+            self.nodes.get(place)
+        }
     }
 
     /// All of them.

@@ -15,16 +15,25 @@ const DEVICE: usize = 64;
 #[derive(Debug, Default)]
 pub struct Devices {
     known: HashMap<String, Arc<str>>,
+    /// The last requested one: most nodes have the same.
+    last: Option<(String, Arc<str>)>,
 }
 
 impl Devices {
     /// The shared text of a name.
     pub fn get(&mut self, device: &str) -> Arc<str> {
-        self.known.get(device).cloned().unwrap_or_else(|| {
+        if let Some((name, text)) = &self.last
+            && name == device
+        {
+            return Arc::clone(text);
+        }
+        let text = self.known.get(device).cloned().unwrap_or_else(|| {
             let new: Arc<str> = shortened(device.to_owned(), DEVICE).into();
             self.known.insert(device.to_owned(), Arc::clone(&new));
             new
-        })
+        });
+        self.last = Some((device.to_owned(), Arc::clone(&text)));
+        text
     }
 }
 
@@ -54,9 +63,17 @@ pub struct Names<'a> {
     pub labels: &'a [String],
 }
 
+/// Returns the label by which [`measure`] identifies the measure.
+pub(super) fn measuring(question: &Question) -> &'static str {
+    match question {
+        Question::Own(_) => OWN_AGE.0,
+        Question::BuiltIn { .. } => MEASURE,
+    }
+}
+
 /// Returns the measure of a series of a node; `None` if the series belongs to no node, or was not
 /// queried.
-fn measure(question: &Question, labels: &Labels<'_>) -> Option<Measure> {
+pub(super) fn measure(question: &Question, labels: &Labels<'_>) -> Option<Measure> {
     match question {
         Question::Own(_) if labels.get(OWN_AGE.0) == Some(OWN_AGE.1) => Some(Measure::OwnAge),
         Question::Own(_) => Some(Measure::Own),
@@ -64,7 +81,12 @@ fn measure(question: &Question, labels: &Labels<'_>) -> Option<Measure> {
     }
 }
 
-impl Names<'_> {
+impl<'a> Names<'a> {
+    /// The labels that may name a node, in their order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.labels.iter().map(String::as_str).chain(["instance"])
+    }
+
     /// Returns the subject of a series in the answer to `question`.
     ///
     /// # Errors
@@ -88,8 +110,7 @@ impl Names<'_> {
             }
             Resolution::Ambiguous | Resolution::Unknown => {
                 // The first of these labels that exists decides.
-                let mut all = self.labels.iter().map(String::as_str).chain(["instance"]);
-                let decides = all.find_map(|label| Some((label, labels.get(label)?)));
+                let decides = self.all().find_map(|label| Some((label, labels.get(label)?)));
                 Subject::Unmapped(decides.map_or_else(
                     || "(no label that names a node)".into(),
                     |(label, value)| format!("{label}={value}"),

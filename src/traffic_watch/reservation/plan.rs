@@ -161,7 +161,7 @@ fn measures(judged: &Judgment<'_>, terms: &Terms, place: usize) -> (Option<f64>,
     let bandwidth = judged.settings.criteria.first().zip(judged.gathered.first());
     let Some((criterion, measure)) = bandwidth else { return (None, None) };
     match &measure.findings[place] {
-        Ok(evidence) => (terms.limit(criterion, evidence.capacity), evidence.bits),
+        Ok(evidence) => (terms.limit(criterion, evidence.capacity.get()), evidence.bits.get()),
         Err(_) => (None, None),
     }
 }
@@ -172,7 +172,7 @@ fn is_summed(judged: &Judgment<'_>, terms: &Terms, place: usize) -> bool {
     let bandwidth = judged.settings.criteria.first().zip(judged.gathered.first());
     let Some((criterion, measure)) = bandwidth else { return false };
     let Ok(evidence) = &measure.findings[place] else { return false };
-    let (Some(capacity), Some(bits)) = (evidence.capacity, evidence.bits) else {
+    let (Some(capacity), Some(bits)) = (evidence.capacity.get(), evidence.bits.get()) else {
         return false;
     };
     // Of one link, the two are the same but for rounding.

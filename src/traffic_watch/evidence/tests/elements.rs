@@ -57,7 +57,7 @@ fn but(all: &[Element], changes: &[(&'static str, &'static str, Option<f64>)]) -
 
 /// The value, and whether the load is known exactly.
 fn value(elements: &[Element]) -> Result<(f64, bool), NoEvidence> {
-    judge(&TRANSMIT, elements).map(|e| (e.value, e.bits.is_some()))
+    judge(&TRANSMIT, elements).map(|e| (e.value, e.bits.get().is_some()))
 }
 
 #[test]
@@ -219,12 +219,12 @@ fn the_fullest_link_counts_and_bytes_are_those_of_all() {
     ] {
         let found = judge(&TRANSMIT, &elements);
         let found =
-            found.as_ref().map(|e| (e.value, e.device.as_deref().unwrap(), e.bits.unwrap()));
+            found.as_ref().map(|e| (e.value, e.device.as_deref().unwrap(), e.bits.get().unwrap()));
         assert_eq!(found.map_err(|why| *why), expected, "{name}");
     }
     // The capacity is that of the fastest link: a pod's traffic leaves by one of them.
     let evidence = judge(&TRANSMIT, &beside("eth1", 5e7, Some(1.25e8))).unwrap();
-    assert_eq!((evidence.capacity, evidence.total), (Some(1e10), Some(18e9)));
+    assert_eq!((evidence.capacity.get(), evidence.total.get()), (Some(1e10), Some(18e9)));
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn both_directions_are_needed_and_the_fuller_one_counts() {
         ]);
         elements
     };
-    let value = |elements: &[Element]| judge(&BUSIEST, elements).map(|e| (e.value, e.bits));
+    let value = |elements: &[Element]| judge(&BUSIEST, elements).map(|e| (e.value, e.bits.get()));
     assert_eq!(value(&FULL), Err(NoEvidence::NoSample));
     assert_eq!(value(&both(5e8)), Ok((40.0, Some(4e9))));
     assert_eq!(value(&both(5e7)), Ok((8.0, Some(8e8))));
@@ -254,5 +254,5 @@ fn both_directions_are_needed_and_the_fuller_one_counts() {
     let receive = Rules { direction: Some(Direction::Receive), ..TRANSMIT };
     let total = but(&both(5e8), &[("total", "", Some(7.0))]);
     let evidence = judge(&receive, &total).unwrap();
-    assert_eq!((evidence.value, evidence.total), (40.0, Some(7.0)));
+    assert_eq!((evidence.value, evidence.total.get()), (40.0, Some(7.0)));
 }

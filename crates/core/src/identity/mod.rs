@@ -9,9 +9,14 @@
 use std::{
     borrow::Cow,
     collections::{HashMap, HashSet},
+    hash::{BuildHasherDefault, Hasher},
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+mod trail;
+
+pub use trail::Trail;
 
 /// An index from every name and address of a node to its place among the names.
 #[derive(Debug, Default)]
@@ -20,9 +25,43 @@ pub struct Identity {
     index: Index,
     /// The nodes without a known domain, by their short name.
     short: Index,
+    /// The trail of the last answer.
+    trail: Mutex<Trail>,
 }
 
-type Index = HashMap<Arc<str>, u32>;
+/// Every series of an answer is looked up twice, and the keys come from the API server: the hash
+/// need not withstand an attacker.
+type Index = HashMap<Arc<str>, u32, BuildHasherDefault<Words>>;
+
+/// A hash that takes eight bytes at a time, like rustc's own.
+#[derive(Default)]
+struct Words(u64);
+
+impl Words {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
+
+impl Hasher for Words {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            self.add(u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        }
+        let rest = words.remainder().iter().fold(0, |rest, byte| (rest << 8) | u64::from(*byte));
+        self.add(rest);
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.add(byte.into());
+    }
+
+    fn finish(&self) -> u64 {
+        // Its upper bits are of better quality, and hash tables use both ends.
+        self.0.rotate_left(26)
+    }
+}
 
 /// Two nodes share this address: it identifies neither.
 const MANY: u32 = u32::MAX;
@@ -46,7 +85,8 @@ impl Identity {
     #[must_use]
     pub fn new(mut nodes: Vec<(Arc<str>, &[Arc<str>])>) -> Self {
         nodes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let mut index = Index::with_capacity(nodes.len() * 2);
+        let mut index =
+            Index::with_capacity_and_hasher(nodes.len() * 2, BuildHasherDefault::default());
         // A node's own name wins over another node's address.
         for (place, (name, _)) in (0..MANY).zip(&nodes) {
             index.insert(Arc::clone(name), place);
@@ -81,7 +121,22 @@ impl Identity {
                 }
             }
         }
-        Self { names, index, short }
+        Self { names, index, short, trail: Mutex::default() }
+    }
+
+    /// Takes the trail of the last answer: the next one names the nodes in the same order.
+    #[must_use]
+    pub fn take_trail(&self) -> Trail {
+        std::mem::take(&mut self.trail())
+    }
+
+    /// Keeps the trail of an answer that was resolved with this identity.
+    pub fn keep_trail(&self, trail: Trail) {
+        *self.trail() = trail;
+    }
+
+    fn trail(&self) -> MutexGuard<'_, Trail> {
+        self.trail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the names of the nodes, sorted.
@@ -114,16 +169,20 @@ impl Identity {
     #[must_use]
     pub fn lookup<'a>(&self, value: &'a str) -> Resolution<'a> {
         let host = host(value);
-        match self.index.get(host).or_else(|| self.index.get(&*canonical(host))) {
-            Some(&MANY) => Resolution::Ambiguous,
-            Some(place) => Resolution::Node(*place as usize),
-            None => {
-                // An exporter may know the node by its full host name only.
-                let name = canonical(host);
-                let short = name.split_once('.').and_then(|(name, _)| self.short.get(name));
-                short.map_or(Resolution::Unknown, |place| Resolution::Short(*place as usize, host))
-            }
+        match self.index.get(value).or_else(|| self.index.get(host)) {
+            Some(&MANY) => return Resolution::Ambiguous,
+            Some(place) => return Resolution::Node(*place as usize),
+            None => {}
         }
+        let name = canonical(host);
+        match self.index.get(&*name) {
+            Some(&MANY) => return Resolution::Ambiguous,
+            Some(place) => return Resolution::Node(*place as usize),
+            None => {}
+        }
+        // An exporter may know the node by its full host name only.
+        let short = name.split_once('.').and_then(|(name, _)| self.short.get(name));
+        short.map_or(Resolution::Unknown, |place| Resolution::Short(*place as usize, host))
     }
 }
 
