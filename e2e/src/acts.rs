@@ -23,6 +23,8 @@ enum With {
     Streams,
     /// Nobody: it takes the operator, Prometheus, a node or a kubelet away.
     Nobody,
+    /// Nobody, and it is so long that it has a cluster of its own.
+    Itself,
 }
 
 /// One act.
@@ -38,7 +40,7 @@ macro_rules! scenes {
     };
 }
 
-/// All acts on the cluster. Those that remove the operator are the last.
+/// All acts on clusters. Those that remove the operator are the last.
 pub const ALL: &[Scene] = scenes![
     "traffic-watch" Links watch::tour::play,
     "judging" Links watch::judging::play,
@@ -46,7 +48,7 @@ pub const ALL: &[Scene] = scenes![
     "prober" Links prober::play,
     "reserving-rest" Links watch::reserving::rest,
     "dashboards" Links monitoring::dashboards,
-    "all-kinds" Links all::play,
+    "all-kinds" Itself all::play,
     "prober-pods" Pods prober::pods::play,
     "rules" Pods monitoring::rules,
     "swarm-verbatim" Streams swarm::verbatim::play,
@@ -71,17 +73,26 @@ pub async fn play(cluster: &Cluster, report: &Report, operator: &Path, wanted: &
         }
     });
     join_all(lanes).await;
-    for scene in lane(With::Nobody) {
+    for scene in lane(With::Nobody).chain(lane(With::Itself)) {
         scene.perform(cluster, report, operator).await;
     }
 }
 
-impl Scene {
-    /// Reports whether nothing else may be played on the cluster meanwhile.
-    pub fn is_alone(&self) -> bool {
-        self.with == With::Nobody
+/// Divides acts into those of each cluster, which are played beside each other.
+pub fn by_cluster(wanted: Vec<&'static Scene>) -> [Vec<&'static Scene>; 3] {
+    let mut clusters = [const { Vec::new() }; 3];
+    for scene in wanted {
+        let cluster = match scene.with {
+            With::Links | With::Pods | With::Streams => 0,
+            With::Nobody => 1,
+            With::Itself => 2,
+        };
+        clusters[cluster].push(scene);
     }
+    clusters
+}
 
+impl Scene {
     /// Plays the act, and removes what it leaves.
     async fn perform(&self, cluster: &Cluster, report: &Report, operator: &Path) {
         let act = Act { report, name: self.name };

@@ -23,6 +23,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
+use futures::future::join_all;
 use lab::cluster::operator::write_environment;
 use lab::cluster::{Cluster, Monitoring, Options};
 
@@ -155,16 +156,15 @@ async fn everything(
             }
         }
     };
-    // What takes the operator or a node away has a cluster of its own, beside the other.
-    let (alone, beside) = scenes.into_iter().partition(|scene| scene.is_alone());
     let played = async |scenes: Vec<&Scene>| {
         if !scenes.is_empty() {
             on_a_cluster(options.clone(), &report, operator, &scenes, false).await?;
         }
         anyhow::Ok(())
     };
-    let (beside, alone, ()) = tokio::join!(played(beside), played(alone), reflecting);
-    beside.and(alone)?;
+    let on_clusters = join_all(acts::by_cluster(scenes).map(played));
+    let (played, ()) = tokio::join!(on_clusters, reflecting);
+    played.into_iter().collect::<Result<()>>()?;
     if filters.is_empty() {
         acts::image_is_small(&report, image)?;
     }
