@@ -34,8 +34,9 @@ use report::{Act, Report};
 const CAPACITY: &str = "1G";
 /// Two nodes in each of two zones: links within a zone and between zones.
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
-/// The name of the act without a cluster: real BGP between nodes that have no other purpose.
-const REFLECTORS: &str = "reflectors";
+/// The acts without a cluster, and their parts: real BGP between nodes that have no other purpose.
+const REFLECTORS: [(&str, &[reflectors::Part]); 2] =
+    [("reflectors", &reflectors::PARTS), ("reflectors-short", &[reflectors::Part::Short])];
 
 /// The product on real nodes: each claim is a PASS or a FAIL.
 #[derive(Debug, Parser)]
@@ -115,12 +116,14 @@ async fn run(arguments: Arguments) -> Result<bool> {
         Command::Prober => (whole, acts::exactly(&["prober", "prober-outage"])),
         Command::All => (whole, acts::exactly(&["all-kinds"])),
         Command::Reflectors { parts } => {
-            let act = Act { report: &alone, name: REFLECTORS };
+            let [(name, _), _] = REFLECTORS;
+            let act = Act { report: &alone, name };
             reflectors::play(act, &parts, keep, &operator).await?;
             return Ok(alone.conclude());
         }
         Command::List => {
-            let names = acts::ALL.iter().map(|scene| scene.name).chain([REFLECTORS]);
+            let names =
+                acts::ALL.iter().map(|scene| scene.name).chain(REFLECTORS.map(|(name, _)| name));
             names.for_each(|name| println!("{name}"));
             return Ok(true);
         }
@@ -141,17 +144,19 @@ async fn everything(
 ) -> Result<bool> {
     let report = Report::new(true, image == lab::images::product_archive(), false);
     let scenes = acts::like(filters);
-    let names_it = |filter: &String| REFLECTORS.contains(filter.as_str());
-    let reflects = filters.is_empty() || filters.iter().any(names_it);
-    for filter in filters.iter().filter(|filter| !names_it(filter)) {
+    let reflectors = REFLECTORS
+        .iter()
+        .find(|(name, _)| filters.is_empty() || filters.iter().any(|filter| filter == name));
+    for filter in filters.iter().filter(|filter| REFLECTORS.iter().all(|(name, _)| filter != name))
+    {
         let found = !acts::like(std::slice::from_ref(filter)).is_empty();
         ensure!(found, "no act has a name like {filter:?}: see `e2e list`");
     }
     options.images.extend(upgrading::before().map(|before| upgrading::image(&before)));
     let reflecting = async {
-        if reflects {
-            let act = Act { report: &report, name: REFLECTORS };
-            if let Err(error) = reflectors::play(act, &reflectors::PARTS, false, operator).await {
+        if let Some((name, parts)) = reflectors {
+            let act = Act { report: &report, name };
+            if let Err(error) = reflectors::play(act, parts, false, operator).await {
                 act.claim("played to its end", false, format!("{error:#}"));
             }
         }
