@@ -23,8 +23,8 @@ enum With {
     Streams,
     /// Nobody: it takes the operator, Prometheus, a node or a kubelet away.
     Nobody,
-    /// Nobody, and it is so long that it has a cluster of its own.
-    Itself,
+    /// Nobody: it is about the whole product, its installation included. These have one more cluster.
+    Whole,
 }
 
 /// One act.
@@ -48,7 +48,7 @@ pub const ALL: &[Scene] = scenes![
     "prober" Links prober::play,
     "reserving-rest" Links watch::reserving::rest,
     "dashboards" Links monitoring::dashboards,
-    "all-kinds" Itself all::play,
+    "all-kinds" Whole all::play,
     "prober-pods" Pods prober::pods::play,
     "rules" Pods monitoring::rules,
     "swarm-verbatim" Streams swarm::verbatim::play,
@@ -59,9 +59,9 @@ pub const ALL: &[Scene] = scenes![
     "reserving-faults" Nobody watch::reserving::faults,
     "reserving-herd" Nobody watch::reserving::herd,
     "prober-broken" Nobody prober::broken::play,
-    "upgrading" Nobody upgrading::play,
-    "readme" Nobody newcomers::readme,
-    "helm" Nobody newcomers::helm,
+    "upgrading" Whole upgrading::play,
+    "readme" Whole newcomers::readme,
+    "helm" Whole newcomers::helm,
 ];
 
 /// Plays some of the acts: the lanes beside each other, then the others one after the other.
@@ -73,7 +73,7 @@ pub async fn play(cluster: &Cluster, report: &Report, operator: &Path, wanted: &
         }
     });
     join_all(lanes).await;
-    for scene in lane(With::Nobody).chain(lane(With::Itself)) {
+    for scene in lane(With::Nobody).chain(lane(With::Whole)) {
         scene.perform(cluster, report, operator).await;
     }
 }
@@ -85,7 +85,7 @@ pub fn by_cluster(wanted: Vec<&'static Scene>) -> [Vec<&'static Scene>; 3] {
         let cluster = match scene.with {
             With::Links | With::Pods | With::Streams => 0,
             With::Nobody => 1,
-            With::Itself => 2,
+            With::Whole => 2,
         };
         clusters[cluster].push(scene);
     }
