@@ -64,6 +64,10 @@ pub(super) const LOSS: f64 = 0.05;
 /// A path carries no large packets: a path with ordinary loss carries some of six.
 const LARGE_LOSS: f64 = 0.9;
 
+/// A path changes too often: how many times within fifteen minutes. A route that moves once, or to
+/// another path and back, is what redundancy is for.
+const CHANGES: u32 = 4;
+
 /// A node is too far: no two zones of a region are 100 ms apart, and agents time out after one
 /// second. In seconds, and a bound of a bucket.
 const LATENCY: f64 = 0.1;
@@ -255,6 +259,18 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Alert> {
             description: format!(
                 "For 2 minutes paths of NetworkProber {prober} have lost packets as large as their interfaces allow, \
                  and no short ones (paths now: {{{{ $value }}}}). Connections over them open and then stall."
+            ),
+        },
+        Alert {
+            name: "NetworkProberPathUnstable",
+            expr: format!(
+                "count by (cluster) (max by ({PAIR}) (changes(netprober_udp_hops{{{job}}}[15m])) >= {CHANGES}) > 0"
+            ),
+            wait: "5m",
+            summary: format!("Paths of NetworkProber {prober} keep changing."),
+            description: format!(
+                "Paths of NetworkProber {prober} have changed their number of routers {CHANGES} times or more within \
+                 15 minutes (paths now: {{{{ $value }}}}). Each change may lose or reorder packets."
             ),
         },
         Alert {

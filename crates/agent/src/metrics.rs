@@ -99,6 +99,7 @@ struct Inner {
     srtt: Family<Pair, Seconds>,
     large: Family<Sent, Counter>,
     packet: Family<Pair, Gauge>,
+    hops: Family<Pair, Gauge>,
     delay: Histogram,
     starved: Counter,
     busy: Counter,
@@ -136,6 +137,7 @@ pub struct Series {
 pub struct LargeSeries {
     pair: Pair,
     packet: Family<Pair, Gauge>,
+    hops: Family<Pair, Gauge>,
     /// Those that arrived.
     pub successes: Counter,
     /// Those that did not, although a short one did.
@@ -162,6 +164,7 @@ impl Metrics {
             srtt: Family::default(),
             large: Family::default(),
             packet: Family::default(),
+            hops: Family::default(),
             delay: Histogram::new_classic_and_native(DELAYS, native()),
             starved: Counter::default(),
             busy: Counter::default(),
@@ -214,6 +217,7 @@ impl Metrics {
         LargeSeries {
             pair: pair.clone(),
             packet: inner.packet.clone(),
+            hops: inner.hops.clone(),
             successes: sent("success"),
             failures: sent("failure"),
         }
@@ -239,6 +243,7 @@ impl Metrics {
                     inner.duplicates.remove(pair);
                     inner.reordered.remove(pair);
                     inner.packet.remove(pair);
+                    inner.hops.remove(pair);
                     for result in ["success", "failure"] {
                         inner.large.remove(&Sent { pair: pair.clone(), result });
                     }
@@ -322,6 +327,12 @@ impl LargeSeries {
         // Does not exist from the beginning, because zero would be a measurement.
         let length = i64::try_from(length).unwrap_or(i64::MAX);
         self.packet.get_or_create(&self.pair).set(length);
+    }
+
+    /// Sets the number of routers on the way back.
+    pub fn set_hops(&self, hops: u8) {
+        // Does not exist from the beginning, because zero would be a measurement.
+        self.hops.get_or_create(&self.pair).set(hops.into());
     }
 }
 

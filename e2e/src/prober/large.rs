@@ -15,6 +15,8 @@ use lab::cluster::Impairment;
 const SMALL: &str = "node-3";
 /// The longest packet that arrives: of a tunnel in a network of 1,500 bytes.
 const LONGEST: usize = 1410;
+/// Each node routes the packets of its pods.
+const ROUTERS: f64 = 2.0;
 /// Of six rounds in a minute all are lost.
 const ALL: f64 = 0.9;
 /// A minute of rounds is weighed; a scrape and the rule come on top, and a margin for a busy machine.
@@ -40,6 +42,14 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
         "large packets arrive that are as large as the interface allows",
         sizes.len() >= paths && sizes.values().all(|size| (*size - 1500.0).abs() < 0.5),
         format!("{sizes:?}"),
+    ));
+    let hops = stage
+        .by(&["src_node", "dst_node"], &format!(r#"netprober_udp_hops{{job="{PROBER}"}}"#))
+        .await?;
+    stage.check(Check::new(
+        "replies pass two routers, their own node and that of the prober",
+        hops.len() >= paths && hops.values().all(|hops| (*hops - ROUTERS).abs() < 0.5),
+        format!("{hops:?}"),
     ));
     let impairment = Impairment { delay: Duration::ZERO, loss: 0.0, longest: Some(LONGEST) };
     let impaired = stage.cluster.impair(SMALL, impairment, PATIENCE * 2).await?;

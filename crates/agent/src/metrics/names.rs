@@ -23,6 +23,7 @@ pub const NAMES: &[&str] = &[
     "netprober_udp_reordered_total",
     "netprober_udp_large_packets_total",
     "netprober_udp_packet_bytes",
+    "netprober_udp_hops",
     "netprober_tcp_srtt_seconds",
     "netprober_scheduling_delay_seconds",
     "netprober_skipped_probes_total",
@@ -97,6 +98,8 @@ impl Inner {
         r.register("udp_large_packets", help, self.large.clone());
         let help = "Length of the last large packet that arrived";
         r.register("udp_packet_bytes", help, self.packet.clone());
+        let help = "Routers that the last reply to a large packet has passed, by its TTL";
+        r.register("udp_hops", help, self.hops.clone());
         let help = "The kernel's smoothed round-trip time of the last answered TCP probe";
         r.register("tcp_srtt_seconds", help, self.srtt.clone());
         let help = "Delay between the scheduled and the actual start of a probe";

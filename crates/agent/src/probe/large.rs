@@ -6,14 +6,24 @@
 //! the don't-fragment bit. Both are answered by a short reply with the length that arrived. Only a
 //! round whose short request was answered counts: the large one was lost on its way to the peer,
 //! and nothing else can be the cause. Peers of an earlier version answer neither.
-use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
+//!
+//! Each reply also shows how many routers it has passed: each takes one from the TTL that the peer's
+//! kernel gave it.
+use std::{
+    convert::Infallible,
+    io::{self, IoSliceMut},
+    net::SocketAddr,
+    os::fd::AsRawFd,
+    time::Duration,
+};
 
 // The macros call each other, and libc, by their plain names.
 use nix::{
     getsockopt_impl, libc, setsockopt_impl, sockopt_impl,
-    sys::socket::{getsockopt, setsockopt},
+    sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recvmsg, setsockopt, sockopt},
 };
 use tokio::{
+    io::Interest,
     net::UdpSocket,
     time::{Instant, sleep_until, timeout_at},
 };
@@ -59,6 +69,8 @@ pub(super) struct Large {
     sequence: u64,
     next: Instant,
     round: Option<Round>,
+    /// Hops of the last reply.
+    hops: Option<u8>,
 }
 
 /// A round that is not over.
@@ -73,9 +85,8 @@ struct Round {
 
 impl Large {
     pub fn new(address: SocketAddr, series: LargeSeries) -> Self {
-        let (socket, round) = (None, None);
-        let next = Instant::now();
-        Self { address, series, socket, nonce: echo::nonce(), sequence: 0, next, round }
+        let (nonce, next) = (echo::nonce(), Instant::now());
+        Self { address, series, socket: None, nonce, sequence: 0, next, round: None, hops: None }
     }
 
     /// Plays rounds for as long as it is polled; one that is interrupted goes on the next time.
@@ -115,16 +126,21 @@ impl Large {
     /// Reads one reply, or ends the round.
     async fn listen(&mut self) {
         let (Some(round), Some(socket)) = (&mut self.round, &self.socket) else { return };
-        let mut buffer = [0; LENGTH + 1];
-        if let Ok(received) = timeout_at(round.ends, socket.recv(&mut buffer)).await {
+        if let Ok(received) = timeout_at(round.ends, receive(socket)).await {
             // An error is about an earlier packet; the round's end decides.
-            let reply = received.ok().and_then(|length| Padded::decode_reply(&buffer[..length]));
             let ours =
                 |reply: &Padded| (reply.nonce, reply.sequence) == (self.nonce, self.sequence);
-            if let Some(reply) = reply.filter(ours) {
+            let received = received.ok().flatten().filter(|(reply, _)| ours(reply));
+            if let Some((reply, hops)) = received {
                 let arrived = usize::try_from(reply.length).unwrap_or(usize::MAX);
                 round.short |= arrived == LENGTH;
                 round.large |= arrived == round.length;
+                // Peers of one node share the series: only what changes is written, so that two
+                // families with different paths do not look like one path that changes.
+                if hops.is_some() && self.hops != hops {
+                    self.hops = hops;
+                    self.series.set_hops(hops.unwrap_or_default());
+                }
             }
             if !(round.short && round.large) && Instant::now() < round.ends {
                 return;
@@ -140,10 +156,45 @@ impl Large {
 async fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = super::udp::connect(address).await?;
     match address {
-        SocketAddr::V4(_) => setsockopt(&socket, Discover4, &libc::IP_PMTUDISC_DO)?,
-        SocketAddr::V6(_) => setsockopt(&socket, Discover6, &libc::IPV6_PMTUDISC_DO)?,
+        SocketAddr::V4(_) => {
+            setsockopt(&socket, Discover4, &libc::IP_PMTUDISC_DO)?;
+            setsockopt(&socket, sockopt::Ipv4RecvTtl, &true)?;
+        }
+        SocketAddr::V6(_) => {
+            setsockopt(&socket, Discover6, &libc::IPV6_PMTUDISC_DO)?;
+            setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)?;
+        }
     }
     Ok(socket)
+}
+
+/// Waits for a packet; returns the reply in it, if it is one, with the hops that it has passed.
+async fn receive(socket: &UdpSocket) -> io::Result<Option<(Padded, Option<u8>)>> {
+    socket
+        .async_io(Interest::READABLE, || {
+            let mut buffer = [0; LENGTH + 1];
+            let mut control = nix::cmsg_space!(libc::c_int);
+            let mut parts = [IoSliceMut::new(&mut buffer)];
+            let (fd, flags) = (socket.as_raw_fd(), MsgFlags::empty());
+            let message = recvmsg::<()>(fd, &mut parts, Some(&mut control), flags)?;
+            let ttl = message.cmsgs()?.find_map(|message| match message {
+                ControlMessageOwned::Ipv4Ttl(ttl) | ControlMessageOwned::Ipv6HopLimit(ttl) => {
+                    Some(ttl)
+                }
+                _ => None,
+            });
+            let length = message.bytes;
+            let reply = Padded::decode_reply(&buffer[..length]);
+            Ok(reply.map(|reply| (reply, ttl.and_then(hops))))
+        })
+        .await
+}
+
+/// Returns the routers that a packet has passed that arrives with this TTL. Kernels begin with 64,
+/// 128 (Windows) or 255.
+fn hops(ttl: i32) -> Option<u8> {
+    let ttl = u8::try_from(ttl).ok().filter(|ttl| *ttl > 0)?;
+    [64, 128, 255].into_iter().find_map(|first: u8| first.checked_sub(ttl))
 }
 
 /// The headers of IP and UDP.
@@ -172,6 +223,14 @@ mod tests {
 
     use super::*;
     use crate::{metrics::Metrics, target::Pair};
+
+    #[test]
+    fn routers_are_counted_from_the_ttl_that_the_peer_began_with() {
+        let table = [(64, Some(0)), (63, Some(1)), (128, Some(0)), (120, Some(8)), (255, Some(0))];
+        for (ttl, expected) in table.into_iter().chain([(1, Some(63)), (0, None), (-1, None)]) {
+            assert_eq!(hops(ttl), expected, "{ttl}");
+        }
+    }
 
     /// A peer that answers packets up to this length, and nothing else.
     async fn peer(longest: usize) -> SocketAddr {
@@ -205,10 +264,13 @@ mod tests {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::select! {
+        let counted = tokio::select! {
             never = large.rounds() => match never {},
             _ = timeout(deadline, counted) => counts(),
-        }
+        };
+        // No router is on the way to this host.
+        assert_eq!(large.hops, (counted != (0, 0)).then_some(0));
+        counted
     }
 
     #[tokio::test]
