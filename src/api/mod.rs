@@ -4,13 +4,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{Client, CustomResourceExt, Resource, core::ApiResource};
-use serde::{Serialize, de::DeserializeOwned};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::infra::Api;
 
 mod duration;
 pub mod go;
-mod mode;
 pub mod network_prober;
 #[cfg(test)]
 mod properties;
@@ -22,7 +22,6 @@ pub mod swarm;
 pub mod traffic_watch;
 
 pub use duration::Duration;
-pub use mode::Mode;
 pub use network_prober::{NetworkProber, NetworkProberSpec, NetworkProberStatus};
 pub use quantity::{InvalidQuantity, parse_quantity};
 pub use reference::LocalReference;
@@ -57,6 +56,16 @@ pub const SLOT_LABEL: &str = "route-reflectors.traffic.example.com/slot";
 
 /// The node label with the group of reflectors whose client a node is.
 pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";
+
+/// Writes that the controller may make.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum Mode {
+    /// Everything that was decided, and status, metrics and events.
+    #[default]
+    Enforce,
+    /// Status, metrics and events only.
+    Observe,
+}
 
 /// One kind, with everything that the installation needs to know about it.
 pub struct KindInfo {

@@ -1,19 +1,17 @@
 //! `NetworkProber`: measures round-trip time and packet loss between pods.
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
+use k8s_openapi::apimachinery::pkg::{
+    api::resource::Quantity,
+    apis::meta::v1::{Condition, LabelSelector},
+    util::intstr::IntOrString,
+};
 use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use traffic_operator_core::pinglist::Protocol;
 
 use super::{Duration, NamedPermission, Permission, WebhookAccess, kind};
-
-mod defaults;
-mod options;
-mod status;
-
-pub use options::{Delivery, FailurePolicy, Injection, Mode, Monitoring, Neighbors, Resources};
-pub use status::{NetworkProberStatus, NotInjected, Paused};
-pub use traffic_operator_core::pinglist::Protocol;
 
 /// The name of the one configuration. The operator may neither create nor delete it, and touch no
 /// other.
@@ -258,3 +256,278 @@ kind!(NetworkProber, NetworkProberStatus);
 
 /// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
+
+/// Location of agents.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum Mode {
+    /// An agent in each selected pod.
+    #[default]
+    Sidecar,
+    /// One agent on each node.
+    DaemonSet,
+}
+
+/// Delivery of the list of peers to agents.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
+pub enum Delivery {
+    /// From the operator, by HTTPS.
+    Pull,
+    /// From a file in a `ConfigMap`.
+    ConfigMap,
+}
+
+/// Treatment of a pod while no replica of the operator answers.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum FailurePolicy {
+    /// Create it without an agent.
+    #[default]
+    Ignore,
+    /// Refuse it.
+    Fail,
+}
+
+/// Pull policy of an image.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum PullPolicy {
+    /// Pull it where it is not there.
+    #[default]
+    IfNotPresent,
+    /// Ask the registry at each start.
+    Always,
+    /// Never pull it.
+    Never,
+}
+
+impl PullPolicy {
+    /// Its word in a container.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Always => "Always",
+            Self::Never => "Never",
+        }
+    }
+}
+
+/// The number of pods that probe each pod.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Neighbors {
+    /// Number of pods in its own zone that probe a pod. Defaults to 8.
+    #[serde(default = "defaults::in_zone")]
+    #[schemars(range(min = 0, max = 100), extend("format" = "int32"))]
+    pub in_zone: u32,
+    /// Number of pods in each other zone that probe a pod. Defaults to 2.
+    #[serde(default = "defaults::per_other_zone")]
+    #[schemars(range(min = 0, max = 100), extend("format" = "int32"))]
+    pub per_other_zone: u32,
+}
+
+impl Default for Neighbors {
+    fn default() -> Self {
+        Self { in_zone: defaults::in_zone(), per_other_zone: defaults::per_other_zone() }
+    }
+}
+
+/// Injection of agents into pods.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Injection {
+    /// Treatment of a new pod while no replica of the operator answers: Ignore
+    /// creates it without an agent, Fail refuses it. Defaults to Ignore.
+    #[serde(default)]
+    pub failure_policy: FailurePolicy,
+    /// Pull policy of the agent's image, where a policy of the cluster requires one. Defaults to
+    /// `IfNotPresent`, so that no pod waits for a registry at each start.
+    #[serde(default)]
+    pub image_pull_policy: PullPolicy,
+    /// User of the agent's container, where a policy of the cluster requires one: not root.
+    /// Defaults to a user of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647), extend("format" = "int64"))]
+    pub run_as_user: Option<i64>,
+    /// Resource requests and limits of the agent's container. The pod keeps its quality of service
+    /// class: in a Guaranteed pod requests and limits are made equal, and in a `BestEffort` pod
+    /// both are left out.
+    #[serde(default)]
+    pub resources: Resources,
+}
+
+/// Resource requests and limits of a container.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resources {
+    /// Resource requests. Defaults to 10m CPU and 16Mi memory.
+    #[serde(default = "defaults::requests")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub requests: BTreeMap<String, Quantity>,
+    /// Resource limits. Defaults to 64Mi memory and no CPU limit.
+    #[serde(default = "defaults::limits")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub limits: BTreeMap<String, Quantity>,
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Self { requests: defaults::requests(), limits: defaults::limits() }
+    }
+}
+
+/// Objects that configure Prometheus. They are created only where the prometheus-operator is
+/// installed.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Monitoring {
+    /// Keeps a PodMonitor with the name of this object, so that Prometheus scrapes the agents.
+    /// Defaults to true.
+    #[serde(default = "defaults::yes")]
+    pub pod_monitor: bool,
+    /// Keeps a PrometheusRule with the name of this object. It records loss and round-trip time by
+    /// pair and by node, and contains alerts on them. Defaults to true.
+    #[serde(default = "defaults::yes")]
+    pub prometheus_rule: bool,
+    /// Scrape interval of the agents, from 1s to 10m. Defaults to 30s.
+    #[serde(default = "defaults::interval")]
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('10m')").message("interval must be a duration from 1s to 10m, e.g. \"30s\""))]
+    pub interval: Duration,
+    /// Additional labels of the PodMonitor and the PrometheusRule, for a Prometheus that selects
+    /// objects by label.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub labels: Labels,
+}
+
+impl Default for Monitoring {
+    fn default() -> Self {
+        Self {
+            pod_monitor: true,
+            prometheus_rule: true,
+            interval: defaults::interval(),
+            labels: Labels::new(),
+        }
+    }
+}
+
+/// The number of pods that are selected and that have an agent, and the reasons why others have
+/// none.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkProberStatus {
+    /// Generation of the spec that this status was computed from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Names of the pods that are probed, with the namespace if it is not that of this object. At
+    /// most 100.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub pods: Vec<String>,
+    /// Number of selected pods. Finished and terminating pods do not count.
+    #[serde(default)]
+    pub selected: i64,
+    /// Number of selected pods that have an agent.
+    #[serde(default)]
+    pub injected: i64,
+    /// Number of pods whose agent has an earlier spec (image, ports, delivery or resources). They
+    /// need a restart, which the operator leaves to you.
+    #[serde(default)]
+    pub need_restart: i64,
+    /// Reasons why selected pods have no agent, with the number of pods for each.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub not_injected: Vec<NotInjected>,
+    /// Number of pods that wait for an agent that cannot start.
+    #[serde(default)]
+    pub failing: i64,
+    /// Reasons that the kubelets report for those agents, with the number of pods for each.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub failing_reasons: Vec<NotInjected>,
+    /// Namespaces in which no further pod gets an agent until the existing agents start. At most
+    /// 100.
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub paused: Vec<Paused>,
+    /// Fingerprint of all lists of peers. It changes only when one of the lists changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinglist_version: Option<String>,
+    /// Estimated number of time series that all agents export together.
+    #[serde(default)]
+    pub estimated_series: i64,
+    /// Standard conditions: Ready, Covered (every selected pod has an agent) and Monitored
+    /// (Prometheus is configured to scrape the agents).
+    #[serde(default)]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
+    #[schemars(schema_with = "crate::api::schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A namespace in which injection pauses.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Paused {
+    /// Name of the namespace.
+    pub namespace: String,
+    /// Reason that a kubelet reports for an agent there.
+    pub reason: String,
+}
+
+/// A group of selected pods with the same reason.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NotInjected {
+    /// The reason, in one word.
+    pub reason: String,
+    /// Number of pods.
+    pub count: i64,
+}
+
+mod defaults {
+    //! What fields have that a spec leaves out.
+    use std::{collections::BTreeMap, time::Duration as Std};
+
+    use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString};
+
+    use super::{Duration, Protocol};
+
+    /// The default of the original agent.
+    pub(super) fn http_port() -> IntOrString {
+        IntOrString::String("22080".into())
+    }
+    /// The default of the original agent.
+    pub(super) fn http_prometheus_port() -> IntOrString {
+        IntOrString::String("22112".into())
+    }
+    /// The value in the original's sample.
+    pub(super) fn polling_period() -> Duration {
+        Std::from_secs(10).into()
+    }
+    /// The protocol of the original.
+    pub(super) fn probes() -> Vec<Protocol> {
+        vec![Protocol::Http]
+    }
+    /// With eight probers, the loss of one link can be distinguished from the loss of the pod.
+    pub(super) fn in_zone() -> u32 {
+        8
+    }
+    /// One prober of another zone could itself be the fault; two can disagree.
+    pub(super) fn per_other_zone() -> u32 {
+        2
+    }
+    /// The needs of an agent with 20 peers and three protocols, with room to spare.
+    pub(super) fn requests() -> BTreeMap<String, Quantity> {
+        [("cpu".into(), Quantity("10m".into())), ("memory".into(), Quantity("16Mi".into()))].into()
+    }
+    /// No CPU limit: a throttled prober would measure its own waiting.
+    pub(super) fn limits() -> BTreeMap<String, Quantity> {
+        [("memory".into(), Quantity("64Mi".into()))].into()
+    }
+    /// The default of kube-prometheus.
+    pub(super) fn interval() -> Duration {
+        Std::from_secs(30).into()
+    }
+    pub(super) fn yes() -> bool {
+        true
+    }
+}
