@@ -37,12 +37,10 @@ use tokio::time::Instant;
 
 use crate::{clock, infra::Api};
 
-mod config;
 mod fence;
 #[cfg(test)]
 mod tests;
 
-pub use config::LeaseConfig;
 pub use fence::Fence;
 
 /// Time between two checks of a follower; a new leader follows a release within this time plus a
@@ -58,6 +56,42 @@ const RELEASED_SECONDS: i32 = 1;
 /// The longest duration that is believed of a record. An absurd one, which only an edit by hand can
 /// leave behind, must not keep everyone from leading for good.
 const LONGEST_CLAIM: Duration = Duration::from_hours(1);
+
+/// The name and the timing of the lease.
+#[derive(Clone, Debug)]
+pub struct LeaseConfig {
+    /// The Lease's namespace.
+    pub namespace: String,
+    /// The Lease's name.
+    pub name: String,
+    /// Identity of this replica; unique among the replicas.
+    pub identity: String,
+    /// The time for which a claim is valid without renewal.
+    pub duration: Duration,
+}
+
+impl LeaseConfig {
+    /// Returns the time between the starts of two renewals: seven attempts before the claim ends.
+    fn renew_period(&self) -> Duration {
+        self.duration / 10
+    }
+
+    /// Returns the time after the start of the last successful renewal for which a leader may
+    /// write.
+    fn hold(&self) -> Duration {
+        self.duration * 2 / 3
+    }
+
+    /// Returns the deadline of one request: two of them fit into [`Self::hold`].
+    fn request_deadline(&self) -> Duration {
+        self.duration / 3
+    }
+
+    /// Returns the duration as a record has it.
+    fn seconds(&self) -> i32 {
+        i32::try_from(self.duration.as_secs().max(1)).unwrap_or(i32::MAX)
+    }
+}
 
 /// The reason why leadership ended.
 #[derive(Debug, thiserror::Error)]

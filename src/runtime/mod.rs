@@ -28,7 +28,6 @@ use crate::{
 pub(crate) mod admin;
 pub(crate) mod component;
 pub(crate) mod kinds;
-mod leader;
 mod start;
 pub mod status_page;
 pub(crate) mod webhook;
@@ -36,7 +35,7 @@ pub(crate) mod webhook;
 use admin::{AdminConfig, Readiness};
 use component::Component;
 use kinds::{Definition, Definitions, Kinds};
-use leader::Leader;
+use start::{Leader, Views};
 use status_page::Live;
 use webhook::{Prober, Serving, WebhookConfig};
 
@@ -258,7 +257,7 @@ async fn control(config: Config, base: Base) -> anyhow::Result<()> {
         max_unfit: config.max_unfit,
         quota: config.quota,
         disruptions,
-        views: start::Views::default(),
+        views: Views::default(),
         patience: VIEW * config.lease.duration,
     };
     let result = {

@@ -1,7 +1,30 @@
-//! Label matchers, which are added to every selector of a built-in query, and selectors.
+//! PromQL as text: literals, and the label matchers that are added to every selector of a built-in
+//! query. User input never enters a query unquoted. Whether a query of a user's is valid, the server
+//! decides: each has a dialect of its own.
 use std::{fmt, str::FromStr};
 
-use super::string;
+/// A string literal of PromQL, quoted.
+#[must_use]
+pub fn string(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A duration literal of PromQL, to the millisecond (its own resolution).
+#[must_use]
+pub fn duration(duration: std::time::Duration) -> String {
+    format!("{}ms", duration.as_millis().max(1))
+}
 
 /// The longest text, in bytes: some labels.
 const LONGEST: usize = 1000;
@@ -303,6 +326,27 @@ mod tests {
             });
             let text = each.collect::<Vec<_>>().join(",");
             prop_assert_eq!(read(&text), Ok(text));
+        }
+    }
+
+    #[test]
+    fn quotes_characters_that_would_end_the_literal() {
+        assert_eq!(string(r#"eth0"} or vector(1) #\"#), r#""eth0\"} or vector(1) #\\""#);
+        assert_eq!(duration(std::time::Duration::from_mins(2)), "120000ms");
+    }
+
+    proptest! {
+        #[test]
+        fn a_literal_ends_only_at_its_end(text in ".{0,60}") {
+            let quoted = string(&text);
+            let inner = &quoted[1..quoted.len() - 1];
+            let mut escaped = false;
+            for c in inner.chars() {
+                prop_assert!(escaped || c != '"', "{quoted}");
+                prop_assert_ne!(c, '\n');
+                escaped = !escaped && c == '\\';
+            }
+            prop_assert!(!escaped, "{quoted}");
         }
     }
 }
