@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Leave, Member, Previous, Rules, count::Nodes};
+use super::{Leave, Member, Previous, Rules, rules::Nodes};
 
 /// The nodes by name.
 pub(super) struct Roll<'a> {

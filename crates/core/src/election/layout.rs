@@ -1,8 +1,15 @@
-//! The topology, and the zones with their own reflectors.
-use std::sync::Arc;
+//! The topology, the zones with their own reflectors, and how many each zone may have so that there
+//! is room to replace any one of them.
+//!
+//! The measure of the room is the fullest table while one reflector is replaced and the bridge
+//! exists that is used to enter and leave a topology. `make prove-reflectors` simulates every
+//! change on every layout that passes here.
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Previous, Refusal, Roll, Rules, count::Nodes, pool::MOST_IDS, size};
-use crate::election::{IdScope, Scope, Topology};
+use super::{
+    BRIDGE, IdScope, MOST_IDS, Previous, Refusal, Roll, Rules, Scope, Slot, Topology, rules::Nodes,
+};
+use crate::bgp_model::{Cluster, Paths};
 
 /// Minimum number of reflectors in a zone: two, so that one may fail or be replaced.
 const REFLECTORS_PER_ZONE: usize = 2;
@@ -68,9 +75,9 @@ pub(super) fn choose(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<
             };
             let layout = zonal(rules, roll, basis).ok().filter(|layout| {
                 let zones = roll.zones().keys().flatten().count() - layout.guests.len();
-                let sizes = size::even(total(rules, roll, basis), zones);
+                let sizes = even(total(rules, roll, basis), zones);
                 ZONES_OF_AUTO.contains(&zones)
-                    && size::has_room(rules, Topology::Zonal, &sizes, basis.nodes(roll))
+                    && has_room(rules, Topology::Zonal, &sizes, basis.nodes(roll))
             });
             Ok(layout.unwrap_or_else(|| Layout::plain(Topology::Simple)))
         }
@@ -162,7 +169,7 @@ fn zonal(rules: &Rules, roll: &Roll, basis: ZoneBasis) -> Result<Layout, Refusal
 
 /// Reports whether this many zones can have two reflectors each.
 fn room(rules: &Rules, zones: usize, nodes: usize) -> bool {
-    size::has_room(rules, Topology::Zonal, &vec![REFLECTORS_PER_ZONE; zones], nodes)
+    has_room(rules, Topology::Zonal, &vec![REFLECTORS_PER_ZONE; zones], nodes)
 }
 
 /// Succeeds if the count gives each zone its reflectors.
@@ -197,4 +204,111 @@ fn enough(
 /// The minimum number of reflectors for this many zones.
 pub(super) fn least(zones: usize) -> usize {
     zones * REFLECTORS_PER_ZONE
+}
+
+/// Maximum number of reflectors of topology Multi, by the number of cluster ids: the sizes that the
+/// model finds sound after the loss of any one reflector, with three for each client and room to
+/// replace one. In two zones, if a client loses its second id, all reflectors of its remaining id
+/// learn its routes only while there are three of them.
+const MOST_OF_MULTI: [usize; MOST_IDS + 1] = [0, 0, 6, 14, 8];
+
+/// Removes reflectors from the largest zones until tables have room, or no zone has more than
+/// `floor`. Returns true if it removed any. The lists are those that
+/// [`spread`] takes them from, the best first: of equally large zones the one
+/// with the worst last reflector loses it, so that one that reflects is not exchanged for a new one
+/// elsewhere.
+pub(super) fn fit<T: Ord>(
+    rules: &Rules,
+    topology: Topology,
+    sizes: &mut [usize],
+    lists: &[Vec<T>],
+    (nodes, floor): (usize, usize),
+) -> bool {
+    let mut fitted = false;
+    while !has_room(rules, topology, sizes, nodes) {
+        let can = (0..sizes.len()).filter(|&zone| sizes[zone] > floor);
+        let worst = can.max_by_key(|&zone| (sizes[zone], &lists[zone][sizes[zone] - 1]));
+        let Some(worst) = worst else { break };
+        sizes[worst] -= 1;
+        fitted = true;
+    }
+    fitted
+}
+
+/// Reports whether tables stay within their bounds with these numbers of reflectors in each zone
+/// and `nodes` nodes, while one is replaced, and while the topology changes.
+pub(super) fn has_room(rules: &Rules, topology: Topology, sizes: &[usize], nodes: usize) -> bool {
+    let total = sizes.iter().sum();
+    let clusters: Vec<usize> = match rules.id_scope(topology) {
+        IdScope::Set => vec![total],
+        IdScope::Zone => sizes.iter().copied().filter(|size| *size > 0).collect(),
+        IdScope::Slot => vec![1; total],
+    };
+    // One id: each table holds as many paths as there are reflectors.
+    if clusters.len() < 2 {
+        return true;
+    }
+    if clusters.len() > MOST_IDS {
+        return false;
+    }
+    if topology == Topology::Multi {
+        return true;
+    }
+    let bridge = (0..clusters.len()).max_by_key(|&cluster| clusters[cluster]);
+    (0..clusters.len()).all(|replaced| {
+        let cluster = |(place, &size): (usize, &usize)| {
+            let next = usize::from(place == replaced);
+            let shared = match topology {
+                Topology::Simple => size + next,
+                _ if Some(place) == bridge => (BRIDGE + next).min(size + next),
+                _ => 0,
+            };
+            Cluster { reflectors: size + next, shared }
+        };
+        let clusters: Vec<_> = clusters.iter().enumerate().map(cluster).collect();
+        Paths::of_clusters(&clusters).bearable_with(nodes)
+    })
+}
+
+/// Returns the reason why topology Multi is not possible with these slots, if it is not.
+pub(super) fn crowded(rules: &Rules, slots: &[Slot]) -> Option<String> {
+    let (total, peers) = (slots.len(), rules.peers_per_client);
+    let ids: BTreeSet<_> = slots.iter().map(|slot| slot.cluster_id).collect();
+    match ids.len() {
+        ..2 if peers < total => Some(format!(
+            "with one cluster id for all {total} reflectors it loses routes unless every client peers with \
+             each of them (spec.peersPerClient is {peers})"
+        )),
+        ids @ 2..=MOST_IDS if total > MOST_OF_MULTI[ids] => Some(format!(
+            "with {ids} cluster ids it carries at most {} reflectors so that any one may fail or be \
+             replaced, and there are {total}",
+            MOST_OF_MULTI[ids]
+        )),
+        _ => None,
+    }
+}
+
+/// Spreads this many reflectors as evenly as possible.
+pub(super) fn even(total: usize, zones: usize) -> Vec<usize> {
+    let zones = zones.max(1);
+    (0..zones).map(|zone| total / zones + usize::from(zone < total % zones)).collect()
+}
+
+/// Returns the number of reflectors from each zone, if this many are taken from lists sorted from
+/// best to worst: as evenly as the lists allow; the share that a short list lacks is spread over
+/// the others once. Where zones are even, the better element decides, and then the order of the
+/// zones.
+///
+/// The sum is `total`, or all there are.
+pub(super) fn spread<T: Ord>(total: usize, lists: &[Vec<T>]) -> Vec<usize> {
+    let mut taken = vec![0; lists.len()];
+    for _ in 0..total {
+        let open = (0..lists.len()).filter(|&zone| taken[zone] < lists[zone].len());
+        let Some(next) = open.min_by_key(|&zone| (taken[zone], &lists[zone][taken[zone]], zone))
+        else {
+            break;
+        };
+        taken[next] += 1;
+    }
+    taken
 }

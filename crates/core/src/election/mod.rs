@@ -12,9 +12,9 @@
 //! - **Numbers that stay.** A slot keeps its number when another node takes it, and its cluster id;
 //!   the number of `BGPPeer`s depends on the zones, never on the nodes.
 //!
-//! In the order in which it decides: `count` (how many, with `ratio`), `layout` (which topology),
-//! `zones` (how many in each), `choice` (which nodes, which slots), `cluster_ids`, `groups` (the
-//! reflectors of each client) and `peers`.
+//! In the order in which it decides: `rules` (how many), `candidates` (the standing of each node),
+//! `layout` (which topology, how many in each zone), `choice` (which nodes, slots and cluster ids),
+//! `groups` (the reflectors of each client) and `peers`.
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr},
@@ -22,35 +22,24 @@ use std::{
     time::Duration,
 };
 
+use self::{candidates::Roll, choice::Fitted};
+
 mod candidates;
 mod choice;
-mod cluster_ids;
-mod count;
 mod groups;
 mod layout;
-mod options;
 mod peers;
-mod pool;
-mod ratio;
-mod refusal;
 mod rules;
-mod size;
-mod zones;
 
-pub use count::Count;
 pub use groups::{GROUPS_PER_ZONE, name as group_name};
-pub use options::{IdScope, Rounding, Scope, Topology};
 pub use peers::{
     BRIDGE, GROUP_LABEL, PeerSpec, SLOT_LABEL, reflectors as reflector_peer, slot_selector,
     wide as wide_peer,
 };
-pub use pool::{MOST_IDS, Pool};
-pub use ratio::{InvalidRatio, Ratio};
-pub use refusal::Refusal;
-pub use rules::{Ids, Rules};
-
-use candidates::Roll;
-use choice::Fitted;
+pub use rules::{
+    Count, IdScope, Ids, InvalidRatio, MOST_IDS, Pool, Ratio, Refusal, Rounding, Rules, Scope,
+    Topology,
+};
 
 /// A node, as far as it matters here.
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
@@ -231,12 +220,12 @@ pub fn target(rules: &Rules, members: &[Member], previous: &Previous) -> Result<
             topology.as_str()
         ));
     }
-    let ids = cluster_ids::assign(rules, layout.topology, &roll, &chosen, previous)?;
+    let ids = choice::assign_ids(rules, layout.topology, &roll, &chosen, previous)?;
     let slots: Vec<_> =
         chosen.holders.iter().zip(ids).map(|(holder, id)| holder.slot(&roll, id)).collect();
     let groups = groups::form(rules, layout.topology, &layout.guests, &roll, &slots, previous);
     let multi = layout.topology == Topology::Multi;
-    let crowded = if multi { size::crowded(rules, &slots) } else { None };
+    let crowded = if multi { layout::crowded(rules, &slots) } else { None };
     let mut by_zone: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     for slot in &slots {
         *by_zone.entry(slot.zone.clone().unwrap_or_default()).or_default() += 1;
@@ -265,7 +254,7 @@ fn frozen(rules: &Rules, roll: &Roll, previous: &Previous) -> Result<Target, Ref
         (explicit, _) => explicit,
     };
     let chosen = choice::keep(roll);
-    let ids = cluster_ids::assign(rules, topology, roll, &chosen, previous)?;
+    let ids = choice::assign_ids(rules, topology, roll, &chosen, previous)?;
     let slots: Vec<_> = chosen
         .holders
         .iter()

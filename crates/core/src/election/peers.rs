@@ -4,7 +4,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::election::Topology;
+use super::Topology;
 
 /// Node label: the group that a client belongs to.
 pub const GROUP_LABEL: &str = "route-reflectors.traffic.example.com/group";

@@ -1,5 +1,5 @@
 //! Number of reflectors.
-use super::{super::count::Nodes, *};
+use super::{super::rules::Nodes, *};
 
 fn count(min: usize, max: usize, ratio: &str) -> Count {
     Count { min, max, ratio: ratio.parse().unwrap(), ..rules().count }

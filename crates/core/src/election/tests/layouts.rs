@@ -123,7 +123,7 @@ fn a_reflector_without_a_zone() {
 #[test]
 fn auto_does_not_go_back_and_forth_at_the_limit_of_tables() {
     let rules = Cluster::new("a:1").rules;
-    let is_full = |each: &usize| !size::has_room(&rules, Topology::Zonal, &[2; 4], 4 * *each);
+    let is_full = |each: &usize| !layout::has_room(&rules, Topology::Zonal, &[2; 4], 4 * *each);
     let each = (700..1300).find(is_full).unwrap();
     let zones = |each: usize| format!("a:{each} b:{each} c:{each} d:{each}");
     let mut cluster = Cluster::new(&zones(each - 1)).count(8);

@@ -2,7 +2,7 @@
 use super::*;
 use crate::{
     bgp_model::{Cluster as Ids, Fabric, Labels, Local, Node, Paths, Peer, Remote, Rule, Selector},
-    election::{BRIDGE, peers, size, slot_selector},
+    election::{BRIDGE, layout, peers, slot_selector},
 };
 
 /// The fabric of a target: every node with the labels and the id that it would have, the mesh off.
@@ -116,7 +116,7 @@ fn sizes_leave_room_to_replace_a_reflector() {
     let largest = |zones: usize, nodes: usize| {
         let rules = Cluster::new("a:1").topology(Topology::Zonal).rules;
         let fits = |total: &usize| {
-            size::has_room(&rules, Topology::Zonal, &size::even(*total, zones), nodes)
+            layout::has_room(&rules, Topology::Zonal, &layout::even(*total, zones), nodes)
         };
         (1..=50).take_while(fits).last()
     };

@@ -1,7 +1,7 @@
 //! Number of reflectors in each zone.
 use proptest::prelude::*;
 
-use super::{super::zones::spread, *};
+use super::{super::layout::spread, *};
 
 fn even(total: usize, sizes: &[usize]) -> Vec<usize> {
     let lists: Vec<_> = sizes.iter().map(|size| vec![(); *size]).collect();
