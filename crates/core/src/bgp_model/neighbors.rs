@@ -1,7 +1,7 @@
 //! The expected sessions of nodes, and the names that confd gives them.
 use std::{collections::BTreeMap, fmt, net::IpAddr, str::FromStr};
 
-use super::{Fabric, Node, classes::Classes};
+use super::{Classes, Fabric, Node};
 
 /// The prefix of a session's name: confd names it by its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,14 +1,13 @@
-//! Calico's selector language, as its own parser reads it.
+//! The labels of a node, and Calico's selector language, as its own parser reads it.
 //!
 //! `all()`, `global()` (here the same: nodes have no namespace), `has(k)`, `k == 'v'`, `k != 'v'`,
 //! `k in {'v', 'w'}`, `k not in {…}`, `k contains 'v'`, `k starts with 'v'`, `k ends with 'v'`,
 //! `!`, `&&`, `||` and parentheses; `&&` binds tighter than `||`. Quotes are ' or ", without
 //! escapes. A missing label differs from every value, and is in no set.
-use std::{collections::BTreeSet, fmt, sync::Arc};
-
-use super::{
-    Labels,
-    tokens::{Token, tokens},
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
 };
 
 /// The deepest nesting of parentheses, which bounds the stack. There is no limit of the length:
@@ -299,4 +298,253 @@ impl<'t> Parser<'t> {
         }
         if self.take_if(Token::CloseSet) { Ok(set) } else { self.error("expected }") }
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token<'t> {
+    Label(&'t str),
+    Text(&'t str),
+    Has(&'t str),
+    /// `all()` and `global()`.
+    All,
+    Equal,
+    Unequal,
+    In,
+    NotIn,
+    Contains,
+    StartsWith,
+    EndsWith,
+    Not,
+    And,
+    Or,
+    Open,
+    Close,
+    OpenSet,
+    CloseSet,
+    Comma,
+    End,
+}
+
+/// Splits a selector into tokens, each with the number of characters before it. As in Calico's
+/// tokenizer, the word after a label is an operator even without a space after it, and only spaces
+/// and tabs separate tokens.
+fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>, SelectorError> {
+    let mut found: Vec<(Token, usize)> = Vec::new();
+    let (mut rest, mut position, mut counted) = (text, 0, 0);
+    loop {
+        rest = blank(rest);
+        let read = text.len() - rest.len();
+        position += text[counted..read].chars().count();
+        counted = read;
+        let error = |problem| SelectorError { position, problem };
+        if rest.is_empty() {
+            found.push((Token::End, position));
+            return Ok(found);
+        }
+        let after_label = matches!(found.last(), Some((Token::Label(_), _)));
+        let (token, left) = symbol(rest)
+            .unwrap_or_else(|| if after_label { word_operator(rest) } else { operand(rest) })
+            .map_err(error)?;
+        found.push((token, position));
+        rest = left;
+    }
+}
+
+type Split<'t> = Result<(Token<'t>, &'t str), &'static str>;
+
+/// Splits off a token that its first characters identify; `None` for a word.
+fn symbol(rest: &str) -> Option<Split<'_>> {
+    const SYMBOLS: [(&str, Token); 10] = [
+        ("==", Token::Equal),
+        ("!=", Token::Unequal),
+        ("!", Token::Not),
+        ("&&", Token::And),
+        ("||", Token::Or),
+        ("(", Token::Open),
+        (")", Token::Close),
+        ("{", Token::OpenSet),
+        ("}", Token::CloseSet),
+        (",", Token::Comma),
+    ];
+    for (symbol, token) in SYMBOLS {
+        if let Some(left) = rest.strip_prefix(symbol) {
+            return Some(Ok((token, left)));
+        }
+    }
+    let first = rest.chars().next()?;
+    match first {
+        '\'' | '"' => {
+            let inner = &rest[1..];
+            Some(match inner.split_once(first) {
+                Some((value, left)) => Ok((Token::Text(value), left)),
+                None => Err("this quote is never closed"),
+            })
+        }
+        '=' => Some(Err("expected ==")),
+        '&' => Some(Err("expected &&")),
+        '|' => Some(Err("expected ||")),
+        _ => None,
+    }
+}
+
+/// Splits off an operator that is a word. It is one only after a label; elsewhere the same word is
+/// a label.
+fn word_operator(rest: &str) -> Split<'_> {
+    let two = |first, second| {
+        rest.strip_prefix(first).and_then(|left: &str| blank(left).strip_prefix(second))
+    };
+    if let Some(left) = rest.strip_prefix("contains") {
+        Ok((Token::Contains, left))
+    } else if let Some(left) = two("starts", "with") {
+        Ok((Token::StartsWith, left))
+    } else if let Some(left) = two("ends", "with") {
+        Ok((Token::EndsWith, left))
+    } else if let Some(left) = two("not", "in") {
+        Ok((Token::NotIn, left))
+    } else if let Some(left) = rest.strip_prefix("in") {
+        Ok((Token::In, left))
+    } else {
+        Err("expected an operator after the label")
+    }
+}
+
+fn operand(rest: &str) -> Split<'_> {
+    if let Some(left) = rest.strip_prefix("has(") {
+        let (key, left) = label(blank(left));
+        return match (key, blank(left).strip_prefix(')')) {
+            ("", _) => Err("has( needs the name of a label"),
+            (_, None) => Err("has( is never closed"),
+            (key, Some(left)) => Ok((Token::Has(key), left)),
+        };
+    }
+    for name in ["all(", "global("] {
+        if let Some(left) = rest.strip_prefix(name) {
+            let left = blank(left).strip_prefix(')');
+            return left.map(|left| (Token::All, left)).ok_or("expected ) at once");
+        }
+    }
+    match label(rest) {
+        ("", _) => Err("unexpected character"),
+        (key, left) => Ok((Token::Label(key), left)),
+    }
+}
+
+/// Returns the longest label name at the beginning, and the rest.
+fn label(rest: &str) -> (&str, &str) {
+    let ends = |c: char| !(c.is_ascii_alphanumeric() || "_./-".contains(c));
+    rest.split_at(rest.find(ends).unwrap_or(rest.len()))
+}
+
+fn blank(rest: &str) -> &str {
+    rest.trim_start_matches([' ', '\t'])
+}
+
+/// Labels, by key. Cheap to clone: the simulation of each step copies thousands of nodes.
+///
+/// One text holds all of them, and a lookup compares hashes before it reads the text: with a text
+/// for each key, the processor would wait for memory some hundred thousand times.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Labels(Arc<Inner>);
+
+#[derive(Default, PartialEq, Eq)]
+struct Inner {
+    /// Keys and values, one after the other.
+    text: Box<str>,
+    /// The positions of the labels, by key.
+    marks: Box<[Mark]>,
+}
+
+/// The position of a label in the text.
+#[derive(PartialEq, Eq)]
+struct Mark {
+    hash: u32,
+    start: u32,
+    /// The position at which its key ends and its value begins.
+    middle: u32,
+    end: u32,
+}
+
+/// A key with its hash.
+#[derive(Clone, Copy)]
+pub(super) struct Key<'k> {
+    key: &'k str,
+    hash: u32,
+}
+
+impl<'k> Key<'k> {
+    pub fn new(key: &'k str) -> Self {
+        Self { key, hash: hash(key) }
+    }
+}
+
+impl Labels {
+    /// The value of a label.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.value(Key::new(key))
+    }
+
+    pub(super) fn value(&self, Key { key, hash }: Key) -> Option<&str> {
+        let found = self.0.marks.iter().filter(|mark| mark.hash == hash);
+        found.map(|mark| self.at(mark)).find(|&(of, _)| of == key).map(|(_, value)| value)
+    }
+
+    /// Returns a copy with some labels set (`Some`) or removed (`None`).
+    #[must_use]
+    pub fn with(&self, changes: &[(&str, Option<&str>)]) -> Self {
+        let mut labels: BTreeMap<&str, &str> = self.iter().collect();
+        for &(key, value) in changes {
+            match value {
+                Some(value) => labels.insert(key, value),
+                None => labels.remove(key),
+            };
+        }
+        labels.into_iter().collect()
+    }
+
+    /// All of them, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.marks.iter().map(|mark| self.at(mark))
+    }
+
+    fn at(&self, mark: &Mark) -> (&str, &str) {
+        let part = |from: u32, to: u32| self.0.text.get(from as usize..to as usize).unwrap_or("");
+        (part(mark.start, mark.middle), part(mark.middle, mark.end))
+    }
+}
+
+/// If a key occurs twice, the last value counts.
+impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(labels: I) -> Self {
+        let labels: Vec<(K, V)> = labels.into_iter().collect();
+        let sorted: BTreeMap<&str, &str> =
+            labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
+        let mut text = String::new();
+        // Labels of a node are a few kilobytes (etcd takes no object above 1.5 MB).
+        let mut write = |part: &str| {
+            text.push_str(part);
+            u32::try_from(text.len()).unwrap_or(u32::MAX)
+        };
+        let mut start = 0;
+        let marks = sorted.into_iter().map(|(key, value)| {
+            let (middle, end) = (write(key), write(value));
+            let mark = Mark { hash: hash(key), start, middle, end };
+            start = end;
+            mark
+        });
+        let marks = marks.collect();
+        Self(Arc::new(Inner { text: text.into(), marks }))
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// FNV-1a (Fowler, Noll, Vo). Equal hashes of different keys only cost time.
+fn hash(key: &str) -> u32 {
+    let fold = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    key.bytes().fold(0x811c_9dc5, fold)
 }
