@@ -87,16 +87,13 @@
 //!   than the API server's. This module cannot detect that: it is the reason for
 //!   `configMap.immutable`.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 
-mod counts;
 mod decide;
 mod refresh;
-mod release;
 
-pub use counts::Counts;
 pub use decide::step;
 pub use refresh::{Turn, Turns, refresh_in_turn};
 
@@ -373,6 +370,37 @@ pub struct Step {
     pub free: Vec<Name>,
     /// The awaited workers, in natural order.
     pub waiting: Vec<Waiting>,
+}
+
+/// Every stream of the spec and of the file is in exactly one of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Listed for a worker (though another may still release it, if the handover is not exclusive).
+    pub owned: usize,
+    /// Removed from a worker that has not released it.
+    pub releasing: usize,
+    /// With no worker yet, on its way to one.
+    pub free: usize,
+    /// With no worker, and none may have it.
+    pub unassigned: usize,
+}
+
+impl Counts {
+    /// Counts the streams of this file.
+    #[must_use]
+    pub fn of(published: &Published, target: &Target) -> Self {
+        let mut counted: HashSet<&str> = HashSet::new();
+        let mut new = |stream| usize::from(counted.insert(stream));
+        let listed = published.shares.values().flat_map(|share| &share.streams);
+        let owned = listed.map(|stream| new(stream)).sum();
+        let releasing = published.releasing.keys().map(|(stream, _)| new(stream)).sum();
+        let mut counts = Self { owned, releasing, free: 0, unassigned: 0 };
+        for (stream, worker) in target {
+            let place = if worker.is_some() { &mut counts.free } else { &mut counts.unassigned };
+            *place += new(stream);
+        }
+        counts
+    }
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ fn an_unknown_file_that_no_live_pod_has_begins_another_barrier() {
 fn the_reason_why_a_barrier_waits_is_that_of_the_barrier() {
     let published = Published { barrier: Some(5), ..file(9, &["w-0@4: a"], &[]) };
     let at = workers([("w-0", pod(0).silent().successor(3))]);
-    let waiting = release::waiting(&published, &at);
+    let waiting = decide::waiting(&published, &at);
     let reported: Vec<_> = waiting.iter().map(|w| (w.streams, w.epoch, w.why)).collect();
     assert_eq!(reported, [(0, 5, Why::Template)]);
 }

@@ -101,7 +101,7 @@ proptest! {
         let freed: Claims = step.freed.iter().cloned().collect();
         for (stream, worker) in &freed {
             let since = file.releasing[&(stream.clone(), worker.clone())];
-            prop_assert_eq!(release::in_the_way(workers.get(worker), since, file.epoch), None);
+            prop_assert_eq!(decide::in_the_way(workers.get(worker), since, file.epoch), None);
         }
         let (before, after) = (claims(&file), claims(next));
         let forgotten: Vec<_> = before.difference(&after).filter(|claim| !freed.contains(*claim)).collect();

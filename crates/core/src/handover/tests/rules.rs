@@ -63,7 +63,7 @@ fn what_is_a_letting_go_and_what_is_not() {
         at.extend(worker.map(|worker| (n("w-0"), worker)));
         let step = step(&published, &target("a>w-1"), &at, 0, &RULES);
         assert_eq!(step.freed.is_empty(), why.is_some(), "case {i}: {step:?}");
-        let is = release::in_the_way(at.get("w-0"), 4, 6);
+        let is = decide::in_the_way(at.get("w-0"), 4, 6);
         assert_eq!(is, why, "case {i}");
     }
 }
