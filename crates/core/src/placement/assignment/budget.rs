@@ -5,9 +5,8 @@ use std::{
 };
 
 use super::{
-    Reason, Standing,
-    input::{Input, Pin, Unit},
-    plan::{Plan, Seat},
+    Input, Reason, Seat, Standing,
+    plan::{Pin, Plan, Unit},
 };
 
 /// The seats after this round, for each unit.

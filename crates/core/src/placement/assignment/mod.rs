@@ -55,16 +55,12 @@
 //! For `J` items and `W` workers, every pair is evaluated only for items that must be placed (all
 //! of them under [`Policy::Stateless`]); all else is sorting. Memory is proportional to `J + W`.
 //! `make bench` has the times.
-use self::{input::Input, plan::Seat};
+use self::plan::{Input, Seat};
 
 mod budget;
-mod contiguous;
-mod input;
-mod level;
 mod plan;
+mod policies;
 mod reserve;
-mod stateless;
-mod sticky;
 mod weight;
 
 /// The way in which items find their workers.
@@ -182,9 +178,9 @@ pub fn assign(
     let seats = if input.hosts.iter().any(|host| host.standing == Standing::Full) {
         let mut plan = reserve::reserve(&input, rules);
         match rules.policy {
-            Policy::Sticky => sticky::seat(&mut plan, rules.balance),
-            Policy::Stateless => stateless::seat(&mut plan, rules.balance),
-            Policy::Contiguous => contiguous::seat(&mut plan, rules.balance),
+            Policy::Sticky => policies::sticky(&mut plan, rules.balance),
+            Policy::Stateless => policies::stateless(&mut plan, rules.balance),
+            Policy::Contiguous => policies::contiguous(&mut plan, rules.balance),
         }
         plan.close();
         budget::seats(&plan, rules.max_moves)

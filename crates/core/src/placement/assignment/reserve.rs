@@ -2,9 +2,8 @@
 use std::cmp::Reverse;
 
 use super::{
-    Policy, Reason, Rules, Standing,
-    input::{Input, Pin},
-    plan::Plan,
+    Input, Policy, Reason, Rules, Standing,
+    plan::{Pin, Plan},
 };
 
 /// Makes a plan that decides the units without a choice.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    input::{Input, Pin, Unit},
-    plan::Plan,
+    Input,
+    plan::{Pin, Plan, Unit},
 };
 
 /// Places the heaviest unit first, each on the least loaded worker that has room; of equally loaded

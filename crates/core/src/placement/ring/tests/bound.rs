@@ -182,3 +182,34 @@ fn one_member_moves_a_window_by_one() {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn everything_has_its_turn_within_the_epochs_that_are_stated(
+        len in 1_usize..3000, room in 1_usize..80, phase: u64, first: u64,
+    ) {
+        let all = epochs(len, room);
+        prop_assert!(all == 1 || all < 2 * len.div_ceil(room) as u64);
+        let mut seen = BTreeSet::new();
+        for epoch in 0..all {
+            let now: BTreeSet<_> =
+                window(len, room, phase, first.wrapping_add(epoch)).collect();
+            prop_assert_eq!(now.len(), room.min(len));
+            seen.extend(now);
+        }
+        prop_assert_eq!(seen.len(), len);
+    }
+
+    #[test]
+    fn shares_are_fair_and_leave_nothing(
+        sizes in proptest::collection::vec(1_usize..50, 1..20), more in 0_usize..200,
+    ) {
+        let room = (sizes.len() + more).min(sizes.iter().sum());
+        let shares = shares(&sizes, room);
+        prop_assert_eq!(shares.iter().sum::<usize>(), room);
+        let most = shares.iter().max().copied().unwrap_or_default();
+        for (share, size) in shares.iter().zip(&sizes) {
+            prop_assert!(share <= size && (share == size || share + 1 >= most));
+        }
+    }
+}
