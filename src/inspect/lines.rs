@@ -1,8 +1,24 @@
 //! The lines that all explanations share.
 use std::fmt::Write;
 
-use super::probing::Advice;
+use serde::Serialize;
+
 use crate::text::style::{Tone, printable};
+
+/// A problem, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// The findings.
+    pub what: String,
+    /// The next step.
+    pub next: String,
+}
+
+impl Advice {
+    pub(in crate::inspect) fn of(what: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { what: what.into(), next: next.into() }
+    }
+}
 
 /// Adds a fact under its name.
 pub fn line(text: &mut String, name: &str, value: &str) {

@@ -15,13 +15,12 @@
 //! - [`spec`]: objects in a file. [`population`]: the existing nodes.
 //! - `cluster`, `leader`: the API server, and the replica that decides.
 //! - `progress`: the stage that a command has reached.
-//! - `measures`, `reasons`, `remedies`, `lines`: parts of the output for people.
+//! - `measures`, `remedies`, `lines`: parts of the output for people.
 pub(crate) mod backtest;
 pub(crate) mod cluster;
 pub mod doctor;
 pub mod evaluate;
 pub mod explain;
-pub(crate) mod forward;
 pub(crate) mod leader;
 pub(crate) mod lines;
 pub(crate) mod measures;
@@ -29,7 +28,6 @@ pub(crate) mod offers;
 pub mod population;
 pub(crate) mod probing;
 pub(crate) mod progress;
-pub(crate) mod reasons;
 pub(crate) mod reflectors;
 pub(crate) mod remedies;
 pub mod spec;

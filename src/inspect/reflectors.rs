@@ -3,8 +3,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    lines::{self, or_dash},
-    probing::Advice,
+    lines::{self, Advice, or_dash},
     remedies,
     status::conditions::{sentence, unsettled},
 };

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use super::{Evaluation, is_above};
 use crate::{
     api::traffic_watch::{Consecutive, NodeState},
-    inspect::reasons,
+    inspect::remedies,
     text::{
         figures::value,
         style::{Tone, printable},
@@ -76,7 +76,7 @@ fn remark(node: &NodeView, measure: &MeasureView, consecutive: Consecutive) -> S
     let its = node.values.iter().find(|v| v.measure == measure.name);
     let unknown = node.reason.as_deref().filter(|_| node.state == NodeState::Unknown);
     if let Some(reason) = its.and_then(|v| v.reason.as_deref()).or(unknown) {
-        return format!("{reason}: {}", reasons::meaning(reason));
+        return format!("{reason}: {}", remedies::meaning(reason));
     }
     let number = its.and_then(|v| v.value).unwrap_or_default();
     if is_above(measure, node) {

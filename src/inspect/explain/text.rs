@@ -4,7 +4,7 @@ use std::fmt::Write;
 use super::{Explanation, Label, Limit, Measured, NodeJudgment, Peer, Source};
 use crate::{
     api::traffic_watch::NodeState,
-    inspect::reasons,
+    inspect::remedies,
     text::{
         figures::{number, span, value},
         style::{Tone, printable},
@@ -80,7 +80,7 @@ fn headline(node: &str, verdict: &NodeJudgment) -> String {
     let reason = verdict
         .reason
         .as_deref()
-        .map(|reason| format!(": {reason}, {}", reasons::meaning(reason)))
+        .map(|reason| format!(": {reason}, {}", remedies::meaning(reason)))
         .unwrap_or_default();
     format!("{node} is {} for {watch}{since}{reason}", Tone::of(*state).paint(state.as_str()))
         .replacen(" for ", if *state == NodeState::Unknown { " to " } else { " for " }, 1)
@@ -99,7 +99,7 @@ fn describe(lines: &mut Lines, verdict: &NodeJudgment) {
     if let Some(view) = &verdict.reservation {
         lines.line("offers", &offers(view));
     }
-    let remedy = verdict.reason.as_deref().and_then(reasons::remedy);
+    let remedy = verdict.reason.as_deref().and_then(remedies::of_evidence);
     if let Some(remedy) = remedy {
         lines.line("try", remedy);
     }

@@ -10,9 +10,8 @@ use crate::{
     },
     inspect::{
         cluster::name_of,
-        measures,
-        probing::Advice,
-        reasons, remedies,
+        lines::Advice,
+        measures, remedies,
         status::conditions::{sentence, unsettled},
     },
     traffic_watch::{
@@ -200,8 +199,8 @@ fn of_nodes(nodes: &[JudgedNode]) -> Vec<Advice> {
         }
         seen.push(kind);
         let (name, state) = (&node.node, node.state.as_str());
-        let why = kind.1.map(|reason| format!(": {reason}, {}", reasons::meaning(reason)));
-        let remedy = kind.1.and_then(reasons::remedy).map(|remedy| format!("; {remedy}"));
+        let why = kind.1.map(|reason| format!(": {reason}, {}", remedies::meaning(reason)));
+        let remedy = kind.1.and_then(remedies::of_evidence).map(|remedy| format!("; {remedy}"));
         next.push(Advice::of(
             format!("{name} is {state}{}", why.unwrap_or_default()),
             format!("explain node {name}{}", remedy.unwrap_or_default()),

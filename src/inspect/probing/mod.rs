@@ -20,6 +20,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub(super) use super::lines::Advice;
 pub use gather::{Asked, gather, gather_pod};
 pub use pod::{PodExplanation, PodFacts, explain_pod};
 pub use pod_text::text as pod_text;
@@ -79,21 +80,6 @@ pub struct Explanation {
     pub measured: Option<Measured>,
     /// Advice on further checks, the most important first.
     pub next: Vec<Advice>,
-}
-
-/// A problem, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Advice {
-    /// The findings.
-    pub what: String,
-    /// The next step.
-    pub next: String,
-}
-
-impl Advice {
-    pub(in crate::inspect) fn of(what: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { what: what.into(), next: next.into() }
-    }
 }
 
 /// Explains one `NetworkProber`.
