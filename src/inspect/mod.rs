@@ -1,7 +1,7 @@
 //! The logic of the commands that only read.
 //!
 //! Each has a pure core: facts in, an answer out, and the answer as text. The code that gathers the
-//! facts is thin, only reads, and is next to it in `gather`.
+//! facts (`gather`) is thin, only reads, and is next to it.
 //!
 //! - `status`: everything on one screen, and what needs attention.
 //! - [`doctor`]: checks that everything the operator needs is available.
@@ -15,7 +15,7 @@
 //! - [`spec`]: objects in a file. [`population`]: the existing nodes.
 //! - `cluster`, `leader`: the API server, and the replica that decides.
 //! - `progress`: the stage that a command has reached.
-//! - `measures`, `remedies`, `lines`: parts of the output for people.
+//! - `remedies`, `lines`: parts of the output for people.
 pub(crate) mod backtest;
 pub(crate) mod cluster;
 pub mod doctor;
@@ -23,7 +23,6 @@ pub mod evaluate;
 pub mod explain;
 pub(crate) mod leader;
 pub(crate) mod lines;
-pub(crate) mod measures;
 pub(crate) mod offers;
 pub mod population;
 pub(crate) mod probing;

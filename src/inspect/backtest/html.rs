@@ -6,10 +6,7 @@ use std::fmt::Write;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{
-    Backtest, Change, NodeRun, Summary,
-    text::{seconds, unit},
-};
+use super::{Backtest, Change, NodeRun, Summary, seconds, unit};
 use crate::{api::traffic_watch::NodeState, text::figures::value};
 
 /// Maximum number of drawn nodes: those with the most time unfit. More would be unreadable.

@@ -1,5 +1,5 @@
 //! `doctor`: checks that everything the operator needs is available.
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -15,25 +15,20 @@ use crate::{
         Exporters, QueryError,
         exporters::{LinkExporter, Links},
     },
+    text::style::Tone,
 };
 
 mod cluster;
-mod duplicates;
 mod gather;
 mod probing;
-mod rights;
-mod scrape;
 mod series;
 mod served;
-mod text;
 mod watches;
 
-pub use gather::{Subject, gather};
+pub use gather::{Right, Subject, gather, rights};
 pub use probing::{Probing, figures as gather_figures};
-pub use rights::{Right, rights};
-pub use scrape::{BirdExporters, gather as gather_endpoint};
+pub use series::{BirdExporters, gather as gather_endpoint};
 pub use served::{Routes, Served, Streams};
-pub use text::text;
 
 /// Maximum number of names of one kind in a line.
 const NAMED: usize = 5;
@@ -227,6 +222,53 @@ fn some(names: &[String]) -> String {
         text = format!("{text} and {} more", names.len() - NAMED);
     }
     text
+}
+
+/// Maximum number of printed details of one check; the JSON has them all.
+const DETAILS: usize = 10;
+
+/// Returns one line per check, its fix below it, and the count of each verdict.
+#[must_use]
+pub fn text(checks: &[Check]) -> String {
+    let mut text = String::new();
+    for check in checks {
+        // Writing to a String cannot fail.
+        let word = tone(check.verdict).paint(&format!("{:<5}", word(check.verdict)));
+        let _ = writeln!(text, "{word} {:<11} {}", check.name, check.message);
+        if let Some(fix) = &check.fix {
+            let _ = writeln!(text, "{:18}fix: {fix}", "");
+        }
+        // The message names the first few itself.
+        let new: Vec<_> = check.details.iter().filter(|d| !check.message.contains(*d)).collect();
+        for detail in new.iter().take(DETAILS) {
+            let _ = writeln!(text, "{:18}- {detail}", "");
+        }
+        if new.len() > DETAILS {
+            let more = new.len() - DETAILS;
+            let _ = writeln!(text, "{:18}- {more} more: -o json lists them", "");
+        }
+    }
+    let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
+    let (ok, warn, fail) =
+        (count(CheckResult::Ok), count(CheckResult::Warn), count(CheckResult::Fail));
+    let _ = writeln!(text, "{ok} ok, {warn} to look at, {fail} failed");
+    text
+}
+
+fn tone(verdict: CheckResult) -> Tone {
+    match verdict {
+        CheckResult::Ok => Tone::Good,
+        CheckResult::Warn => Tone::Notable,
+        CheckResult::Fail => Tone::Bad,
+    }
+}
+
+fn word(verdict: CheckResult) -> &'static str {
+    match verdict {
+        CheckResult::Ok => "ok",
+        CheckResult::Warn => "WARN",
+        CheckResult::Fail => "FAIL",
+    }
 }
 
 #[cfg(test)]

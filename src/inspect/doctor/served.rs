@@ -10,7 +10,7 @@ use kube::{
 
 use super::{
     Check, CheckResult,
-    scrape::{BirdExporters, bird_exporters},
+    series::{BirdExporters, bird_exporters},
     some,
 };
 use crate::{

@@ -1,30 +1,36 @@
 //! `explain node`: the reasons for the state of a node.
 use std::collections::BTreeMap;
 
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp};
-use kube::ResourceExt;
+use k8s_openapi::{
+    api::core::v1, apimachinery::pkg::apis::meta::v1::LabelSelector, jiff::Timestamp,
+};
+use kube::{Client, ResourceExt, api::ListParams};
 use serde::Serialize;
 
-use super::cluster::name_of;
+use super::{
+    cluster::{self, Listed, describe, name_of},
+    leader::{self, Place},
+};
 use crate::{
     api::{
         TrafficWatch,
-        traffic_watch::{Mode, NodeState},
+        traffic_watch::{Mode, NodeState, NodeStatus},
     },
+    controller::Error,
+    infra::{Api, watch::Metadata},
+    prometheus::Exporters,
     selector::Selector,
-    traffic_watch::overview::{MeasureView, NodeView, Overview, ReservationView, WatchView},
+    traffic_watch::{
+        BANDWIDTH, Settings,
+        overview::{MeasureView, NodeView, Overview, ReservationView, WatchView},
+    },
 };
 
-mod gather;
-mod snapshot;
 mod text;
 mod watch;
-mod watch_text;
 
-pub use gather::{gather, gather_watch};
 pub use text::text;
-pub use watch::explain_watch;
-pub use watch_text::text as watch_text;
+pub use watch::{explain_watch, gather_watch, watch_text};
 
 /// The facts that an explanation uses.
 #[derive(Clone, Debug)]
@@ -201,6 +207,85 @@ pub struct Absence {
     pub because: String,
 }
 
+/// Minimum similarity of a name to be suggested: a letter or two of a node name apart.
+const ALIKE: f64 = 0.85;
+
+/// Maximum number of suggested names.
+const SUGGESTED: usize = 3;
+
+/// Reads everything about one node, judged by all `TrafficWatch`es or by one.
+///
+/// # Errors
+/// When the node or the `TrafficWatch` does not exist, or the API server refuses.
+pub async fn gather(
+    client: &Client,
+    place: &Place,
+    node: &str,
+    only: Option<(&str, &str)>,
+) -> anyhow::Result<Facts> {
+    let node = read_node(client, node).await?;
+    let watches = match only {
+        Some((namespace, name)) => {
+            let watch = cluster::find::<TrafficWatch>(client, Some(namespace), name).await;
+            let watch = watch.map_err(|error| refused("get TrafficWatch", error))?;
+            let watch = watch.ok_or_else(|| {
+                anyhow::anyhow!("--watch {namespace}/{name}: there is no such TrafficWatch")
+            })?;
+            Listed { read: vec![watch], unreadable: vec![] }
+        }
+        None => {
+            cluster::list(client).await.map_err(|error| refused("list TrafficWatches", error))?
+        }
+    };
+    let live = leader::view(client, place, &node.name).await;
+    Ok(Facts {
+        node,
+        watches: watches.read,
+        unreadable: watches.unreadable,
+        live,
+        now: Timestamp::now(),
+    })
+}
+
+async fn read_node(client: &Client, name: &str) -> anyhow::Result<Node> {
+    let nodes = Api::<v1::Node>::all(client.clone());
+    let Some(node) = nodes.get_opt(name).await.map_err(|error| refused("get Node", error))? else {
+        // Without the permission to list, there is nothing to suggest.
+        let all = Api::<Metadata<v1::Node>>::all(client.clone()).list(&ListParams::default()).await;
+        let names: Vec<_> = all.iter().flatten().map(ResourceExt::name_any).collect();
+        anyhow::bail!(no_such_node(name, &names));
+    };
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    Ok(Node {
+        name: node.name_any(),
+        taints: taints.iter().map(taint).collect(),
+        labels: node.metadata.labels.unwrap_or_default(),
+    })
+}
+
+fn taint(taint: &v1::Taint) -> String {
+    let value = taint.value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
+    format!("{}{value}:{}", taint.key, taint.effect)
+}
+
+fn refused(action: &'static str, error: kube::Error) -> anyhow::Error {
+    anyhow::anyhow!(describe(action, error))
+}
+
+fn no_such_node(name: &str, names: &[String]) -> String {
+    let mut alike: Vec<_> =
+        names.iter().map(|other| (strsim::jaro_winkler(name, other), other)).collect();
+    alike.retain(|(likeness, _)| *likeness >= ALIKE);
+    alike.sort_by(|(a, x), (b, y)| b.total_cmp(a).then(x.cmp(y)));
+    let alike: Vec<_> = alike.iter().take(SUGGESTED).map(|(_, name)| name.as_str()).collect();
+    let hint = if alike.is_empty() {
+        format!("the cluster has {} nodes: kubectl get nodes", names.len())
+    } else {
+        format!("did you mean {}?", alike.join(" or "))
+    };
+    format!("there is no node {name:?}; {hint}")
+}
+
 /// Explains one node.
 #[must_use]
 pub fn explain(facts: &Facts) -> Explanation {
@@ -240,7 +325,7 @@ fn verdict(facts: &Facts, watch: &TrafficWatch) -> Result<NodeJudgment, String> 
         Some((w, node)) => Ok(from_view(facts, watch, w, node)),
         // A status may be older than the node's labels.
         None if !selects(facts, watch) => Err(absence(facts, watch)),
-        None => snapshot::verdict(facts, watch).ok_or_else(|| absence(facts, watch)),
+        None => of_status(facts, watch).ok_or_else(|| absence(facts, watch)),
     }
 }
 
@@ -260,7 +345,7 @@ fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView
     let measures: Vec<_> = measures.collect();
     // Before its first verdict a node has no label.
     let decided = measures.iter().any(|m| m.unfit.is_some());
-    let mut limit = snapshot::limit(watch);
+    let mut limit = limit(watch);
     limit.nodes = w.room;
     limit.limit = Some(w.limit);
     // The view may have been requested for this node only; the status lists those that are unfit.
@@ -280,7 +365,7 @@ fn from_view(facts: &Facts, watch: &TrafficWatch, w: &WatchView, node: &NodeView
         label: label(facts, watch, decided.then_some(node.unfit)),
         limit,
         reservation: node.reservation.clone(),
-        problems: snapshot::problems(watch),
+        problems: problems(watch),
         measures,
     }
 }
@@ -322,7 +407,7 @@ fn absence(facts: &Facts, watch: &TrafficWatch) -> String {
     if !missing.is_empty() {
         return missing.join("; ");
     }
-    if let Some(problem) = snapshot::problems(watch).into_iter().next() {
+    if let Some(problem) = problems(watch).into_iter().next() {
         return format!("it is selected, but: {problem}");
     }
     match &watch.status {
@@ -372,6 +457,123 @@ fn mismatches(selector: Option<&LabelSelector>, labels: &BTreeMap<String, String
             Err(invalid) => Some(format!("spec.nodeSelector.{invalid}")),
         })
         .collect()
+}
+
+/// Returns the verdict as it was last written; `None` if the status does not list the node.
+fn of_status(facts: &Facts, watch: &TrafficWatch) -> Option<NodeJudgment> {
+    let status = watch.status.as_ref()?;
+    let node = status.nodes.get(&facts.node.name)?;
+    let state = node.state.unwrap_or(if node.unfit { NodeState::Unfit } else { NodeState::Fit });
+    let measures = measures(watch).unwrap_or_default();
+    let measures = measures.into_iter().map(|measure| measured(watch, node, state, measure));
+    let since = node.since.as_ref().map(|time| time.0);
+    Some(NodeJudgment {
+        watch: name_of(watch),
+        state,
+        reason: node.reason.clone(),
+        since,
+        seconds: since.map(|since| elapsed(since, facts.now)),
+        sample_age_seconds: None,
+        taken: Timestamp::from_second(node.time).ok().filter(|_| node.time > 0),
+        measures: measures.collect(),
+        label: label(facts, watch, (state != NodeState::Unknown).then_some(node.unfit)),
+        limit: limit(watch),
+        reservation: None,
+        problems: problems(watch),
+    })
+}
+
+/// Returns one measure from the status, which lists them separately if there are several, or if the
+/// only one is not a percentage.
+fn measured(
+    watch: &TrafficWatch,
+    node: &NodeStatus,
+    state: NodeState,
+    measure: MeasureView,
+) -> Measured {
+    let consecutive = watch.spec.consecutive;
+    let own = node.criteria.iter().find(|criterion| criterion.name == measure.name);
+    let unfit = own.and_then(|own| own.unfit);
+    let is_high = unfit.unwrap_or(matches!(state, NodeState::Unfit | NodeState::Suppressed));
+    let alone = node.criteria.is_empty();
+    let reason = if alone {
+        node.reason.clone().filter(|_| state == NodeState::Unknown)
+    } else {
+        own.and_then(|own| own.reason.clone())
+    };
+    Measured {
+        value: if alone {
+            percent(node)
+        } else {
+            own.and_then(|own| number(own.value.as_deref()?))
+        },
+        device: node.device.clone().filter(|_| alone || measure.name == BANDWIDTH),
+        unfit,
+        streak: None,
+        needed: Some(if is_high { consecutive.fit } else { consecutive.unfit }),
+        reason,
+        measure,
+    }
+}
+
+fn percent(node: &NodeStatus) -> Option<f64> {
+    number(&node.current_bandwidth_percent)
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|value: &f64| value.is_finite())
+}
+
+/// Returns the value of the first measure.
+fn value(node: &NodeStatus) -> Option<f64> {
+    match node.criteria.first() {
+        None => percent(node),
+        Some(first) => number(first.value.as_deref()?),
+    }
+}
+
+/// Returns the unfit nodes according to the status.
+fn limit(watch: &TrafficWatch) -> Limit {
+    let Some(status) = &watch.status else { return Limit::default() };
+    let peers = |state| {
+        let nodes = status.nodes.iter().filter(|(_, node)| node.state == Some(state));
+        nodes.map(|(name, node)| Peer { node: name.clone(), value: value(node) }).collect()
+    };
+    let (marked, waiting): (Vec<_>, Vec<_>) =
+        (peers(NodeState::Unfit), peers(NodeState::Suppressed));
+    let summary = status.summary.unwrap_or_default();
+    let all =
+        usize::try_from(summary.unfit.saturating_add(summary.suppressed)).unwrap_or(usize::MAX);
+    Limit {
+        nodes: summary.nodes,
+        limit: Settings::of(watch)
+            .ok()
+            .map(|settings| settings.limits.of(usize::try_from(summary.nodes).unwrap_or(0)))
+            .and_then(|limit| u32::try_from(limit).ok()),
+        truncated: marked.len() + waiting.len() < all,
+        marked,
+        waiting,
+    }
+}
+
+/// Returns the conditions that indicate a problem.
+fn problems(watch: &TrafficWatch) -> Vec<String> {
+    let conditions = watch.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .filter(|c| matches!(c.type_.as_str(), "Ready" | "MetricsAvailable") && c.status != "True")
+        .map(|c| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message))
+        .collect()
+}
+
+/// Returns the measures from the spec, as the leader would show them. `query` is empty, because it
+/// depends on the labels that name nodes, which are unknown here.
+fn measures(watch: &TrafficWatch) -> Result<Vec<MeasureView>, Error> {
+    let settings = Settings::of(watch)?;
+    let view = |criterion: &_| MeasureView {
+        query: String::new(),
+        ..MeasureView::of(criterion, &Exporters::default())
+    };
+    Ok(settings.criteria.iter().map(view).collect())
 }
 
 #[cfg(test)]

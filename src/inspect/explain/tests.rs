@@ -266,3 +266,15 @@ fn an_observing_watch_wants_no_label() {
     assert_eq!(json.pointer("/judgedBy/0/measures/0/name"), Some(&json!("bandwidth")));
     assert_eq!(json.pointer("/source/from"), Some(&json!("leader")));
 }
+
+#[test]
+fn close_names_are_suggested() {
+    let names = ["node-1", "node-2", "gateway"].map(String::from);
+    let text = no_such_node("node2", &names);
+    assert!(text.contains("did you mean node-2"), "{text}");
+    assert!(!text.contains("gateway"), "{text}");
+    assert_eq!(
+        no_such_node("zzz", &names),
+        "there is no node \"zzz\"; the cluster has 3 nodes: kubectl get nodes"
+    );
+}

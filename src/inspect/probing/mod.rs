@@ -1,31 +1,34 @@
 //! `explain prober` and `explain pod`: the pods with and without an agent, their peers, and the
 //! reasons for bad paths.
-use kube::ResourceExt;
+use std::fmt::Write;
+
+use kube::{Client, ResourceExt};
 use serde::Serialize;
 
-use super::{explain::Source, status::conditions::sentence};
+pub(super) use super::lines::Advice;
+use super::{
+    cluster::{self, name_of},
+    explain::Source,
+    leader::{self, Place},
+    lines,
+    status::conditions::sentence,
+};
 use crate::{
     api::NetworkProber,
     network_prober::{
-        measurement::{Blame, Measurement},
-        overview::{Measured, NodeAgents, ProberView, Uncovered},
+        measurement::{self, Blame, Measurement, PathFigures, Querier, Subject},
+        overview::{Measured, NodeAgents, Overview, ProberView, Uncovered},
     },
+    prometheus,
+    runtime::status_page::PROBERS_PATH,
+    text::{figures::number, style::Tone, table::table},
 };
 
-mod gather;
 mod pod;
-mod pod_text;
-mod text;
-
 #[cfg(test)]
 mod tests;
 
-pub(super) use super::lines::Advice;
-pub use gather::{Asked, gather, gather_pod};
-pub use pod::{PodExplanation, PodFacts, explain_pod};
-pub use pod_text::text as pod_text;
-pub(super) use text::source;
-pub use text::text;
+pub use pod::{explain_pod, gather_pod, pod_text};
 
 /// Maximum number of nodes that are named in one sentence.
 const NAMED: usize = 5;
@@ -51,6 +54,9 @@ pub struct Live {
     /// The object, if it knows it.
     pub prober: Option<ProberView>,
 }
+
+/// A Prometheus that a command queries directly.
+pub type Asked = Option<prometheus::Client>;
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -82,6 +88,51 @@ pub struct Explanation {
     pub next: Vec<Advice>,
 }
 
+/// Reads everything about one `NetworkProber`.
+///
+/// # Errors
+/// When it does not exist, or the API server refuses.
+pub async fn gather(
+    client: &Client,
+    place: &Place,
+    (namespace, name): (&str, &str),
+    asked: &Asked,
+) -> anyhow::Result<Facts> {
+    let prober = cluster::read(client, "get NetworkProber", Some(namespace), name).await?;
+    let live = live(client, place, Some((namespace, name))).await.map(|overview| Live {
+        identity: overview.identity,
+        version: overview.version,
+        prober: overview.probers.into_iter().next(),
+    });
+    let asked = match asked {
+        Some(client) => Some(measure(client, &prober).await),
+        None => None,
+    };
+    Ok(Facts { prober, live, asked })
+}
+
+async fn live(
+    client: &Client,
+    place: &Place,
+    one: Option<(&str, &str)>,
+) -> Result<Overview, String> {
+    let path = match one {
+        // Names in Kubernetes need no escapes.
+        Some((namespace, name)) => format!("{PROBERS_PATH}?namespace={namespace}&name={name}"),
+        None => PROBERS_PATH.to_owned(),
+    };
+    leader::ask::<Overview>(client, place, &path).await.map(|(overview, _)| overview)
+}
+
+async fn measure(client: &prometheus::Client, prober: &NetworkProber) -> Measured {
+    let querier = Querier::Command(client.clone());
+    let (figures, problem) = match measurement::measure(&querier, &Subject::of(prober)).await {
+        Ok(figures) => (Some(figures), None),
+        Err(error) => (None, Some(error.message)),
+    };
+    Measured { endpoint: client.name().to_owned(), problem, figures }
+}
+
 /// Explains one `NetworkProber`.
 #[must_use]
 pub fn explain(facts: &Facts) -> Explanation {
@@ -96,7 +147,7 @@ pub fn explain(facts: &Facts) -> Explanation {
     };
     let number = |number: i64| usize::try_from(number).unwrap_or_default();
     let mut made = Explanation {
-        prober: super::cluster::name_of(&facts.prober),
+        prober: name_of(&facts.prober),
         how: how(&facts.prober),
         source,
         selected: number(status.selected),
@@ -237,4 +288,106 @@ fn of_nodes(figures: &Measurement) -> Vec<Advice> {
 
 fn pods(count: usize) -> String {
     if count == 1 { "1 pod".into() } else { format!("{count} pods") }
+}
+
+/// Maximum number of nodes that are listed with their agents.
+const NODES: usize = 10;
+
+/// Returns the explanation as text, with a line break at its end.
+#[must_use]
+pub fn text(made: &Explanation) -> String {
+    let agents = format!("{} of {} selected pods have an agent", made.injected, made.selected);
+    let agents = Tone::of_part(made.injected, made.selected).paint(&agents);
+    let mut text = format!("{} ({}): {agents}\n", made.prober, made.how);
+    for condition in &made.conditions {
+        lines::condition(&mut text, condition);
+    }
+    let mut line = |name: &str, value: &str| lines::line(&mut text, name, value);
+    if let Some((count, why)) = &made.failing {
+        let cannot = Tone::Bad.paint(&format!("{count} agents cannot start"));
+        line("failing", &format!("{cannot}: {why}"));
+    }
+    for one in &made.not_injected {
+        line("without", &format!("{} {}: {}", one.count, one.reason, one.meaning));
+    }
+    if made.need_restart > 0 {
+        line("restart", &format!("{} with an agent of an earlier spec", pods(made.need_restart)));
+    }
+    if !made.agents.is_empty() {
+        let listed = made.agents.iter().take(NODES);
+        let mut nodes: Vec<_> = listed.map(|n| format!("{} {}", n.node, n.agents)).collect();
+        if made.agents.len() > NODES {
+            nodes.push(format!("{} more nodes", made.agents.len() - NODES));
+        }
+        line("agents", &nodes.join(", "));
+    }
+    if let Some(figures) = made.measured.as_ref().and_then(|measured| measured.figures.as_ref()) {
+        line("scraped", &format!("{} agents, by Prometheus", figures.scraped));
+        text.push_str(&in_tables(figures));
+    }
+    lines::advise(&mut text, &made.next);
+    text.push_str(&source(&made.source));
+    text
+}
+
+/// Describes the source of the answer.
+pub(super) fn source(source: &Source) -> String {
+    match source {
+        Source::Leader { identity, version } => {
+            format!("\nFrom the operator, {identity} (version {version}), just now\n")
+        }
+        Source::Status { because } => {
+            format!("\nFrom what the API server has; the operator was not asked: {because}\n")
+        }
+    }
+}
+
+fn in_tables(figures: &Measurement) -> String {
+    let mut text = String::new();
+    let bad = figures.nodes.iter().filter(|node| node.bad);
+    let rows: Vec<_> = bad
+        .map(|node| [Tone::Bad.paint(&node.node), zone(&node.zone), loss(node.loss), p99(node.p99)])
+        .collect();
+    if !rows.is_empty() {
+        text.push_str("\nNodes to blame: most of their paths are bad\n");
+        text.push_str(&table(["NODE", "ZONE", "LOSS", "P99"], &rows));
+    }
+    if !figures.worst.is_empty() {
+        text.push_str("\nWorst paths, over five minutes\n");
+        text.push_str(&paths(figures.worst.iter()));
+    }
+    if !figures.silent.is_empty() {
+        let _ = writeln!(text, "\nSilent agents: {} probe no peer", figures.silent_agents);
+        let silent = figures.silent.iter();
+        let rows: Vec<_> = silent
+            .map(|agent| [format!("{}/{}", agent.namespace, agent.pod), agent.peers.to_string()])
+            .collect();
+        text.push_str(&table(["POD", "PEERS"], &rows));
+    }
+    text
+}
+
+/// Returns paths in a table, with the end that causes the loss.
+fn paths<'a>(paths: impl Iterator<Item = &'a PathFigures>) -> String {
+    let rows: Vec<_> = paths
+        .map(|path| {
+            let blame = if path.bad { Tone::Bad.paint(&path.to_blame()) } else { "-".into() };
+            [path.from.clone(), path.to.clone(), loss(path.loss), p99(path.p99), blame]
+        })
+        .collect();
+    table(["FROM", "TO", "LOSS", "P99", "TO BLAME"], &rows)
+}
+
+fn zone(zone: &str) -> String {
+    if zone.is_empty() { "-".into() } else { zone.to_owned() }
+}
+
+/// Formats a loss in percent.
+fn loss(loss: Option<f64>) -> String {
+    loss.map_or("-".into(), |loss| format!("{} %", number((loss * 1000.0).round() / 10.0)))
+}
+
+/// Formats a time in milliseconds.
+fn p99(p99: Option<f64>) -> String {
+    p99.map_or("-".into(), |p99| format!("{} ms", number((p99 * 10_000.0).round() / 10.0)))
 }

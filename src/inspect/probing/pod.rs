@@ -1,15 +1,22 @@
 //! `explain pod`: the reasons why a pod has no agent, and why its paths are bad.
 use std::collections::BTreeMap;
 
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Client, ResourceExt};
 use serde::Serialize;
 
-use super::Advice;
+use super::{Advice, Asked, measure, paths, pods, source};
 use crate::{
     api::NetworkProber,
-    inspect::explain::Source,
+    infra::Api,
+    inspect::{
+        cluster::{self, Listed, describe},
+        explain::Source,
+        leader::{self, Place},
+        lines,
+    },
     network_prober::{
-        measurement::{AgentFigures, Blame, Measurement, PathFigures},
+        measurement::{self, AgentFigures, Blame, Measurement, PathFigures, Querier, Subject},
         members::Nodes,
         overview::{Measured, Overview, PodView},
         places::Places,
@@ -19,7 +26,9 @@ use crate::{
         snapshot::{Pods, ProberState, Reach, Setup, Snapshot, Surroundings},
         tenancy::Tenancy,
     },
-    pods::PodObject,
+    pods::{INJECTED_BY_ANNOTATION, PodObject},
+    runtime::status_page::PROBERS_PATH,
+    text::{figures::number, style::Tone},
     webhook::injection::SkipReason,
 };
 
@@ -90,6 +99,67 @@ pub struct Standpoint {
     pub because: String,
 }
 
+/// Reads everything about one pod.
+///
+/// # Errors
+/// When it does not exist, or the API server refuses.
+pub async fn gather_pod(
+    client: &Client,
+    place: &Place,
+    (namespace, name): (&str, &str),
+    asked: &Asked,
+) -> anyhow::Result<PodFacts> {
+    let api = Api::<PodObject>::namespaced(client.clone(), namespace);
+    let pod = api.get_opt(name).await;
+    let pod = pod.map_err(|error| anyhow::anyhow!(describe("get Pod", error)))?;
+    let Some(pod) = pod else {
+        anyhow::bail!(
+            "there is no pod {name:?} in namespace {namespace:?}; kubectl -n {namespace} get pods"
+        );
+    };
+    let all = cluster::list::<NetworkProber>(client).await;
+    let Listed { read: probers, unreadable } =
+        all.map_err(|error| anyhow::anyhow!(describe("list NetworkProbers", error)))?;
+    let of_namespace = Api::<Namespace>::all(client.clone()).get(namespace).await;
+    let of_namespace = of_namespace
+        .map(|n| NamespaceFacts::of(&n.metadata))
+        .map_err(|e| describe("get Namespace", e));
+    // Any prober that names it; the operator may know better.
+    let by = pod.annotation(INJECTED_BY_ANNOTATION).map(str::to_owned);
+    let live = match super::live(client, place, None).await {
+        Ok(overview) => {
+            let path = format!("{PROBERS_PATH}/pods/{namespace}/{name}");
+            let view = leader::ask::<PodView>(client, place, &path).await;
+            view.map(|(view, _)| (overview, view))
+        }
+        Err(because) => Err(because),
+    };
+    let by = live.as_ref().ok().and_then(|(_, view)| view.prober.clone()).or(by);
+    let by = by.as_deref().and_then(|by| by.split_once('/'));
+    let (mut measured, mut agent) = (None, None);
+    if let Some((home, prober)) = by {
+        let is =
+            |p: &&NetworkProber| (p.namespace().as_deref(), &*p.name_any()) == (Some(home), prober);
+        match (asked, probers.iter().find(is)) {
+            (Some(client), Some(prober)) => {
+                measured = Some(measure(client, prober).await);
+                let querier = Querier::Command(client.clone());
+                let figures =
+                    measurement::agent(&querier, &Subject::of(prober), (namespace, name)).await;
+                agent = Some(figures.map_err(|error| error.message));
+            }
+            _ if live.is_ok() => {
+                let one = super::live(client, place, Some((home, prober))).await.ok();
+                measured = one.and_then(|one| one.probers.into_iter().next()?.measured);
+            }
+            _ => {}
+        }
+    }
+    let operator = place.namespace.clone();
+    let namespace = of_namespace;
+    Ok(PodFacts { pod, namespace, probers, unreadable, operator, live, measured, agent })
+}
+
 /// Explains one pod.
 #[must_use]
 pub fn explain_pod(facts: &PodFacts) -> PodExplanation {
@@ -107,7 +177,7 @@ pub fn explain_pod(facts: &PodFacts) -> PodExplanation {
     let figures = facts.measured.as_ref().and_then(|measured| measured.figures.as_ref());
     let node = pod.node().map(str::to_owned);
     let paths = match (figures, &node) {
-        (Some(figures), Some(node)) => paths(figures, node),
+        (Some(figures), Some(node)) => paths_of(figures, node),
         _ => vec![],
     };
     let agent = match &facts.agent {
@@ -286,7 +356,7 @@ fn found(facts: &PodFacts, view: &ProberState, namespace: &NamespaceFacts, pause
 }
 
 /// Returns the bad paths from and to a node, else its worst.
-fn paths(figures: &Measurement, node: &str) -> Vec<PathFigures> {
+fn paths_of(figures: &Measurement, node: &str) -> Vec<PathFigures> {
     let bad = |i: usize| figures.nodes[i].bad;
     let Some(own) = figures.nodes.iter().position(|one| one.node == node) else { return vec![] };
     let field = |matrix: &[Vec<Option<f64>>], from: usize, to: usize| {
@@ -391,4 +461,78 @@ fn of_agent(facts: &PodFacts, made: &PodExplanation) -> Vec<Advice> {
         next.push(Advice::of(what, logs));
     }
     next
+}
+
+/// Maximum number of nodes of peers that are named.
+const NODES: usize = 8;
+
+/// Returns the explanation as text, with a line break at its end.
+#[must_use]
+pub fn pod_text(made: &PodExplanation) -> String {
+    let node = made.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+    let selected = made.standpoints.iter().any(|one| one.selects);
+    let agent = match &made.agent_of {
+        Some(prober) => Tone::Good.paint(&format!("has an agent of {prober}")),
+        None if selected => Tone::Bad.paint("has no agent"),
+        None => Tone::Notable.paint("has no agent"),
+    };
+    let mut text = format!("{}{node} {agent}\n", made.pod);
+    let mut line = |name: &str, value: &str| lines::line(&mut text, name, value);
+    for one in made.standpoints.iter().filter(|one| one.selects) {
+        line(&one.prober, &why(one));
+    }
+    if let Some(takes_part) = made.takes_part {
+        let reported = if takes_part {
+            Tone::Good.paint("yes: it probes and is probed")
+        } else {
+            Tone::Notable.paint("not yet")
+        };
+        line("takes part", &reported);
+    }
+    if !made.peers.is_empty() {
+        let all: usize = made.peers.values().map(Vec::len).sum();
+        let nodes = made.peers.iter().take(NODES);
+        let mut nodes: Vec<_> =
+            nodes.map(|(node, pods)| format!("{node} {}", pods.len())).collect();
+        if made.peers.len() > NODES {
+            nodes.push(format!("{} more", made.peers.len() - NODES));
+        }
+        let value = format!("{} on {} nodes: {}", pods(all), made.peers.len(), nodes.join(", "));
+        line("probes", &value);
+    }
+    if let Some(agent) = &made.agent {
+        if let Some(age) = agent.list_age {
+            let peers = agent.peers.map(|peers| format!(", {peers} peers")).unwrap_or_default();
+            line("list", &format!("confirmed {} s ago{peers}", number(age.round())));
+        }
+        for probes in &agent.probes {
+            let reason = if probes.reason.is_empty() { &probes.result } else { &probes.reason };
+            let count = number(probes.count.round());
+            line("results", &format!("{} {reason}: {count} in five minutes", probes.protocol));
+        }
+        for (reason, count) in &agent.skipped {
+            line("not sent", &format!("{reason}: {}", number(count.round())));
+        }
+    }
+    let others: Vec<_> = made.standpoints.iter().filter(|one| !one.selects).collect();
+    if !others.is_empty() {
+        text.push_str("\nNot selected by\n");
+        for one in others {
+            lines::line(&mut text, &one.prober, &one.because);
+        }
+    }
+    if !made.paths.is_empty() {
+        text.push_str("\nPaths of its node, the worst first, over five minutes\n");
+        text.push_str(&paths(made.paths.iter()));
+    }
+    lines::advise(&mut text, &made.next);
+    text.push_str(&source(&made.source));
+    text
+}
+
+fn why(one: &Standpoint) -> String {
+    match &one.reason {
+        Some(reason) => format!("{reason}: {}", one.because),
+        None => one.because.clone(),
+    }
 }

@@ -1,7 +1,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "JSON literals are written in place")]
 use serde_json::{Value, json};
 
-use super::*;
+use super::{pod::PodFacts, *};
 use crate::{
     network_prober::{
         measurement::{AgentFigures, NodeFigures, PathFigures, Silent},

@@ -1,22 +1,25 @@
 //! `status`: every object of every kind on one screen, and those that need attention.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::leader::Leadership;
+use crate::text::{
+    figures::span,
+    style::{Tone, printable},
+    table::rows,
+};
 
 pub(super) mod conditions;
 mod gather;
-mod kinds;
-mod text;
 
 #[cfg(test)]
 mod tests;
 
+use conditions::{Weight, sentence, weigh};
 pub use gather::gather;
-pub use text::text;
 
 /// The facts that the report uses.
 #[derive(Clone, Debug)]
@@ -225,7 +228,7 @@ fn kind(facts: &KindFacts) -> (KindStatus, Vec<Attention>) {
     match objects {
         Ok(objects) => {
             for object in objects {
-                let (ready, reason, problems) = conditions::summary(object);
+                let (ready, reason, problems) = summary(object);
                 status.objects.push(ObjectStatus {
                     name: object.full_name(),
                     ready,
@@ -250,11 +253,129 @@ fn kind(facts: &KindFacts) -> (KindStatus, Vec<Attention>) {
     (status, attention)
 }
 
+/// Returns the status of Ready, the reason that summarizes all conditions, and the conditions that
+/// need attention.
+fn summary(object: &Object) -> (Option<String>, String, Vec<String>) {
+    if let Some(why) = &object.unreadable {
+        let problem = format!("this version cannot read it: {why}");
+        return (None, "Unreadable".into(), vec![problem]);
+    }
+    let Object { conditions, generation, observed, notes, .. } = object;
+    let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
+    let Some(ready) = ready else {
+        let problem = "the operator has not reported about it yet".to_owned();
+        return (None, "-".into(), vec![problem]);
+    };
+    let status = Some(ready.status.clone());
+    // The other conditions are older.
+    if ready.reason == "Paused" {
+        return (status, ready.reason.clone(), vec![]);
+    }
+    let of = |weight: Weight| conditions.iter().filter(move |condition| weigh(condition) == weight);
+    let worst = of(Weight::Attention).chain(of(Weight::UnderWay)).next().unwrap_or(ready);
+    let reason = if weigh(ready) == Weight::Attention { ready } else { worst }.reason.clone();
+    let mut problems: Vec<_> = of(Weight::Attention).map(sentence).collect();
+    problems.extend(notes.iter().cloned());
+    if let (Some(generation), Some(observed)) = (generation, observed)
+        && observed < generation
+    {
+        problems.push(format!(
+            "its status is that of generation {observed}; the spec has generation {generation}"
+        ));
+    }
+    (status, reason, problems)
+}
+
 /// Returns the command that shows more about an object.
 fn next(command: &str, object: &Object) -> String {
     let name = &object.name;
     match &object.namespace {
         Some(namespace) => format!("explain {command} {name} -n {namespace}"),
         None => format!("explain {command} {name}"),
+    }
+}
+
+/// Returns the report as text, with a line break at its end.
+#[must_use]
+pub fn text(report: &Report) -> String {
+    let mut text = operator_line(&report.operator);
+    for kind in &report.kinds {
+        text.push('\n');
+        text.push_str(&table_of(kind));
+    }
+    text.push('\n');
+    if report.attention.is_empty() {
+        text.push_str("Nothing needs attention\n");
+        return text;
+    }
+    text.push_str("Needs attention\n");
+    for attention in &report.attention {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {}", printable(&attention.what));
+        for problem in &attention.problems {
+            let _ = writeln!(text, "    {}", printable(problem));
+        }
+        let _ = writeln!(text, "    try: {}", printable(&attention.next));
+    }
+    text
+}
+
+fn operator_line(operator: &OperatorStatus) -> String {
+    let mut text = "Operator: ".to_owned();
+    if let Some(leader) = &operator.leader {
+        let _ = write!(text, "{leader} leads");
+        if let (Some(since), Some(seconds)) = (operator.since, operator.seconds) {
+            let _ = write!(text, " for {} (since {since:.0})", span(seconds));
+        }
+        if let Some(image) = &operator.image {
+            let _ = write!(text, ", image {image}");
+        }
+    }
+    if let Some(problem) = &operator.problem {
+        let separator = if operator.leader.is_some() { "; " } else { "" };
+        let _ = write!(text, "{separator}{problem}");
+    }
+    format!("{}\n", printable(&text))
+}
+
+fn table_of(kind: &KindStatus) -> String {
+    let name = &kind.kind;
+    match &kind.unlisted {
+        Some(Unread::NotInstalled) => return format!("{name}: the kind is not installed\n"),
+        Some(Unread::Forbidden(why) | Unread::Failed(why)) => {
+            return format!("{name}: not shown: {}\n", printable(why));
+        }
+        None if kind.objects.is_empty() => return format!("{name}: none\n"),
+        None => {}
+    }
+    let head: Vec<_> = ["name", "ready", "reason"]
+        .iter()
+        .chain(kind.columns)
+        .map(|column| column.to_uppercase())
+        .collect();
+    let objects: Vec<_> = kind.objects.iter().map(|object| row(object, kind.columns)).collect();
+    format!("{name}: {}\n{}", objects.len(), rows(&head, &objects))
+}
+
+fn row(object: &ObjectStatus, columns: &[&'static str]) -> Vec<String> {
+    let ready = tone(object).paint(object.ready.as_deref().unwrap_or("-"));
+    let mut row = vec![object.name.clone(), ready, object.reason.clone()];
+    row.extend(columns.iter().map(|column| figure(object.figures.get(column))));
+    row
+}
+
+fn tone(object: &ObjectStatus) -> Tone {
+    match (object.ready.as_deref() == Some("True"), object.attention) {
+        (true, false) => Tone::Good,
+        (true, true) | (false, false) => Tone::Notable,
+        (false, true) => Tone::Bad,
+    }
+}
+
+fn figure(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".into(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
     }
 }

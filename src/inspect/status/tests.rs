@@ -1,7 +1,7 @@
 //! Tables of which objects need attention, and the whole report as text.
 use serde_json::json;
 
-use super::{kinds::Reported, *};
+use super::{gather::Reported, *};
 use crate::{
     api::{
         KINDS, KindInfo, NetworkProber, NetworkProberStatus, RouteReflectorSet, Swarm, SwarmStatus,
@@ -74,14 +74,14 @@ fn what_needs_attention_and_the_reason_that_sums_it_up() {
         (&["Ready True Serving", "Covered False NotInjected m"], "NotInjected", 1),
         (&[], "-", 1),
     ] {
-        let (_, summary, found) = conditions::summary(&object(conditions));
+        let (_, summary, found) = super::summary(&object(conditions));
         assert_eq!((summary.as_str(), found.len()), (reason, problems), "{conditions:?} {found:?}");
     }
     let old = Object { generation: Some(3), ..object(&["Ready True Judged"]) };
-    let (_, _, found) = conditions::summary(&old);
+    let (_, _, found) = super::summary(&old);
     assert_eq!(found, ["its status is that of generation 2; the spec has generation 3"]);
     let noted = Object { notes: vec!["a note".into()], ..object(&["Ready True Judged"]) };
-    assert_eq!(conditions::summary(&noted).2, ["a note"]);
+    assert_eq!(super::summary(&noted).2, ["a note"]);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn figures_are_those_of_the_status() {
             "summary": {"nodes": 5, "fit": 2, "unfit": 1, "unknown": 2, "suppressed": 0}}
     }))
     .unwrap();
-    let read = kinds::object(&watch);
+    let read = gather::object(&watch);
     assert_eq!(json!(read.figures), json!([5, 2, 1, 2, 0, "60 %"]));
     assert_eq!((read.generation, read.observed), (Some(4), Some(3)));
     assert_eq!(read.notes, ["2 nodes have no evidence"]);

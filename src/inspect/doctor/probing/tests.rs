@@ -121,7 +121,7 @@ fn a_certificate_that_the_api_server_does_not_trust_is_named_with_its_pod() {
 #[tokio::test]
 async fn a_handshake_that_is_late_is_no_certificate_that_is_refused() {
     let deadline = std::time::Duration::from_millis(1);
-    let late = handshake::within(deadline, std::future::pending()).await;
+    let late = within(deadline, std::future::pending()).await;
     assert_eq!(late, Err(Trouble::NotReached("no answer within 0 s".into())));
     let mut slow = healthy();
     slow.shown = vec![shown(late)];
@@ -277,7 +277,7 @@ async fn a_certificate_is_believed_only_under_its_name_and_by_its_authority() {
         let (near, far) = tokio::io::duplex(16 << 10);
         let acceptor = acceptor.clone();
         let served = tokio::spawn(async move { acceptor.accept(far).await.map(drop) });
-        let result = handshake::trusts(near, host, bundle.as_bytes()).await;
+        let result = trusts(near, host, bundle.as_bytes()).await;
         let _ = served.await;
         result
     };
