@@ -1,9 +1,14 @@
 //! Generates `deploy/crds`, `deploy/rbac` and `deploy/monitoring`, the files of the chart, the
 //! bundle for OLM, the pages of the alerts, and the reference of fields.
-use std::{path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     api::KINDS,
@@ -11,10 +16,8 @@ use crate::{
 };
 
 pub mod bundle;
-pub mod chart;
 pub mod fields;
 mod rbac;
-pub mod runbooks;
 
 pub use crate::api::network_prober::WEBHOOK;
 pub use rbac::{Account, Roles, core, is_operators, roles};
@@ -73,9 +76,9 @@ pub fn files() -> anyhow::Result<Vec<File>> {
 /// # Errors
 /// When a file in or next to `deploy/` cannot be read, or the reference cannot show a field.
 pub fn packages(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
-    let mut files = chart::files(generated, deploy)?;
+    let mut files = chart(generated, deploy)?;
     files.extend(bundle::files(generated, deploy)?);
-    files.push(runbooks::patch(deploy)?);
+    files.push(runbooks(deploy)?);
     files.extend(fields::files()?);
     Ok(files)
 }
@@ -87,6 +90,105 @@ fn yaml<T: Serialize>(documents: &[T]) -> anyhow::Result<String> {
         text.push_str(&serde_yaml::to_string(document).context("YAML")?);
     }
     Ok(text)
+}
+
+/// The folder of the Helm chart's copies, below `deploy/`.
+pub const CHART: &str = "chart/files";
+
+/// Folders that are copied into the chart, relative to `deploy/`, and the names of their copies.
+const FOLDERS: [(&str, &str); 6] = [
+    ("base", "base"),
+    ("overlays/kube-prometheus", "kube-prometheus"),
+    ("overlays/standalone", "standalone"),
+    ("components/priority", "priority"),
+    ("../monitoring", "monitoring"),
+    ("../grafana", "dashboards"),
+];
+
+/// Files that are not copied: only kustomize reads the first, Helm creates the namespace of a
+/// release itself, and the last is a patch for `make grafana`.
+const LEFT_OUT: [&str; 3] =
+    ["kustomization.yaml", "base/namespace.yaml", "dashboards/kube-prometheus.yaml"];
+
+/// Folders of files that the code generates, which the chart has as well.
+const GENERATED: [&str; 2] = ["crds/", "rbac/"];
+
+/// Reports whether this is the folder `deploy/` of the repository.
+#[must_use]
+pub fn has_sources(deploy: &Path) -> bool {
+    FOLDERS.iter().all(|(from, _)| deploy.join(from).is_dir())
+}
+
+/// Returns the chart's copies of the generated files, and of those in and next to `deploy/`, so that
+/// the chart renders the same objects as the overlays of kustomize.
+fn chart(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
+    let ours = |file: &&File| GENERATED.iter().any(|folder| file.path.starts_with(folder));
+    let copy =
+        |file: &File| File { path: format!("{CHART}/{}", file.path), text: file.text.clone() };
+    let mut files: Vec<_> = generated.iter().filter(ours).map(copy).collect();
+    for (from, to) in FOLDERS {
+        for path in listed(&deploy.join(from))? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if LEFT_OUT.contains(&&*name) || LEFT_OUT.contains(&&*format!("{to}/{name}")) {
+                continue;
+            }
+            let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+            // Dashboards and the configuration of Prometheus are copied unchanged, as data.
+            let head = if path.extension().is_some_and(|end| end == "yaml") {
+                let source = format!("deploy/{from}/{name}").replace("deploy/../", "");
+                format!("# Copied from {source} by `make generate`; do not edit.\n")
+            } else {
+                String::new()
+            };
+            files.push(File { path: format!("{CHART}/{to}/{name}"), text: head + &text });
+        }
+    }
+    Ok(files)
+}
+
+/// Returns the files of a folder, sorted.
+fn listed(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("{}", folder.display()))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| format!("{}", folder.display()))?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The patch with the page of each alert, below `deploy/`.
+const PAGES: &str = "components/runbooks/pages.yaml";
+
+/// The alerts, relative to `deploy/`.
+const ALERTS: &str = "../monitoring/prometheusrule.yaml";
+
+/// Returns the patch that adds the name of its page to each alert of the `PrometheusRule`: kustomize
+/// cannot make it from the name of the alert, as the chart and the mixin do.
+fn runbooks(deploy: &Path) -> anyhow::Result<File> {
+    let path = deploy.join(ALERTS);
+    let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+    let rule: Value = serde_yaml::from_str(&text).with_context(|| format!("{}", path.display()))?;
+    let mut operations = Vec::new();
+    for (i, group) in list(&rule["spec"]["groups"]).iter().enumerate() {
+        for (j, alert) in list(&group["rules"]).iter().enumerate() {
+            // A recording rule has no page.
+            let Some(name) = alert["alert"].as_str() else { continue };
+            operations.push(json!({
+                "op": "add",
+                "path": format!("/spec/groups/{i}/rules/{j}/annotations/runbook_url"),
+                "value": format!("{name}.md"),
+            }));
+        }
+    }
+    Ok(File { path: PAGES.into(), text: yaml(&[operations])? })
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 #[cfg(test)]

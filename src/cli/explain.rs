@@ -6,9 +6,9 @@ use kube::Client;
 
 use super::{
     cluster::{ClusterArgs, OperatorArgs},
+    flags::PrometheusArgs,
     output::{ColorArgs, Document, TextFormat},
     progress,
-    prometheus::PrometheusArgs,
 };
 use crate::{
     inspect::{

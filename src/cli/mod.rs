@@ -1,32 +1,29 @@
 //! The command line; its doc comments are the help text. Every flag of `run` is an environment
 //! variable too.
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{self, ExitCode},
+};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use traffic_operator_agent::cli::AgentArgs;
+use traffic_operator_agent::cli::{self, AgentArgs};
 
-mod agent;
-mod backtest;
 mod cluster;
-mod completions;
-mod doctor;
 mod documents;
-mod evaluate;
 mod explain;
-mod invocation;
-mod kinds;
-mod man;
-mod manifests;
+mod flags;
+mod generate;
+mod health;
+mod judge;
 mod output;
 mod plan;
 mod progress;
-mod prometheus;
 mod run;
-mod series;
-mod status;
-mod values;
 
-pub use prometheus::PrometheusArgs;
+pub use flags::PrometheusArgs;
 pub use run::RunArgs;
 
 /// A Kubernetes operator that measures the network and acts on the results.
@@ -51,29 +48,29 @@ enum Command {
     ///
     /// Reads the objects' status and the operator's Lease from the API server. Changes nothing.
     /// Exits with 1 if anything needs attention.
-    Status(status::StatusArgs),
+    Status(health::StatusArgs),
     /// Check everything that the operator needs, and print how to fix what is missing.
-    Doctor(doctor::DoctorArgs),
+    Doctor(health::DoctorArgs),
     /// Explain the current state of an object, or of a node, pod, stream or worker.
     Explain(explain::ExplainArgs),
     /// Judge nodes once with current data, as a TrafficWatch does.
     ///
     /// Reads from Prometheus only; with --cluster, also reads the nodes from the API server.
     /// Changes nothing.
-    Evaluate(evaluate::EvaluateArgs),
+    Evaluate(judge::EvaluateArgs),
     /// Judge the past step by step, as a TrafficWatch does, and compare thresholds.
     ///
     /// Reads from Prometheus only; with --cluster, also reads the current nodes from the API
     /// server. Changes nothing.
-    Backtest(backtest::BacktestArgs),
+    Backtest(judge::BacktestArgs),
     /// Print the steps that the operator takes for an object, without taking them.
     Plan(plan::PlanArgs),
     /// Print the custom resource definitions and the RBAC rules, as YAML.
-    Manifests(manifests::ManifestsArgs),
+    Manifests(generate::ManifestsArgs),
     /// Print the script that completes commands and flags in a shell.
-    Completions(completions::CompletionsArgs),
+    Completions(generate::CompletionsArgs),
     /// Print the manual page of the program, or write a page for each command.
-    Man(man::ManArgs),
+    Man(generate::ManArgs),
 }
 
 impl Cli {
@@ -85,7 +82,7 @@ impl Cli {
     pub fn of(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let args: Vec<_> = args.into_iter().collect();
         let mut command = Self::command();
-        if let Some(typed) = invocation::typed(args.first().map(OsString::as_os_str)) {
+        if let Some(typed) = typed(args.first().map(OsString::as_os_str)) {
             command = command.bin_name(typed).display_name(typed);
         }
         let matches = command.clone().try_get_matches_from(args)?;
@@ -98,16 +95,16 @@ impl Cli {
         let done = |()| ExitCode::SUCCESS;
         let result = match self.command {
             Command::Run(args) => run::run(&args).map(done),
-            Command::Agent(args) => agent::run(args).map(done),
-            Command::Status(args) => status::run(&args),
-            Command::Doctor(args) => doctor::run(&args),
+            Command::Agent(args) => agent(args).map(done),
+            Command::Status(args) => health::status(&args),
+            Command::Doctor(args) => health::doctor(&args),
             Command::Explain(args) => explain::run(&args).map(done),
-            Command::Evaluate(args) => evaluate::run(&args).map(done),
-            Command::Backtest(args) => backtest::run(&args).map(done),
+            Command::Evaluate(args) => judge::evaluate(&args).map(done),
+            Command::Backtest(args) => judge::backtest(&args).map(done),
             Command::Plan(args) => plan::run(args).map(done),
-            Command::Manifests(args) => manifests::print(args).map(done),
-            Command::Man(args) => man::print(&args, Self::command()).map(done),
-            Command::Completions(args) => completions::print(&args, Self::command()).map(done),
+            Command::Manifests(args) => generate::manifests(args).map(done),
+            Command::Man(args) => generate::man(&args, Self::command()).map(done),
+            Command::Completions(args) => generate::completions(&args, Self::command()).map(done),
         };
         match result {
             Ok(code) => code,
@@ -117,6 +114,30 @@ impl Cli {
             }
         }
     }
+}
+
+/// The name of the executable that kubectl runs for `kubectl traffic …`.
+const PLUGIN: &str = "kubectl-traffic";
+
+/// The command as the user typed it, for usage and help texts; `None` is the name of the binary.
+fn typed(program: Option<&OsStr>) -> Option<&'static str> {
+    let name = Path::new(program?).file_stem()?;
+    (name == PLUGIN).then_some("kubectl traffic")
+}
+
+/// The agent's own program in the image. It needs a third of the memory, because this program also
+/// contains the clients of Kubernetes, etcd and Prometheus.
+const PROGRAM: &str = "/traffic-operator-agent";
+
+/// Runs an agent: the image's separate program if there is one, else the same code in this process.
+fn agent(args: AgentArgs) -> anyhow::Result<()> {
+    if Path::new(PROGRAM).exists() {
+        // It returns only on failure; the process keeps its id, and its parent keeps waiting for
+        // it.
+        let error = process::Command::new(PROGRAM).args(env::args_os().skip(2)).exec();
+        eprintln!("warning: {PROGRAM}: {error}; the agent runs in this program");
+    }
+    cli::run(args)
 }
 
 #[cfg(test)]
@@ -150,5 +171,28 @@ mod tests {
         };
         assert!(usage("/x/kubectl-traffic").contains("Usage: kubectl traffic run"));
         assert!(usage("/x/traffic-operator").contains("Usage: traffic-operator run"));
+    }
+
+    #[test]
+    fn only_the_plugin_name_is_special() {
+        for (program, expected) in [
+            ("/home/me/.local/bin/kubectl-traffic", Some("kubectl traffic")),
+            ("kubectl-traffic", Some("kubectl traffic")),
+            ("/usr/bin/traffic-operator", None),
+            ("kubectl-traffic-jam", None),
+            ("", None),
+        ] {
+            assert_eq!(typed(Some(OsStr::new(program))), expected, "{program}");
+        }
+        assert_eq!(typed(None), None);
+    }
+
+    /// Pods created before the agent had its own program use these commands.
+    #[test]
+    fn the_agents_commands_are_still_commands_of_the_operator() {
+        for command in [&["probe"][..], &["worker"], &["reload", "--url", "http://localhost/"]] {
+            let all = ["traffic-operator", "agent"].iter().chain(command);
+            assert!(Cli::of(all.map(Into::into)).is_ok(), "{command:?}");
+        }
     }
 }

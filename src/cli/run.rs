@@ -6,11 +6,8 @@ use clap::Args;
 use reqwest::Url;
 use traffic_operator_agent::log::LogArgs;
 
-use super::{
-    kinds::KindsArgs,
-    prometheus::PrometheusArgs,
-    series::SeriesArgs,
-    values::{https_url, lease_duration, lifetime, web_url},
+use super::flags::{
+    KindsArgs, PrometheusArgs, SeriesArgs, https_url, lease_duration, lifetime, web_url,
 };
 use crate::{
     infra::{lease::LeaseConfig, log},

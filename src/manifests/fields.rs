@@ -6,11 +6,8 @@ use serde_json::Value;
 use super::File;
 use crate::api::{KINDS, KindInfo};
 
-mod markdown;
 #[cfg(test)]
 mod tests;
-
-use markdown::{anchor, cell, code};
 
 /// The folder of the pages, relative to `deploy/`.
 pub const FOLDER: &str = "../docs/reference/fields";
@@ -272,4 +269,48 @@ fn rules(schema: &Value) -> anyhow::Result<Vec<String>> {
         Ok(code(rule["rule"].as_str().context("a rule without a text")?))
     };
     rules.map(message).collect()
+}
+
+/// Returns a text for a cell: each paragraph on one line, and everything escaped that would end the
+/// cell or count as HTML, emphasis or a link. Code in backticks stays as it is.
+fn cell(text: &str) -> String {
+    let paragraphs: Vec<_> = text.split("\n\n").map(line).filter(|line| !line.is_empty()).collect();
+    paragraphs.join("<br>")
+}
+
+fn line(paragraph: &str) -> String {
+    let mut line = String::new();
+    let mut inside_code = false;
+    for (index, word) in paragraph.split_whitespace().enumerate() {
+        if index > 0 {
+            line.push(' ');
+        }
+        for character in word.chars() {
+            match character {
+                '`' => inside_code = !inside_code,
+                // Ends the cell even within code.
+                '|' => line.push('\\'),
+                '*' | '[' | ']' | '\\' if !inside_code => line.push('\\'),
+                '<' if !inside_code => {
+                    line.push_str("&lt;");
+                    continue;
+                }
+                _ => {}
+            }
+            line.push(character);
+        }
+    }
+    line
+}
+
+/// Returns a text as code.
+fn code(text: &str) -> String {
+    let text = text.replace('|', "\\|");
+    if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
+}
+
+/// Returns the anchor of a heading that consists of a path.
+fn anchor(path: &str) -> String {
+    let kept = path.chars().filter(|character| character.is_alphanumeric() || *character == '-');
+    kept.flat_map(char::to_lowercase).collect()
 }

@@ -8,7 +8,7 @@ use std::{
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use traffic_operator::{
     api::{CATEGORY, KINDS},
-    manifests::{self, bundle, chart, fields},
+    manifests::{self, bundle, fields},
 };
 
 use crate::rendering::root;
@@ -16,7 +16,7 @@ use crate::rendering::root;
 #[test]
 fn committed_manifests_are_the_generated_ones() {
     let deploy = root().join("deploy");
-    assert!(chart::has_sources(&deploy));
+    assert!(manifests::has_sources(&deploy));
     let generated = manifests::files().expect("manifests");
     let packages = manifests::packages(&generated, &deploy).expect("chart and bundle");
     let mut known = BTreeSet::new();
@@ -31,7 +31,7 @@ fn committed_manifests_are_the_generated_ones() {
         assert!(known.insert(path), "{} twice", file.path);
     }
     // Files without a source must be deleted.
-    for folder in [chart::FILES, bundle::FOLDER, fields::FOLDER] {
+    for folder in [manifests::CHART, bundle::FOLDER, fields::FOLDER] {
         for path in below(&deploy.join(folder)) {
             assert!(known.contains(&path), "{} has no source: delete it", path.display());
         }
@@ -41,7 +41,7 @@ fn committed_manifests_are_the_generated_ones() {
 /// Outside of the repository there is nothing to copy.
 #[test]
 fn a_folder_without_sources_gets_no_chart() {
-    assert!(!chart::has_sources(&root().join("docs")));
+    assert!(!manifests::has_sources(&root().join("docs")));
 }
 
 /// Returns the files below a directory.

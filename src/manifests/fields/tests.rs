@@ -161,3 +161,29 @@ fn every_kind_has_a_page_with_all_of_its_fields() {
         }
     }
 }
+
+#[test]
+fn a_text_stays_in_its_cell() {
+    for (text, expected) in [
+        ("One\nline.", "One line."),
+        ("A paragraph.\n\n  Another.\n\n", "A paragraph.<br>Another."),
+        ("a | b, `c | d`", "a \\| b, `c \\| d`"),
+        ("<label> and `<label>`", "&lt;label> and `<label>`"),
+        ("eth[0-9]*\\. `[0-9]*\\.`", "eth\\[0-9\\]\\*\\\\. `[0-9]*\\.`"),
+        ("", ""),
+    ] {
+        assert_eq!(cell(text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn code_may_hold_anything() {
+    assert_eq!(code("^a|b$"), "`^a\\|b$`");
+    assert_eq!(code("`a`"), "`` `a` ``");
+}
+
+#[test]
+fn an_anchor_is_that_of_the_heading() {
+    assert_eq!(anchor("status.nodes.<name>.criteria[]"), "statusnodesnamecriteria");
+    assert_eq!(anchor("spec.onUnknown"), "speconunknown");
+}

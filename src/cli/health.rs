@@ -1,25 +1,71 @@
-//! `doctor`: checks that everything the operator needs is available.
+//! `status` and `doctor`: is anything wrong, and is everything available that the operator needs? Both
+//! exit with 1 on a finding.
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
 
 use super::{
-    cluster::{ClusterArgs, OperatorArgs},
-    kinds::KindsArgs,
+    cluster::{ClusterArgs, LeaseArgs, OperatorArgs},
+    flags::{KindsArgs, PrometheusArgs, SeriesArgs},
     output::{ColorArgs, TableFormat},
     progress,
-    prometheus::PrometheusArgs,
-    series::SeriesArgs,
 };
 use crate::{
     inspect::{
         doctor::{self, CheckResult},
         progress::Progress,
+        status,
     },
     metrics::Metrics,
     prometheus::{DEFAULT, Endpoints},
 };
+
+/// Flags of `status`.
+#[derive(Args, Clone, Debug)]
+pub struct StatusArgs {
+    /// Show only the objects of this namespace, and cluster-scoped ones [default: all namespaces].
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = super::explain::name)]
+    namespace: Option<String>,
+
+    /// Show the objects of all namespaces, which is the default.
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+
+    /// Format of the output.
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Table)]
+    output: TableFormat,
+
+    #[command(flatten)]
+    color: ColorArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    lease: LeaseArgs,
+}
+
+impl StatusArgs {
+    /// The namespace to show; none for all.
+    fn scope(&self) -> Option<&str> {
+        self.namespace.as_deref().filter(|_| !self.all_namespaces)
+    }
+}
+
+/// Prints the report; fails if anything needs attention.
+pub(super) fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    args.color.choose();
+    let progress = Progress::default();
+    progress.enter("reading the objects of every kind and the operator's Lease");
+    let report = progress::block_on(&progress, async {
+        let client = args.cluster.access().reading().await?;
+        let facts = status::gather(&client, args.lease.key(), args.scope()).await;
+        Ok(status::report(&facts))
+    })?;
+    args.output.print(&report, status::text)?;
+    Ok(if report.healthy { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
 
 /// Flags of `doctor`.
 #[derive(Args, Clone, Debug)]
@@ -53,7 +99,7 @@ pub struct DoctorArgs {
 }
 
 /// Runs all checks; fails if any of them fails.
-pub(super) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+pub(super) fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     args.color.choose();
     let progress = Progress::default();
     let checks = progress::block_on(&progress, async {
