@@ -27,10 +27,7 @@ use super::{
 use crate::{
     infra::shutdown::Shutdown,
     metrics::Metrics,
-    serving::{
-        Limits,
-        connections::{Connection, Lifetime, Pace},
-    },
+    serving::{Connection, Lifetime, Limits, Pace},
 };
 
 mod claims;

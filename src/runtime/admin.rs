@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::{
     infra::shutdown::Shutdown,
     metrics::Metrics,
-    serving::{Limits, Server, connections::Lifetime},
+    serving::{Lifetime, Limits, Server},
     webhook::certificates::{self, Certificates, Lifetimes},
 };
 

@@ -31,11 +31,7 @@ use super::{
     certificates::{Certificates, HTTP1, HTTP2},
     review::{self, Answer, Injector, Outcome, Unreadable},
 };
-use crate::serving::{
-    HANDSHAKE, HEAD_LIMIT,
-    connections::{Connection, Lifetime, Limited, Pace},
-    places::Places,
-};
+use crate::serving::{Connection, HANDSHAKE, HEAD_LIMIT, Lifetime, Limited, Pace, places::Places};
 
 mod body;
 #[cfg(test)]
