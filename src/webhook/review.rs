@@ -222,10 +222,9 @@ impl Request<'_> {
 }
 
 #[cfg(test)]
-mod properties;
-
-#[cfg(test)]
 mod tests {
+    mod properties;
+
     use serde_json::{Value, json};
 
     use super::*;

@@ -2,20 +2,33 @@
 //!
 //! The webhook calls [`skip_reason`] for a pod that is about to be created, and the report of
 //! coverage for existing pods; both use the same words. [`patch()`] adds the agent.
+//!
+//! The patch (RFC 6902) has only `add` operations, computed from the received JSON: a Pod that is
+//! read into types and written again loses every field that the types do not know.
+//!
+//! Service meshes are left alone. To keep a mesh's proxy out of the measurement, the author of the
+//! pod excludes the agent's ports (`traffic.sidecar.istio.io/excludeInboundPorts` and
+//! `…OutboundPorts`, `config.linkerd.io/skip-inbound-ports` and `…outbound-ports`) in the pod's
+//! template. Adding these here would not do the same: on a pod they *replace* the exclusions of the
+//! namespace and the mesh, so that other ports of the application change their behavior; excluding
+//! an outbound port removes the encryption from all traffic of the application to that port; and
+//! Istio's webhook has read them before ours is called.
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::{Map, Value, json};
 
-use crate::pods::{DEPLOYED_ANNOTATION, INJECT_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject};
+use crate::{
+    api::parse_quantity,
+    pods::{
+        AGENT_CONTAINER, AGENT_VOLUME, CONSTRAINT_ANNOTATION, Compute, DEPLOYED_ANNOTATION,
+        HASH_ANNOTATION, INJECT_ANNOTATION, INJECTED_BY_ANNOTATION, METRICS_PORT, PING_PORT,
+        PodObject, Qos, REFUSED_ANNOTATION,
+    },
+};
 
-mod container;
-mod patch;
-#[cfg(test)]
-mod properties;
 #[cfg(test)]
 mod tests;
-
-pub use patch::{Op, mark, patch};
 
 /// The version since which API servers and kubelets start init containers that always restart
 /// before the others, and stop them afterwards.
@@ -180,18 +193,6 @@ impl std::fmt::Display for SkipReason {
     }
 }
 
-/// Returns the requests and limits of a pod's agent.
-#[must_use]
-pub fn resources(pod: &PodObject, recipe: &Recipe) -> Resources {
-    container::resources(pod, &recipe.resources)
-}
-
-/// Returns the agent's container and volume for a separate pod, as in a `DaemonSet`.
-#[must_use]
-pub fn standalone(recipe: &Recipe) -> (serde_json::Value, serde_json::Value) {
-    container::standalone(recipe)
-}
-
 /// Returns the place among the init containers of an agent by this `NetworkProber`, if another
 /// webhook dropped its restart policy: without a repair, the pod waits for it for ever.
 #[must_use]
@@ -251,4 +252,350 @@ pub fn skip_reason(pod: &PodObject, recipe: &Recipe) -> Option<SkipReason> {
         return Some(SkipReason::PortTaken);
     }
     pod.takes_names().then_some(SkipReason::NameTaken)
+}
+
+/// One operation: `add`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "op", rename = "add")]
+pub struct Op {
+    /// The position, as a JSON pointer.
+    pub path: String,
+    /// The value to add.
+    pub value: Value,
+}
+
+impl Op {
+    fn new(path: impl Into<String>, value: Value) -> Self {
+        Self { path: path.into(), value }
+    }
+}
+
+/// Returns the operations that add the agent, or restore the restart policy of one that is there;
+/// none if there is a reason not to, or if the Pod has no containers.
+#[must_use]
+pub fn patch(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
+    let bare = pod.containers().unwrap_or_default().is_empty();
+    if bare || skip_reason(pod, recipe).is_some() {
+        return Vec::new();
+    }
+    if let Some(place) = stripped(pod, recipe) {
+        let path = format!("/spec/initContainers/{place}/restartPolicy");
+        return vec![Op::new(path, json!("Always"))];
+    }
+    let ours = [
+        (DEPLOYED_ANNOTATION, "true".to_owned()),
+        (INJECTED_BY_ANNOTATION, recipe.prober.clone()),
+        (HASH_ANNOTATION, recipe.hash()),
+    ];
+    let mut ops = annotations(pod, ours);
+    ops.extend(volumes(pod, recipe));
+    let agent = container(pod, recipe);
+    // The first to start and the last to end, so that it measures all of the pod's life.
+    ops.push(match pod.init_containers() {
+        _ if !recipe.native_sidecar => Op::new("/spec/containers/-", agent),
+        Some(_) => Op::new("/spec/initContainers/0", agent),
+        None => Op::new("/spec/initContainers", json!([agent])),
+    });
+    ops
+}
+
+fn volumes(pod: &PodObject, recipe: &Recipe) -> Option<Op> {
+    let volume = volume(recipe);
+    match pod.volumes() {
+        // Our volume, left behind when the container was removed: two with the same name are
+        // refused.
+        Some(names) if names.iter().any(|name| &**name == AGENT_VOLUME) => None,
+        Some(_) => Some(Op::new("/spec/volumes/-", volume)),
+        None => Some(Op::new("/spec/volumes", json!([volume]))),
+    }
+}
+
+/// Returns the operations that mark a pod which would be refused with the agent.
+#[must_use]
+pub fn mark(pod: &PodObject, recipe: &Recipe) -> Vec<Op> {
+    annotations(pod, [(REFUSED_ANNOTATION, recipe.mark())])
+}
+
+fn annotations<const N: usize>(pod: &PodObject, ours: [(&str, String); N]) -> Vec<Op> {
+    const REPLACED: [&str; 2] = [HASH_ANNOTATION, REFUSED_ANNOTATION];
+    if pod.metadata.annotations.is_some() {
+        // Adding an existing field would replace it: only what is outdated and always ours is
+        // overwritten.
+        let missing = ours.into_iter().filter(|(key, value)| match pod.annotation(key) {
+            Some(present) => REPLACED.contains(key) && present != value,
+            None => true,
+        });
+        let add = |(key, value): (&str, String)| {
+            Op::new(format!("/metadata/annotations/{}", escape(key)), value.into())
+        };
+        return missing.map(add).collect();
+    }
+    let all: Map<_, _> = ours.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    if pod.has_metadata {
+        vec![Op::new("/metadata/annotations", all.into())]
+    } else {
+        vec![Op::new("/metadata", json!({"annotations": all}))]
+    }
+}
+
+/// Escapes a key for a JSON pointer (RFC 6901).
+fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// Mount path of the volume, as in the original.
+const MOUNT: &str = "/etc/netprober";
+
+/// The keys of the agents' `ConfigMap`. No others are mounted: the author of a `NetworkProber`
+/// chooses its name, and a map of that name in the pod's namespace may be another owner's.
+const FILES: [&str; 2] = ["ca.crt", "config.json"];
+
+/// Path at which the API server mounts the token of a pod's service account.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// The user `nonroot` of our own image and of the distroless ones.
+const NONROOT: i64 = 65532;
+
+/// The constraints of `OpenShift` that admit any user, or any except root, and assign none. All
+/// others, including those that an administrator created, may restrict a pod's users.
+const ANY_USER: [&str; 5] = ["anyuid", "hostmount-anyuid", "nonroot", "nonroot-v2", "privileged"];
+
+/// Lifetime of the token that proves the pod's identity to the operator, in seconds: an hour. The
+/// kubelet renews it after four fifths, and the API server allows no less than ten minutes.
+const TOKEN_SECONDS: u32 = 3600;
+
+/// Audience of the token: no other server accepts it.
+const TOKEN_AUDIENCE: &str = "traffic-operator";
+
+/// The processor time an agent of a Guaranteed pod has when the recipe names no limit. Such a pod
+/// must have one, and an agent that is throttled measures its own throttling: 50 ms of each second
+/// are some ten times the need of 16 peers at a period of 10 s.
+const GUARANTEED_CPU: &str = "50m";
+
+/// The same for memory: the agent is one static program with a small heap.
+const GUARANTEED_MEMORY: &str = "64Mi";
+
+/// The processor time an agent may use where all of the pod's containers have a limit, which a
+/// quota may require: 10 ms in each tenth of a second, enough for a scrape of 2,000 series.
+const LIMITED_CPU: &str = "100m";
+
+/// Requests of an agent if all of the pod's containers have requests but the recipe has none: the
+/// defaults of the spec.
+const REQUESTED_CPU: &str = "10m";
+
+/// The same for memory.
+const REQUESTED_MEMORY: &str = "16Mi";
+
+/// Readable by every user, written in decimal as the original does: 0644.
+const MODE: u32 = 420;
+
+/// Builds the agent's container for a pod.
+fn container(pod: &PodObject, recipe: &Recipe) -> Value {
+    let mut container = json!({
+        "name": AGENT_CONTAINER,
+        "image": recipe.image,
+        "imagePullPolicy": recipe.pull_policy,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "env": environment(recipe),
+        // No readiness probe: a sidecar's readiness is its pod's.
+        "ports": [
+            {"name": PING_PORT, "containerPort": recipe.http_port, "protocol": "TCP"},
+            {"name": METRICS_PORT, "containerPort": recipe.prometheus_port, "protocol": "TCP"},
+        ],
+        "volumeMounts": [
+            {"name": AGENT_VOLUME, "mountPath": MOUNT, "readOnly": true},
+            // At a path with a mount, the API server mounts no token of the pod's account: the
+            // agent does not need it, and the webhook is not called a second time because of it.
+            {"name": AGENT_VOLUME, "mountPath": ACCOUNT, "readOnly": true},
+        ],
+        "resources": written(resources(pod, recipe)),
+        "securityContext": security_context(pod, recipe),
+    });
+    if recipe.own_image {
+        container["args"] = json!(["agent", "probe"]);
+    }
+    if recipe.native_sidecar {
+        container["restartPolicy"] = json!("Always");
+    }
+    container
+}
+
+/// Returns the agent's container and volume for a separate pod, as in a `DaemonSet`: with the configured resources, and not
+/// as an init container.
+#[must_use]
+pub fn standalone(recipe: &Recipe) -> (Value, Value) {
+    let mut container = container(&PodObject::default(), recipe);
+    let Resources { requests, limits } = &recipe.resources;
+    container["resources"] = json!({"requests": requests, "limits": limits});
+    if let Some(container) = container.as_object_mut() {
+        container.remove("restartPolicy");
+    }
+    (container, volume(recipe))
+}
+
+/// Returns the security context that the Pod Security Standard "restricted" requires of a
+/// container.
+///
+fn security_context(pod: &PodObject, recipe: &Recipe) -> Value {
+    let mut context = json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": true,
+        "runAsNonRoot": true,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    if let Some(user) = user(pod, recipe) {
+        context["runAsUser"] = json!(user);
+        context["runAsGroup"] = json!(user);
+    }
+    context
+}
+
+/// Returns the user to set, if one must be set.
+///
+/// The kubelet does not start a container that must not run as root if its user is root or not a
+/// number; a native sidecar that does not start keeps the whole pod from starting. Also, a process
+/// of the application's user could signal and trace the agent and shares its limits. So the user is
+/// set if it would otherwise be the pod's, or if the image is not ours; our own image has a numeric
+/// user, which the kubelet reads from it.
+///
+/// If the cluster assigns users by namespace (`OpenShift`), a fixed one would be refused, and with
+/// it the pod. The constraint that admits the pod is in an annotation before webhooks are called,
+/// and is applied again after them: the agent gets the namespace's user, like every container.
+///
+/// A token that only its owner may read belongs to the user that all containers share: with another
+/// one among them, the kubelet gives it to root, and the application cannot read it.
+fn user(pod: &PodObject, recipe: &Recipe) -> Option<i64> {
+    if recipe.run_as_user.is_some() {
+        return recipe.run_as_user;
+    }
+    let constraint = pod.annotation(CONSTRAINT_ANNOTATION);
+    let assigned = constraint.is_some_and(|name| !ANY_USER.contains(&name));
+    let used: Vec<_> = pod
+        .run_as_user()
+        .into_iter()
+        .chain(pod.all_containers().filter_map(|c| c.run_as_user))
+        .collect();
+    if let Some(shared) = pod.shared_user().filter(|user| pod.guards_token() && *user != 0) {
+        return (!assigned).then_some(shared);
+    }
+    let named = match pod.run_as_user() {
+        Some(0) => true,
+        Some(_) => !assigned,
+        None => !assigned && (!recipe.own_image || used.contains(&NONROOT)),
+    };
+    named.then(|| (NONROOT..).take(used.len() + 1).find(|user| !used.contains(user))).flatten()
+}
+
+fn environment(recipe: &Recipe) -> Value {
+    let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}});
+    let mut all = vec![
+        json!({"name": "HTTP_PORT", "value": recipe.http_port.to_string()}),
+        json!({"name": "HTTP_PROMETHEUS_PORT", "value": recipe.prometheus_port.to_string()}),
+        json!({"name": "NET_PROBER_CONFIG_FILE", "value": format!("{MOUNT}/config.json")}),
+        field("NET_PROBER_POD_NAMESPACE", "metadata.namespace"),
+        field("NET_PROBER_POD_NAME", "metadata.name"),
+        field("NET_PROBER_POD_IPS", "status.podIPs"),
+        field("NET_PROBER_NODE", "spec.nodeName"),
+        json!({"name": "NET_PROBER_PROBER", "value": recipe.prober}),
+        json!({"name": "NET_PROBER_DELIVERY", "value": recipe.delivery.as_str()}),
+    ];
+    if let Delivery::Pull { url } = &recipe.delivery {
+        all.push(json!({"name": "NET_PROBER_PINGLIST_URL", "value": url}));
+    }
+    Value::Array(all)
+}
+
+/// The volume. Nothing in it can keep the pod from starting: the map is optional, and so is each of
+/// its keys; and a token is issued for every pod.
+fn volume(recipe: &Recipe) -> Value {
+    let items = FILES.map(|file| json!({"key": file, "path": file}));
+    let mut sources = vec![json!({"configMap": {
+        "name": recipe.config_map, "items": items, "optional": true
+    }})];
+    if matches!(recipe.delivery, Delivery::Pull { .. }) {
+        sources.push(json!({"serviceAccountToken": {
+            "path": "token", "audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS
+        }}));
+    }
+    json!({"name": AGENT_VOLUME, "projected": {"defaultMode": MODE, "sources": sources}})
+}
+
+/// Returns the agent's resources, which keep the pod's quality-of-service class, and meet every
+/// quota that its containers meet.
+#[must_use]
+pub fn resources(pod: &PodObject, recipe: &Recipe) -> Resources {
+    let asked = &recipe.resources;
+    let mut given = asked.clone();
+    match pod.qos() {
+        // The pod's resources include the agent; the sum of the containers must not exceed them.
+        _ if pod.has_pod_resources() => given.drop_computing(),
+        Qos::BestEffort => given.drop_computing(),
+        Qos::Burstable => given.complete(pod),
+        Qos::Guaranteed => {
+            for (name, least) in [("cpu", GUARANTEED_CPU), ("memory", GUARANTEED_MEMORY)] {
+                let amount = guaranteed(asked, name, least);
+                given.requests.insert(name.into(), amount.clone());
+                given.limits.insert(name.into(), amount);
+            }
+        }
+    }
+    given
+}
+
+fn written(resources: Resources) -> Value {
+    let mut object = Map::new();
+    for (key, amounts) in [("requests", resources.requests), ("limits", resources.limits)] {
+        if !amounts.is_empty() {
+            object.insert(key.into(), json!(amounts));
+        }
+    }
+    Value::Object(object)
+}
+
+/// Returns the amount used as both request and limit: the configured limit, otherwise the larger of
+/// the request and `least`.
+fn guaranteed(asked: &Resources, name: &str, least: &str) -> String {
+    let of = |amounts: &BTreeMap<String, String>| {
+        amounts.get(name).filter(|text| size(text) > 0.0).cloned()
+    };
+    of(&asked.limits)
+        .or_else(|| of(&asked.requests).filter(|text| size(text) > size(least)))
+        .unwrap_or_else(|| least.into())
+}
+
+fn size(text: &str) -> f64 {
+    parse_quantity(text).unwrap_or_default()
+}
+
+impl Resources {
+    /// Adds the resources that all of the pod's containers have. A quota on requests or limits
+    /// refuses a pod with a container that has none; under such a quota, all of the pod's
+    /// containers have them, because the pod would be refused otherwise.
+    fn complete(&mut self, pod: &PodObject) {
+        for (what, request, limit) in [
+            (Compute::Cpu, REQUESTED_CPU, LIMITED_CPU),
+            (Compute::Memory, REQUESTED_MEMORY, GUARANTEED_MEMORY),
+        ] {
+            let name = what.as_str();
+            if pod.all_state(what, true) && !self.limits.contains_key(name) {
+                let request = self.requests.get(name).filter(|text| size(text) > size(limit));
+                self.limits.insert(name.into(), request.map_or(limit, |text| text).to_owned());
+            }
+            // For a resource with only a limit, the API server adds an equal request.
+            let stated = self.requests.contains_key(name) || self.limits.contains_key(name);
+            if pod.all_state(what, false) && !stated {
+                self.requests.insert(name.into(), request.into());
+            }
+        }
+    }
+
+    /// Drops the resources that decide the class, and huge pages, which are not allowed without
+    /// them.
+    fn drop_computing(&mut self) {
+        let keep =
+            |name: &String| !matches!(&**name, "cpu" | "memory") && !name.starts_with("hugepages-");
+        self.requests.retain(|name, _| keep(name));
+        self.limits.retain(|name, _| keep(name));
+    }
 }

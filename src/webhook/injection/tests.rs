@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::pods::{AGENT_CONTAINER, AGENT_VOLUME, HASH_ANNOTATION};
 
+mod properties;
 mod reasons;
 mod resources;
 mod users;
@@ -390,4 +391,15 @@ fn a_separate_pod_has_the_same_agent_with_the_resources_that_are_asked() {
     expected["resources"] = json!({"requests": requests, "limits": {"memory": "64Mi"}});
     assert_eq!(alone, expected);
     assert_eq!(volume, injected["spec"]["volumes"][1]);
+}
+
+#[test]
+fn keys_are_escaped_tilde_first() {
+    assert_eq!(escape("a.b/c~d/~1"), "a.b~1c~0d~1~01");
+}
+
+#[test]
+fn an_operation_as_the_api_server_reads_it() {
+    let op = Op::new("/a", json!(1));
+    assert_eq!(serde_json::to_value(op).unwrap(), json!({"op": "add", "path": "/a", "value": 1}));
 }

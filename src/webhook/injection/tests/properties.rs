@@ -2,10 +2,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{
-    tests::{inject, recipe},
-    *,
-};
+use super::*;
 use crate::pods::{AGENT_CONTAINER, AGENT_VOLUME, HASH_ANNOTATION};
 
 /// Any JSON.

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use proptest::{collection, prelude::*};
 use serde_json::{Value, json};
 
-use super::*;
+use super::super::*;
 use crate::{
     pods::{AGENT_CONTAINER, AGENT_VOLUME},
     webhook::injection::{Delivery, Resources},
