@@ -123,10 +123,6 @@ pub trait Reconciler: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Notice>, Error>> + Send {
         std::future::ready(Ok(vec![]))
     }
-    /// Returns the status after a pass that failed, conditions apart: by default it stays.
-    fn status_after(&self, _: &Error, object: &Self::Kind) -> <Self::Kind as Kind>::Status {
-        object.status().cloned().unwrap_or_default()
-    }
     /// The memories of all objects. The driver drops the memory of an object that is gone, or whose
     /// spec cannot be served.
     fn memories(&self) -> &Memories<Self::Memory>;

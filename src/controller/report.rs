@@ -33,7 +33,7 @@ pub(super) async fn complain<R: Reconciler>(
     error: Error,
 ) -> Error {
     announce(object, ctx, &error);
-    let status = ctx.reconciler.status_after(&error, object);
+    let status = object.status().cloned().unwrap_or_default();
     let written = report(object, ctx, status, &[error.verdict()]).await;
     ending(error, written)
 }

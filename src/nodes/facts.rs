@@ -210,18 +210,12 @@ impl Taint {
 pub struct Carrier {
     /// Name of the node.
     pub node: Arc<str>,
+    /// The key.
+    pub key: Arc<str>,
     /// True if set as a label.
     pub label: bool,
     /// True if set as a taint.
     pub taint: bool,
     /// Its incarnation.
     pub incarnation: Incarnation,
-}
-
-impl Carrier {
-    /// Returns what a node has of a key, if anything.
-    #[must_use]
-    pub fn of(node: Arc<str>, incarnation: Incarnation, label: bool, taint: bool) -> Option<Self> {
-        (label || taint).then_some(Self { node, label, taint, incarnation })
-    }
 }

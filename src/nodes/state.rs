@@ -114,9 +114,10 @@ impl Stored {
     }
 
     /// Returns what it has of a key, if anything.
-    pub fn carrier(&self, name: &Arc<str>, key: &str) -> Option<Carrier> {
+    pub fn carrier(&self, name: &Arc<str>, key: &Arc<str>) -> Option<Carrier> {
         let (label, taint) = (self.label(key).is_some(), self.taint(key).is_some());
-        Carrier::of(Arc::clone(name), self.incarnation, label, taint)
+        let (node, key, incarnation) = (Arc::clone(name), Arc::clone(key), self.incarnation);
+        (label || taint).then_some(Carrier { node, key, label, taint, incarnation })
     }
 
     /// Returns the effect of a taint.

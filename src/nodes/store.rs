@@ -158,7 +158,8 @@ impl NodeStore {
             unfit: node.unfit,
         };
         let nodes = selected.into_iter().map(facts).collect();
-        let strays = others.into_iter().filter_map(|(name, node)| node.carrier(name, key));
+        let key = key.into();
+        let strays = others.into_iter().filter_map(|(name, node)| node.carrier(name, &key));
         let selection = Selection { nodes, strays: strays.collect() };
         self.0.selections.put(choice, state.changes(), &selection);
         selection
@@ -244,8 +245,8 @@ impl NodeStore {
     /// Returns the nodes that have `key` as a label or taint, by name.
     #[must_use]
     pub fn carriers(&self, key: &str) -> Vec<Carrier> {
-        let state = self.read();
-        state.nodes().iter().filter_map(|(name, node)| node.carrier(name, key)).collect()
+        let (state, key) = (self.read(), key.into());
+        state.nodes().iter().filter_map(|(name, node)| node.carrier(name, &key)).collect()
     }
 
     /// Returns the nodes that offer an extended resource, by name.

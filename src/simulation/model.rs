@@ -18,7 +18,7 @@ pub fn settled(state: &mut State, now: Duration) {
             let judged = holder.is_some_and(|watch| scene.selected(watch).any(|name| name == node));
             // An empty selection freezes its labels.
             let frozen = holder.is_some_and(|watch| scene.selected(watch).next().is_none());
-            if !judged && !frozen && state.oracle.owns(node, key) && !is_kept(state, key, &scene) {
+            if !judged && !frozen && state.oracle.owns(node, key) {
                 wrong.push(format!("{node} has {key}: {value}, which is no object's"));
             }
         }
@@ -37,17 +37,6 @@ pub fn settled(state: &mut State, now: Duration) {
     for wrong in wrong {
         state.oracle.violate(now, format!("at the end: {wrong}"));
     }
-}
-
-/// Reports whether a key may still be on nodes although nobody holds it: its object waits for
-/// another key, and keeps what it published.
-fn is_kept(state: &State, key: &str, scene: &Scene) -> bool {
-    state.store.all("trafficwatches").any(|(name, watch)| {
-        let watching = &scene.watches[&(name.namespace.clone(), name.name.clone())];
-        let waits = scene.holder(&watching.key) != Some(watching);
-        let judges_none = scene.selected(watching).next().is_none();
-        watch["status"]["label"] == key && (waits || judges_none)
-    })
 }
 
 fn wrong_labels(

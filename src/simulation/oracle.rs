@@ -42,7 +42,7 @@ pub struct Oracle {
     present: Scene,
     past: Vec<Past>,
     asks: Vec<Ask>,
-    /// The thresholds of each label key, and of each object by its UID.
+    /// The thresholds of each label key: of all objects that had it.
     ranges: BTreeMap<String, Range>,
     /// The time since which each node exists, by UID.
     born: BTreeMap<String, Duration>,
@@ -50,8 +50,6 @@ pub struct Oracle {
     own: BTreeMap<(String, String), String>,
     /// The labels that another client changed since.
     foreign: BTreeSet<(String, String)>,
-    /// The time at which it last removed a mark, by UID and key.
-    removed: BTreeMap<(String, String), Duration>,
     pub violations: Vec<(Duration, String)>,
 }
 
@@ -64,11 +62,8 @@ impl Oracle {
         }
         for watch in scene.watches.values() {
             let now = Range::of(watch);
-            // An object takes its verdicts along to another key.
-            for name in [&watch.key, &watch.uid] {
-                let range = self.ranges.entry(name.clone()).or_insert(now);
-                *range = range.with(now);
-            }
+            let range = self.ranges.entry(watch.key.clone()).or_insert(now);
+            *range = range.with(now);
         }
         for node in scene.nodes.values() {
             self.born.entry(node.uid.clone()).or_insert(now);
@@ -153,10 +148,6 @@ impl Oracle {
                 continue;
             }
             self.own.remove(&mark);
-            // Also one of another client: without evidence it stays, and goes along to another key.
-            if old.get(key).is_some_and(|value| value == "true") {
-                self.removed.insert(mark, write.at);
-            }
         }
         changes
     }
@@ -210,18 +201,6 @@ impl Oracle {
         past.map(|past| &past.scene).chain([&self.present])
     }
 
-    /// Reports whether a node was marked under a label that its object had before: a mark that is
-    /// carried over is none more, even above a limit that was lowered meanwhile.
-    fn is_carried(&self, change: &Change<'_>, watch: &WatchScene, from: Duration) -> bool {
-        let all = self.scenes(from).flat_map(|scene| scene.watches.values());
-        let mut before = all.filter(|old| old.uid == watch.uid && old.key != watch.key);
-        before.any(|old| {
-            let mark = (change.uid.to_owned(), old.key.clone());
-            self.own.get(&mark).is_some_and(|value| value == "true")
-                || self.removed.get(&mark).is_some_and(|at| *at >= from)
-        })
-    }
-
     /// Reports whether an object became the holder of a key: it brings the states along that it
     /// found without it, and nodes that it suppressed lose the mark of its predecessor.
     fn took_over(&self, key: &str, watch: &WatchScene, from: Duration) -> bool {
@@ -236,10 +215,7 @@ impl Oracle {
         (scene, watch, node): (&Scene, &WatchScene, &NodeScene),
         from: Duration,
     ) -> Option<String> {
-        if self.is_carried(change, watch, from) {
-            return None;
-        }
-        let range = self.ranges[change.key].with(self.ranges[&watch.uid]);
+        let range = self.ranges[change.key];
         let values = self.values(change);
         let above = values.iter().filter(|value| **value > range.max.0).count();
         if above < range.unfit_after {

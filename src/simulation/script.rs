@@ -185,7 +185,7 @@ impl Script {
             2 => json!({"consecutive": consecutive(dice)}),
             3 => json!({"paused": dice.percent(50)}),
             4 => json!({"mode": dice.one(&["Enforce", "Observe"])}),
-            5 => json!({"label": dice.one(&["web", "batch", "other"])}),
+            5 => json!({"placement": dice.one(&["Required", "Preferred"])}),
             6 => json!({"nodeSelector": {"matchLabels": {"zone": dice.one(&["a", "b"])}}}),
             7 => json!({"nodeSelector": null}),
             _ => {

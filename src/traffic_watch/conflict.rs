@@ -1,5 +1,5 @@
 //! Ownership of node labels: a label key belongs to the oldest `TrafficWatch` that claims it.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 
@@ -107,21 +107,20 @@ pub fn claim<'a>(
         .map_or(Claim::Ours, |holder| Claim::HeldBy(name(holder)))
 }
 
-/// Returns the live object that gets `key` if `watch` gives it up: its labels must not be removed
-/// with those of `watch`.
+/// Reports whether another live object claims `key`: its labels must not be removed with those of
+/// `watch`.
 #[must_use]
-pub fn heir<'a>(
+pub(super) fn is_claimed_by_other<'a>(
     watch: &TrafficWatch,
     key: &str,
     others: impl IntoIterator<Item = &'a TrafficWatch>,
-) -> Option<&'a TrafficWatch> {
-    let heirs = others.into_iter().filter(|other| {
+) -> bool {
+    others.into_iter().any(|other| {
         name(other) != name(watch)
             && other.metadata.deletion_timestamp.is_none()
             && claims(other)
             && other.label_key() == key
-    });
-    heirs.min_by_key(|heir| rank(heir))
+    })
 }
 
 /// Returns the older object, by namespace/name, that offers the same extended resource. One that
@@ -146,7 +145,7 @@ pub(super) fn resource_holder<'a>(
 /// waits for its label key writes nothing and does not count, unless the object that has the key is
 /// being deleted: it would leave the resource on the nodes for ever.
 #[must_use]
-pub(super) fn has_resource_heir<'a>(
+pub(super) fn is_offered_by_other<'a>(
     watch: &TrafficWatch,
     resource: &str,
     others: impl IntoIterator<Item = &'a TrafficWatch, IntoIter: Clone>,
@@ -183,11 +182,11 @@ fn resource(watch: &TrafficWatch) -> Option<&str> {
     (!watch.spec.paused).then_some(&*reservation.resource)
 }
 
-/// The keys that this object may have put on nodes: the one it has, and those it had. `written` are
-/// those that are on nodes as far as this process knows.
-pub(super) fn keys(watch: &TrafficWatch, written: &BTreeSet<String>) -> BTreeSet<String> {
-    let published = watch.status.as_ref().and_then(|status| status.label.clone());
-    published.into_iter().chain(written.iter().cloned()).chain([watch.label_key()]).collect()
+/// Returns the key that an object had before, when `spec.label` could still change: nodes may have
+/// it.
+pub(super) fn former_key(watch: &TrafficWatch) -> Option<&str> {
+    let published = watch.status.as_ref()?.label.as_deref()?;
+    (published != watch.label_key()).then_some(published)
 }
 
 /// Observe writes no label, so it claims none; nor does an object that is cleaned up.
@@ -282,9 +281,9 @@ mod tests {
         for holder in [&paused, &observes, &old, &plain] {
             assert_eq!(resource_holder(holder, all), None, "{}", name(holder));
         }
-        assert!(has_resource_heir(&old, "example.com/mbps", all));
-        assert!(!has_resource_heir(&old, "example.com/other", all));
-        assert!(!has_resource_heir(&old, "example.com/mbps", [&paused, &observes, &old, &plain]));
+        assert!(is_offered_by_other(&old, "example.com/mbps", all));
+        assert!(!is_offered_by_other(&old, "example.com/other", all));
+        assert!(!is_offered_by_other(&old, "example.com/mbps", [&paused, &observes, &old, &plain]));
     }
 
     fn offering(name: &str, day: u8, label: &str) -> TrafficWatch {
@@ -309,9 +308,9 @@ mod tests {
             if deleted {
                 new.metadata.deletion_timestamp = new.metadata.creation_timestamp.clone();
             }
-            assert!(!has_resource_heir(&new, "example.com/mbps", [&holder, &waits, &new]));
+            assert!(!is_offered_by_other(&new, "example.com/mbps", [&holder, &waits, &new]));
             // With its key it does both.
-            assert!(has_resource_heir(&new, "example.com/mbps", [&waits, &new]));
+            assert!(is_offered_by_other(&new, "example.com/mbps", [&waits, &new]));
             assert_eq!(resource_holder(&next, [&waits, &next]), Some("ns/waits".into()));
         }
     }
@@ -319,14 +318,14 @@ mod tests {
     /// It has both as soon as the object is gone: without the resource in between, no pod that
     /// requests it could start.
     #[test]
-    fn the_heir_of_the_label_key_of_a_deleted_object_inherits_its_resource_too() {
+    fn who_waits_for_the_label_key_of_a_deleted_object_gets_its_resource_too() {
         let mut old = offering("old", 1, "web");
         let new = offering("new", 2, "web");
-        assert!(!has_resource_heir(&old, "example.com/mbps", [&old, &new]));
+        assert!(!is_offered_by_other(&old, "example.com/mbps", [&old, &new]));
         old.metadata.finalizers = Some(vec![TrafficWatchReconciler::FINALIZER.to_owned()]);
         old.metadata.deletion_timestamp = old.metadata.creation_timestamp.clone();
         assert_eq!(claim(&new, [&old, &new]), Claim::HeldBy("ns/old".into()));
-        assert!(has_resource_heir(&old, "example.com/mbps", [&old, &new]));
+        assert!(is_offered_by_other(&old, "example.com/mbps", [&old, &new]));
     }
 
     /// One that is paused takes its resource away by itself, and leaves what pods request.
@@ -363,7 +362,7 @@ mod tests {
         let new = watch("b", "w", "2026-01-02T00:00:00Z", serde_json::json!({}));
         assert_eq!(claim(&new, [&old]), Claim::Ours);
         assert_eq!(claim(&old, [&new]), Claim::Ours);
-        assert_eq!(heir(&new, &new.label_key(), [&old, &new]), None);
-        assert_eq!(heir(&old, &new.label_key(), [&old, &new]), Some(&new));
+        assert!(!is_claimed_by_other(&new, &new.label_key(), [&old, &new]));
+        assert!(is_claimed_by_other(&old, &new.label_key(), [&old, &new]));
     }
 }

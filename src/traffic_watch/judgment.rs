@@ -1,9 +1,5 @@
 //! The state of every node: from evidence, through hysteresis and the limit, to a state.
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
     evidence::Evaluation,
@@ -53,8 +49,6 @@ pub(super) struct Judgment<'a> {
     before: Vec<Option<bool>>,
     /// Nodes without evidence for as long as the spec allows.
     expired: Vec<bool>,
-    /// The nodes that still have the label of a former key.
-    former: BTreeSet<&'a str>,
     /// Maximum number of nodes that can take the pods and may be marked, and their actual number.
     pub(super) limit: usize,
     pub(super) room: usize,
@@ -72,9 +66,7 @@ impl<'a> Judgment<'a> {
         let mut known = seen.memory.nodes.in_turn();
         let remember = |node| remember(watch, seen, settings, node, known(&node.name));
         let nodes: Vec<_> = seen.nodes.iter().map(remember).collect();
-        let labeled = seen.stray.iter().map(|stray| &stray.carrier).filter(|node| node.label);
         let mut judgment = Self {
-            former: labeled.map(|carrier| &*carrier.node).collect(),
             before: nodes.iter().map(|node| node.marked).collect(),
             expired: vec![false; nodes.len()],
             takes_pods: seen.nodes.iter().map(|facts| settings.room.takes(facts)).collect(),
@@ -246,16 +238,14 @@ impl<'a> Judgment<'a> {
 
     /// The mark that a node has. A mark that is not written takes its turn among the others if it
     /// is one of Observe, when no node may be marked any more, or when the write that was to free
-    /// its place has failed. One that is written under a former key keeps its place: without
-    /// evidence it would find no other, and the node would become fit.
+    /// its place has failed.
     fn carried(&self, node: usize) -> Option<bool> {
         let (marked, facts) = (self.nodes[node].marked, &self.seen.nodes[node]);
         let written = facts.label.as_deref() == Some("true");
         let Headroom { open, all, .. } = self.seen.headroom;
         let none_left = !facts.unfit && if facts.open { open == 0 } else { all == 0 };
         let enforce = self.watch.spec.mode == Mode::Enforce;
-        let moves = facts.unfit && self.former.contains(&*facts.name);
-        let failed = !moves && !self.seen.memory.failed.is_empty();
+        let failed = !self.seen.memory.failed.is_empty();
         let dropped = enforce && !written && (none_left || failed || self.seen.memory.observes);
         if marked == Some(true) && dropped { Some(false) } else { marked }
     }

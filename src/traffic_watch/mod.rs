@@ -157,14 +157,6 @@ impl Reconciler for TrafficWatchReconciler {
         cleanup::cleanup(self, watch, others).await
     }
 
-    fn status_after(&self, error: &Error, watch: &TrafficWatch) -> TrafficWatchStatus {
-        let mut status = watch.status.clone().unwrap_or_default();
-        if let Error::Conflict(_) | Error::TooMany(_) = error {
-            status.label = plan::keys::in_conflict(watch);
-        }
-        status
-    }
-
     fn memories(&self) -> &Memories {
         &self.memories
     }

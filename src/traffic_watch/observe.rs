@@ -12,8 +12,7 @@ use super::{
     conflict::{self, Claim},
     deployments::DeploymentFacts,
     evictions::PodFacts,
-    memory::Memory,
-    observed::{Observed, Stray},
+    observed::Observed,
     plan,
     query::Request,
     reading::{Names, Sorter},
@@ -25,7 +24,7 @@ use crate::{
     clock,
     controller::{Error, key},
     infra::Api,
-    nodes::{Identity, NodeStore, Selection},
+    nodes::{Carrier, Identity, NodeStore, Selection},
     prometheus::{Class, Client, Permit, QueryError, decode::Series},
 };
 
@@ -53,7 +52,7 @@ pub(super) async fn observe(
     let began = clock::instant();
     let any = reconciler.nodes.any(&settings.selector);
     let tick = reconciler.schedule.tick(began, settings.interval);
-    let memory = reconciler.remembered(&key);
+    let memory = reconciler.memories.read(&key, |entry| Arc::clone(&entry.memory));
     let leave = decides
         && watch.spec.mode == Mode::Enforce
         && memory.tick != Some(tick)
@@ -103,8 +102,8 @@ pub(super) async fn observe(
     Ok(Observed {
         now: clock::timestamp(),
         tick,
-        stray: reconciler
-            .strays(watch, &memory, &selection, |key| conflict::heir(watch, key, all())),
+        strays: reconciler
+            .strays(watch, &selection, |key| conflict::is_claimed_by_other(watch, key, all())),
         nodes: selection.nodes,
         readings,
         memory,
@@ -204,32 +203,21 @@ impl TrafficWatchReconciler {
         }
     }
 
-    /// Labels and taints to remove: of nodes that left the selection, and of a key that was
-    /// renamed. Those of a key that another object waits for are left to it.
-    fn strays<'a>(
+    /// Labels and taints to remove: of nodes that left the selection, and of a former key, unless
+    /// another object claims that.
+    fn strays(
         &self,
         watch: &TrafficWatch,
-        memory: &Memory,
         selection: &Selection,
-        heir: impl Fn(&str) -> Option<&'a TrafficWatch>,
-    ) -> Vec<Stray> {
+        is_claimed: impl Fn(&str) -> bool,
+    ) -> Vec<Carrier> {
         // A selection that is empty is more likely a mistake than a wish: freeze.
         if selection.nodes.is_empty() {
             return vec![];
         }
-        let current = watch.label_key();
-        let keys = conflict::keys(watch, &memory.keys).into_iter();
-        let keys = keys.filter(|key| {
-            let heir = heir(key).filter(|_| *key != current);
-            heir.inspect(|heir| self.leave_to(heir, key)).is_none()
-        });
-        keys.flat_map(|key| {
-            let carriers =
-                if key == current { selection.strays.to_vec() } else { self.nodes.carriers(&key) };
-            let key: Arc<str> = key.into();
-            carriers.into_iter().map(move |carrier| Stray { carrier, key: Arc::clone(&key) })
-        })
-        .collect()
+        let former = conflict::former_key(watch).filter(|key| !is_claimed(key));
+        let former = former.map_or_else(Vec::new, |key| self.nodes.carriers(key));
+        selection.strays.iter().cloned().chain(former).collect()
     }
 
     /// The Deployment of this object; one of its name that belongs to another owner does not count.

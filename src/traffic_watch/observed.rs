@@ -21,8 +21,9 @@ pub struct Observed {
     pub tick: u64,
     /// The judged nodes, by name.
     pub nodes: Arc<[NodeFacts]>,
-    /// Nodes that carry a key of ours they should not: it is not theirs any more.
-    pub stray: Vec<Stray>,
+    /// Nodes that carry a key of ours they should not: those that left the selection, and those with
+    /// a former key.
+    pub strays: Vec<Carrier>,
     /// The answers of Prometheus for each measure; `None` without a query, because nothing may be
     /// decided.
     pub readings: Option<Vec<Result<Arc<Measurement>, QueryError>>>,
@@ -40,13 +41,4 @@ pub struct Observed {
     pub pods: Result<Vec<PodFacts>, String>,
     /// The offers of nodes to pods, and the requests of pods.
     pub reservation: Seen,
-}
-
-/// A node with a label or taint to remove.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stray {
-    /// The node, and what it carries.
-    pub carrier: Carrier,
-    /// The key to remove.
-    pub key: Arc<str>,
 }

@@ -26,7 +26,6 @@ use crate::{
     nodes::{Carrier, Incarnation, NodeFacts},
 };
 
-pub(super) mod keys;
 mod marks;
 
 /// The time for which a refused eviction is not tried again, or `spec.eviction.after` if that is
@@ -86,14 +85,14 @@ pub enum Edit<T> {
 }
 
 impl NodeWrite {
-    /// Removes what `carrier` has of `key`.
+    /// Removes the key of a node.
     #[must_use]
-    pub fn removal(carrier: Carrier, key: Arc<str>) -> Self {
+    pub fn removal(carrier: Carrier) -> Self {
         fn edit<T>(there: bool) -> Edit<T> {
             if there { Edit::Remove } else { Edit::Keep }
         }
         let (label, taint) = (edit(carrier.label), edit(carrier.taint));
-        let Carrier { node, incarnation, .. } = carrier;
+        let Carrier { node, key, incarnation, .. } = carrier;
         Self { node, incarnation, key, label, taint, frees: false }
     }
 }
@@ -111,7 +110,7 @@ pub(super) fn plan(watch: &TrafficWatch, seen: &Observed) -> Result<TrafficWatch
         Claim::HeldBy(holder) => {
             let key = watch.label_key();
             return Err(Error::Conflict(format!(
-                "node label {key} belongs to the older TrafficWatch {holder}; set spec.label to another prefix"
+                "node label {key} belongs to the older TrafficWatch {holder}; create another one with its own spec.label, and delete this one"
             )));
         }
         Claim::TooMany(text) => return Err(Error::TooMany(text.clone())),
@@ -140,11 +139,7 @@ fn paused(watch: &TrafficWatch, seen: &Observed, period: Duration) -> TrafficWat
             transitions: vec![],
             evaluation: None,
         },
-        status: TrafficWatchStatus {
-            label: keys::inherited(watch, seen).or(status.label),
-            reservation: outcome.status,
-            ..status
-        },
+        status: TrafficWatchStatus { reservation: outcome.status, ..status },
         conditions: vec![Verdict {
             type_: "Ready",
             status: Some(false),
@@ -192,18 +187,12 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let evaluated = !blind && !seen.nodes.is_empty();
     let mut status = report::status(&judged, ready, refresh, evaluated);
     status.reservation = reserved.status;
-    let mut keys = keys::former(seen, &judged.watch.label_key());
-    let published = keys::published(judged.watch, &keys);
-    keys.extend(status.label.clone());
-    // A removal may fail, or its answer be lost: the next leader still finds the key here.
-    status.label = published.or(status.label);
     let (conditions, reworded) = report::settled(&judged, conditions);
     let names = seen.nodes.iter().map(|facts| &facts.name);
     let memory = Memory {
         tick: Some(seen.tick),
         criteria: judged.settings.criteria.clone().into(),
         problems: report::problems(&judged),
-        keys,
         limit: judged.limit,
         room: judged.room,
         unmarked_room: marks::unmarked_room(&judged),

@@ -268,7 +268,7 @@ impl Replay {
             now,
             tick: self.tick,
             nodes: nodes.into(),
-            stray: vec![],
+            strays: vec![],
             readings: asked.then(|| readings.to_vec()),
             memory: Arc::clone(&self.memory),
             claim: Claim::Ours,

@@ -1,39 +1,37 @@
 //! Our objects are removed with their owner; objects of others are never touched.
-use k8s_openapi::{
-    api::core::v1::{Namespace, Node},
-    jiff::Timestamp,
-};
-use kube::{
-    ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-};
-use serde_json::json;
+use k8s_openapi::{api::core::v1::Namespace, jiff::Timestamp};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
 
 use crate::{
-    bench::{Bench, eventually, run},
+    bench::{eventually, run},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, deployment, patch_spec, three_nodes},
+    traffic_watch::judging::{KEY, deployment, three_nodes},
 };
 
-/// Original 1.4 #11: labels stayed after the object was deleted or its label renamed.
+/// Original 1.4 #11: labels stayed after the object was deleted.
 #[test]
-fn labels_go_with_the_object_and_follow_a_new_name() {
+fn labels_go_with_the_object_and_those_of_a_former_key_before_it() {
     run(async |bench| {
         three_nodes(&bench).await;
         let foreign =
             Patch::Merge(json!({"metadata": {"labels": {"other.example.com/unfit": "true"}}}));
         bench.nodes().patch("node-1", &PatchParams::default(), &foreign).await.unwrap();
         bench.watch("web", json!({})).await;
+        // As the label was when it could still change.
+        let former = "blue.traffic.example.com/unfit";
+        let labels = Patch::Merge(json!({"metadata": {"labels": {former: "true"}}}));
+        bench.nodes().patch("node-1", &PatchParams::default(), &labels).await.unwrap();
+        let status = Patch::Merge(json!({"status": {"label": former}}));
+        let watches = bench.watches("default");
+        watches.patch_status("web", &PatchParams::default(), &status).await.unwrap();
         let operator = bench.operator();
         bench.until_label("node-1", KEY, Some("false")).await;
-        bench.until("web", &[("/ready", json!(true))]).await;
-        patch_spec(&bench, "web", json!({"label": "blue"})).await;
-        bench.until_label("node-1", "blue.traffic.example.com/unfit", Some("false")).await;
-        bench.until_label("node-1", KEY, None).await;
-        bench.until("web", &[("/label", json!("blue.traffic.example.com/unfit"))]).await;
-        bench.watches("default").delete("web", &DeleteParams::default()).await.unwrap();
+        bench.until_label("node-1", former, None).await;
+        bench.until("web", &[("/ready", json!(true)), ("/label", json!(KEY))]).await;
+        watches.delete("web", &DeleteParams::default()).await.unwrap();
         for node in ["node-1", "node-2", "node-3"] {
-            bench.until_label(node, "blue.traffic.example.com/unfit", None).await;
+            bench.until_label(node, KEY, None).await;
         }
         let gone =
             async || bench.watches("default").get_opt("web").await.unwrap().is_none().then_some(());
@@ -43,6 +41,35 @@ fn labels_go_with_the_object_and_follow_a_new_name() {
         assert!(series == 0.0, "series of a deleted object");
         let retried = operator.metric("traffic_operator_reconcile_errors_total", &[]).await;
         assert!(retried == 0.0, "a deleted object was retried");
+    });
+}
+
+#[test]
+fn the_label_and_the_resource_cannot_change() {
+    run(async |bench| {
+        let (watches, params) = (bench.watches("default"), PatchParams::default());
+        let change = async |name: &str, spec: Value| {
+            let patch = Patch::Merge(json!({"spec": spec}));
+            let changed = watches.patch(name, &params, &patch).await;
+            changed.err().map_or_else(String::new, |error| error.to_string())
+        };
+        let cannot = "spec.label: cannot change";
+        bench.watch("web", json!({})).await;
+        assert!(change("web", json!({"label": "blue"})).await.contains(cannot));
+        // The name, explicit or not, is no change.
+        assert_eq!(change("web", json!({"label": "web"})).await, "");
+        assert_eq!(change("web", json!({"label": null})).await, "");
+        bench.watch("named", json!({"label": "blue"})).await;
+        for label in [json!("green"), json!(null)] {
+            assert!(change("named", json!({"label": label})).await.contains(cannot));
+        }
+        let cannot = "spec.reservation.resource: cannot change";
+        let offers = |name: &str| json!({"reservation": {"resource": format!("traffic.example.com/{name}")}});
+        assert_eq!(change("web", offers("first")).await, "");
+        assert!(change("web", offers("second")).await.contains(cannot));
+        assert_eq!(change("web", json!({"reservation": {"step": "7%"}})).await, "");
+        assert_eq!(change("web", json!({"reservation": null})).await, "");
+        assert_eq!(change("web", json!({"interval": "2s"})).await, "");
     });
 }
 
@@ -65,31 +92,28 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
             .await;
         let message = bench.condition("zzz", "Ready", "False", "Conflict").await;
         assert!(message.contains("default/web"), "{message}");
-        // It publishes the key that it waits for: labels that it takes over always have an owner.
-        bench.until("zzz", &[("/label", json!(KEY))]).await;
         let since = Timestamp::now();
         bench.judgments(3).await;
         let writes = bench.writes_since(since).await;
         assert!(writes.iter().all(|w| w.name != "zzz" || w.subresource == "status"), "{writes:?}");
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         assert!(bench.deployments().get_opt("zzz").await.unwrap().is_none());
-        // The heir takes over; no node is without a label in between.
+        // The other one takes over; no node is without a label in between.
         let since = Timestamp::now();
         bench.watches("default").delete("web", &DeleteParams::default()).await.unwrap();
         bench.condition("zzz", "Ready", "True", "Judged").await;
         let writes = bench.writes_since(since).await;
         assert!(writes.iter().all(|write| write.resource != "nodes"), "{writes:?}");
-        // 90 is below the heir's threshold, but above its recovery: the label is taken over
-        // unchanged.
+        // 90 is below its threshold, but above its recovery: the label is taken over unchanged.
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
         bench.prometheus.set("node-2", Sample::percent("80"));
         bench.until_label("node-2", KEY, Some("false")).await;
     });
 }
 
-/// A foreign Deployment of that name stopped judging, and the record of the label with it.
+/// A foreign Deployment of that name stopped judging.
 #[test]
-fn a_deployment_of_anothers_neither_stops_the_judgment_nor_leaves_a_label_behind() {
+fn a_deployment_of_anothers_does_not_stop_the_judgment() {
     run(async |bench| {
         three_nodes(&bench).await;
         bench.prometheus.set("node-2", Sample::percent("90"));
@@ -97,21 +121,15 @@ fn a_deployment_of_anothers_neither_stops_the_judgment_nor_leaves_a_label_behind
         let foreign = serde_json::from_value(foreign).expect("Deployment");
         bench.deployments().create(&PostParams::default(), &foreign).await.expect("create");
         let at_once = json!({"fit": 1, "unfit": 1});
-        let spec = json!({"label": "first", "consecutive": at_once, "deployment": deployment()});
+        let spec = json!({"consecutive": at_once, "deployment": deployment()});
         bench.watch("web", spec).await;
         let operator = bench.operator();
-        bench.until_label("node-2", "first.traffic.example.com/unfit", Some("true")).await;
+        bench.until_label("node-2", KEY, Some("true")).await;
         let message = bench.condition("web", "Ready", "False", "Conflict").await;
         assert!(message.contains("Deployment default/web"), "{message}");
-        for prefix in ["second", "third"] {
-            patch_spec(&bench, "web", json!({"label": prefix})).await;
-            let key = format!("{prefix}.traffic.example.com/unfit");
-            bench.until_label("node-2", &key, Some("true")).await;
-        }
-        only_keys(&bench, &["third"], "the labels before").await;
         // The nodes are still judged, and the name is claimed as soon as it is free.
         bench.prometheus.set("node-2", Sample::percent("1"));
-        bench.until_label("node-2", "third.traffic.example.com/unfit", Some("false")).await;
+        bench.until_label("node-2", KEY, Some("false")).await;
         bench.condition("web", "Ready", "False", "Conflict").await;
         let theirs = bench.deployments().get("web").await.expect("the Deployment");
         assert!(theirs.metadata.owner_references.is_none());
@@ -172,24 +190,4 @@ fn a_namespace_can_be_deleted_while_the_operator_runs() {
         eventually("the namespace to go", gone).await;
         assert_eq!(bench.label("node-1", KEY).await, None);
     });
-}
-
-/// Waits until the only labels and taints of ours on nodes are those with these prefixes.
-pub async fn only_keys(bench: &Bench, prefixes: &[&str], what: &str) {
-    let what = format!("{what}: only labels and taints of {prefixes:?}");
-    let holds = async || {
-        let nodes = bench.nodes().list(&ListParams::default()).await.expect("nodes");
-        let foreign = nodes.iter().flat_map(keys).find(|key| {
-            let ours = |prefix: &&str| *key == format!("{prefix}.traffic.example.com/unfit");
-            !prefixes.iter().any(ours)
-        });
-        foreign.is_none().then_some(())
-    };
-    eventually(&what, holds).await;
-}
-
-fn keys(node: &Node) -> Vec<String> {
-    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    let keys = taints.map(|taint| taint.key.clone()).chain(node.labels().keys().cloned());
-    keys.filter(|key| key.ends_with(".traffic.example.com/unfit")).collect()
 }

@@ -87,6 +87,10 @@ pub const PERMISSIONS: &[Permission] = &[
         .message("spec.eviction: needs spec.deployment: only its pods are ever evicted"),
     validation = Rule::new("!has(self.spec.reservation) || has(self.spec.maxBandwidthPercent) || has(self.spec.maxBandwidth)")
         .message("spec.reservation: needs spec.maxBandwidthPercent or spec.maxBandwidth: what a node offers is a part of that"),
+    validation = Rule::new("(has(self.spec.label) ? self.spec.label : self.metadata.name) == (has(oldSelf.spec.label) ? oldSelf.spec.label : oldSelf.metadata.name)")
+        .message("spec.label: cannot change (absent, it is metadata.name): create another TrafficWatch with the new label, and delete this one"),
+    validation = Rule::new("!has(self.spec.reservation) || !has(oldSelf.spec.reservation) || self.spec.reservation.resource == oldSelf.spec.reservation.resource")
+        .message("spec.reservation.resource: cannot change: create another TrafficWatch with the new resource, and delete this one"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
     printcolumn(name = "Fit", type_ = "integer", json_path = ".status.summary.fit"),
@@ -129,7 +133,8 @@ pub struct TrafficWatchSpec {
     #[serde(default)]
     pub direction: Direction,
 
-    /// Prefix of the node label `<label>.traffic.example.com/unfit`. Defaults to metadata.name.
+    /// Prefix of the node label `<label>.traffic.example.com/unfit`. It cannot change. Defaults to
+    /// metadata.name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 233))]
     #[x_kube(validation = Rule::new("!format.dns1123Subdomain().validate(self).hasValue()").message("label must be a DNS subdomain (lower case letters, digits, '-' and '.', e.g. \"team-a\") of at most 233 characters, because it starts the node label key <label>.traffic.example.com/unfit"))]

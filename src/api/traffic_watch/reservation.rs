@@ -9,9 +9,9 @@ use super::defaults;
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reservation {
-    /// Name of the extended resource, for example "traffic.example.com/egress-mbps". Pods request
-    /// it in spec.containers[].resources. Without a change of the admission policy
-    /// traffic-operator-nodestatus, its prefix must be traffic.example.com or end in
+    /// Name of the extended resource, for example "traffic.example.com/egress-mbps". It cannot
+    /// change. Pods request it in spec.containers[].resources. Without a change of the admission
+    /// policy traffic-operator-nodestatus, its prefix must be traffic.example.com or end in
     /// .traffic.example.com.
     #[schemars(length(min = 3, max = 300))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && self.indexOf('/') <= 244 && !self.contains('kubernetes.io/') && !self.startsWith('requests.')").message("resource must be the name of an extended resource with a prefix outside of kubernetes.io, e.g. \"traffic.example.com/egress-mbps\""))]

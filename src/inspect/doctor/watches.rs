@@ -69,7 +69,9 @@ fn readiness(watch: &TrafficWatch) -> Option<Check> {
         "Judging" => "wait for a few intervals; then `explain node NAME` says what is missing",
         "NoNodes" => "correct spec.nodeSelector: kubectl get nodes --show-labels",
         "InvalidSpec" => "correct the field the message names",
-        "Conflict" => "set spec.label to another prefix",
+        "Conflict" => {
+            "remove the other object, or create this one again with its own label or resource"
+        }
         "Forbidden" => APPLY_ROLES,
         "NoEvidence" => "`explain node NAME` says what each of these reasons needs",
         "NoSamples" | "LowCoverage" => "see the checks of exporters and nodes above",

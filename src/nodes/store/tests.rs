@@ -33,8 +33,14 @@ fn a_list_replaces_and_events_change() {
         store.apply(event);
     }
     assert_eq!(labels(&store), [("a".into(), Some("true".into())), ("c".into(), None)]);
-    let carrier = Carrier::of("a".into(), Incarnation::default(), true, false);
-    assert_eq!(store.carriers("key"), Vec::from_iter(carrier));
+    let carrier = Carrier {
+        node: "a".into(),
+        key: "key".into(),
+        label: true,
+        taint: false,
+        incarnation: Incarnation::default(),
+    };
+    assert_eq!(store.carriers("key"), [carrier]);
     let by_ip = store.identity().resolve(&[], |_| Some("ip-c:9100"));
     assert_eq!(by_ip, crate::nodes::Resolution::Node(1));
     store.apply(Event::Init);

@@ -1,6 +1,6 @@
 //! The memory of a `TrafficWatch`, with what metrics and the status page show.
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -53,9 +53,6 @@ pub struct Entry {
     /// Nodes whose offer could not be written. Not in the memory of judgments, which a pause drops:
     /// a paused object still takes its resource away.
     pub(super) failed_offers: Arc<FailedWrites>,
-    /// Keys whose labels another object has left to this one. They are no part of the memory that a
-    /// pass replaces: they may come while it runs, and the next one takes them.
-    pub(super) inherited: BTreeSet<String>,
 }
 
 /// The counters of an object since this process started to lead. Shared with a scrape that is under
@@ -89,11 +86,6 @@ pub struct Decided {
 }
 
 impl Entry {
-    /// Takes the keys that others have left to this object among its own.
-    pub(super) fn inherit(&mut self) {
-        Arc::make_mut(&mut self.memory).keys.append(&mut self.inherited);
-    }
-
     /// Remembers what one pass decided.
     pub(super) fn decided(&mut self, decided: Decided) {
         self.memory = Arc::new(decided.memory);
@@ -180,31 +172,5 @@ impl Entry {
             self.history.pop_front();
         }
         self.history.push_back(transition);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn decided(memory: Memory) -> Decided {
-        let (facts, transitions, evaluation) = (Facts::default(), vec![], None);
-        Decided { memory, facts, transitions, evaluation }
-    }
-
-    #[test]
-    fn a_key_that_is_left_during_a_pass_is_taken_by_the_next_one() {
-        let mut entry = Entry::default();
-        let planned = Memory { keys: BTreeSet::from(["own".to_owned()]), ..Memory::default() };
-        entry.inherited.insert("left".to_owned());
-        entry.decided(decided(planned));
-        assert!(!entry.memory.keys.contains("left"));
-        entry.inherit();
-        assert!(entry.inherited.is_empty());
-        assert_eq!(entry.memory.keys, BTreeSet::from(["left".to_owned(), "own".to_owned()]));
-        // What a pass plans from then on has it.
-        let next = (*entry.memory).clone();
-        entry.decided(decided(next));
-        assert!(entry.memory.keys.contains("left"));
     }
 }

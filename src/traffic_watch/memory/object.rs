@@ -2,7 +2,7 @@
 //!
 //! The API server also has everything in it that decides: after a restart, the labels show which
 //! nodes are unfit, the status shows since when, and streaks begin at zero.
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -31,8 +31,6 @@ pub struct Memory {
     pub criteria: Arc<[Criterion]>,
     /// Why a measure had no answer, in the order of the criteria.
     pub problems: Vec<Option<String>>,
-    /// The keys on nodes: the one in use, and former ones until the last node has lost them.
-    pub keys: BTreeSet<String>,
     /// The number of nodes that may be marked unfit.
     pub limit: usize,
     /// The number of nodes that can take the pods in question.

@@ -35,8 +35,7 @@ pub(super) fn writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
         let (node, key) = (Arc::clone(&facts.name), Arc::clone(&key));
         Some(NodeWrite { node, incarnation: facts.incarnation, key, label, taint, frees })
     });
-    let strays = judged.seen.stray.iter().cloned();
-    flips.chain(strays.map(|stray| NodeWrite::removal(stray.carrier, stray.key))).collect()
+    flips.chain(judged.seen.strays.iter().cloned().map(NodeWrite::removal)).collect()
 }
 
 /// Reports whether the label of a node goes, because there is no evidence about it.

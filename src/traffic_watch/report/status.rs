@@ -3,7 +3,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
-use super::super::{evidence::Unit, judgment::Judgment, memory::NodeMemory, observed::Observed};
+use super::super::{
+    conflict::former_key, evidence::Unit, judgment::Judgment, memory::NodeMemory,
+    observed::Observed,
+};
 use crate::api::{
     TrafficWatchStatus,
     go::format_exponent,
@@ -39,17 +42,24 @@ pub(in super::super) fn status(
         nodes_truncated: j.nodes.len() > MAX_LISTED,
         summary: Some(j.summary),
         max: Some(j.settings.max_text()),
-        // The record of which key is on the nodes, for when it changes: Observe puts none there.
+        // Observe puts none on nodes.
         label: match j.watch.spec.mode {
-            // An empty selection freezes: the old key is still on the nodes.
-            Mode::Enforce if !j.seen.nodes.is_empty() => Some(j.watch.label_key()),
-            _ => old.label,
+            Mode::Enforce => Some(label(j)),
+            Mode::Observe => old.label,
         },
         reservation: old.reservation,
         last_evaluation_time,
         observed_generation: old.observed_generation,
         conditions: old.conditions,
     }
+}
+
+/// Returns the key to publish. A former one stays until no node has it: it is recorded nowhere else.
+fn label(j: &Judgment<'_>) -> String {
+    let has = |key: &&str| j.seen.strays.iter().any(|stray| *stray.key == **key);
+    // An empty selection freezes, and finds no strays.
+    let stays = |key: &&str| j.seen.nodes.is_empty() || has(key);
+    former_key(j.watch).filter(stays).map_or_else(|| j.watch.label_key(), str::to_owned)
 }
 
 /// Reports whether the status must be refreshed though no state changed.

@@ -54,7 +54,7 @@ impl TrafficWatchReconciler {
         let names: BTreeSet<&str> = recorded.map(String::as_str).chain(own).collect();
         let goes = |name: &&str| {
             current != Some(*name)
-                && !conflict::has_resource_heir(watch, name, others.iter().copied())
+                && !conflict::is_offered_by_other(watch, name, others.iter().copied())
         };
         names
             .into_iter()

@@ -14,14 +14,15 @@ use crate::{
 /// Maximum number of nodes that a message names.
 const NAMED: usize = 5;
 
-/// Maximum number of former resources that a status lists, as in its schema.
+/// Maximum number of resources that a status lists as leaving, as in its schema.
 const LEAVING: usize = 10;
 
 /// The condition of an object whose resource belongs to another.
 pub(super) fn conflict(resource: &str, holder: &str) -> Verdict {
     let message = format!(
         "spec.reservation.resource: {resource} belongs to the older TrafficWatch {holder}; nodes \
-         are judged and labeled, and offer nothing for this object: use another name"
+         are judged and labeled, and offer nothing for this object: create another one with its own \
+         resource, and delete this one"
     );
     verdict("Ready", Some(false), "Conflict", message)
 }
@@ -166,7 +167,7 @@ pub(super) fn left(seen: &Seen) -> Option<ReservationStatus> {
     (!leaving.is_empty()).then(|| ReservationStatus { leaving, ..ReservationStatus::default() })
 }
 
-/// The former resources that some node still offers.
+/// The resources that leave and that some node still offers.
 fn still_there(seen: &Seen) -> Vec<String> {
     let there = seen.leaving.iter().filter(|leaving| !leaving.offers.is_empty());
     there.take(LEAVING).map(|leaving| leaving.resource.to_string()).collect()

@@ -121,7 +121,6 @@ fn what_decides_which_nodes_are_tainted_is_the_administrators() {
             ("consecutive", json!({"consecutive": {"unfit": 1}})),
             ("onUnknown", json!({"onUnknown": {"after": "0s", "action": "Unfit"}})),
             ("maxUnfit", json!({"maxUnfit": "50%"})),
-            ("label", json!({"label": "team-a"})),
             ("taint", json!({"taint": "PreferNoSchedule"})),
         ] {
             refused(jane.change("web", spec).await, &[&format!("spec.{field}: "), "patch nodes"]);

@@ -35,7 +35,6 @@ fn what_decides_about_an_administrators_reservation_is_the_administrators() {
         root.create(WATCH, "web", json!({"reservation": reservation})).await.expect("web");
         for (field, spec) in [
             ("reservation", json!({"reservation": {"reserve": "0%"}})),
-            ("reservation", json!({"reservation": {"resource": "traffic.example.com/other"}})),
             ("maxBandwidthPercent", json!({"maxBandwidthPercent": "100"})),
             ("capacity", json!({"capacity": "100G"})),
             ("nodeSelector", json!({"nodeSelector": {"matchLabels": {"pool": "others"}}})),

@@ -32,7 +32,6 @@ fn a_gitops_account_re_applies_what_an_administrator_made_and_changes_none_of_it
         for (spec, text) in [
             (json!({"taint": "NoSchedule"}), "spec.taint: "),
             (json!({"maxUnfit": "99%", "taint": null}), "spec.maxUnfit: 99%"),
-            (json!({"label": "gold", "taint": null}), "spec.label: gold"),
             (json!({"query": "other", "taint": null}), "spec.query: "),
             (json!({"prometheus": "default", "taint": null}), "spec.query: "),
         ] {

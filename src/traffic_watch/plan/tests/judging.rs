@@ -105,7 +105,7 @@ fn the_deployment_is_created_once_judged_and_kept_whatever_comes() {
         (Some(false), "InvalidSpec")
     );
     // A new spec is tried again.
-    w.watch.spec.label = Some("other".into());
+    w.watch.spec.placement = Placement::Preferred;
     assert!(w.judge(&[Percent(1.0); 2]).deployment);
 }
 
@@ -201,17 +201,6 @@ fn a_text_that_changes_every_time_is_written_once_a_minute() {
         last.clone_from(&step.conditions[1].message);
     }
     assert!((9..=12).contains(&texts), "{texts}");
-}
-
-#[test]
-fn an_empty_selection_does_not_forget_the_key_that_is_on_the_nodes() {
-    let mut w = World::new(&["a", "b"], json!({}));
-    w.judge(&[Percent(1.0); 2]);
-    w.judge(&[Percent(1.0); 2]);
-    w.watch.spec.label = Some("other".into());
-    w.labels.clear();
-    w.judge(&[]);
-    assert_eq!(w.watch.status.as_ref().unwrap().label.as_deref(), Some(KEY));
 }
 
 #[test]
@@ -352,70 +341,41 @@ fn paused_decides_nothing() {
     w.judge(&says);
 }
 
-/// The former holder of a key left its labels to a paused object, which got another key before it
-/// went on. Then the labels were nobody's.
-#[test]
-fn a_paused_object_publishes_the_key_that_it_inherits() {
-    let mut w = World::new(&["a", "b"], json!({"paused": true}));
-    let published = |w: &World, seen: &Observed| plan(&w.watch, seen).unwrap().status.label;
-    let mut seen = w.observed(vec![]);
-    assert_eq!(published(&w, &seen), None, "no node has the label");
-    Arc::make_mut(&mut seen.nodes)[1].label = Some("true".into());
-    assert_eq!(published(&w, &seen).as_deref(), Some(KEY));
-    seen.claim = Claim::HeldBy("b/older".into());
-    assert_eq!(published(&w, &seen).as_deref(), Some(KEY), "it gets them with the key");
-    seen.claim = Claim::Ours;
-    w.watch.spec.mode = Mode::Observe;
-    assert_eq!(published(&w, &seen), None, "it claims no label");
-    w.watch.spec.mode = Mode::Enforce;
-    let former = Some("former.traffic.example.com/unfit".to_owned());
-    w.watch.status = Some(TrafficWatchStatus { label: former.clone(), ..Default::default() });
-    assert_eq!(published(&w, &seen), former, "nodes may still have what it published");
+fn carrier(node: &str, key: &str) -> Carrier {
+    let incarnation = Incarnation::default();
+    Carrier { node: node.into(), key: key.into(), label: true, taint: true, incarnation }
 }
 
 #[test]
 fn a_node_taken_from_the_selection_loses_its_label() {
     let w = World::new(&["a", "b"], json!({}));
     let mut observed = w.observed(vec![Ok(w.reading(&[Percent(1.0); 2]))]);
-    let carrier = Carrier::of("gone".into(), Incarnation::default(), true, true).unwrap();
-    observed.stray = vec![Stray { carrier: carrier.clone(), key: KEY.into() }];
+    observed.strays = vec![carrier("gone", KEY)];
     let plan = plan(&w.watch, &observed).unwrap();
-    assert_eq!(plan.desired.nodes, [NodeWrite::removal(carrier, KEY.into())]);
+    assert_eq!(plan.desired.nodes, [NodeWrite::removal(carrier("gone", KEY))]);
 }
 
+/// Of an object whose label changed while that was allowed.
 #[test]
-fn a_former_key_is_remembered_until_the_last_node_has_lost_it() {
+fn a_former_key_is_removed_and_published_until_no_node_has_it() {
     let mut w = World::new(&["a", "b"], json!({}));
-    let says = [Percent(1.0); 2];
     let former = "former.traffic.example.com/unfit";
     w.watch.status = Some(TrafficWatchStatus { label: Some(former.into()), ..Default::default() });
+    let mut pass = |nodes: bool, strays: Vec<Carrier>| {
+        let mut observed = w.observed(vec![Ok(w.reading(&[Percent(1.0); 2]))]);
+        observed.strays = strays;
+        if !nodes {
+            observed.nodes = Arc::default();
+        }
+        let plan = plan(&w.watch, &observed).unwrap();
+        w.watch.status = Some(plan.status.clone());
+        (plan.desired.nodes, plan.status.label.unwrap())
+    };
+    assert_eq!(pass(false, vec![]).1, former, "an empty selection freezes");
     // The removal fails, and fails again.
     for _ in 0..2 {
-        let mut observed = w.observed(vec![Ok(w.reading(&says))]);
-        let carrier = Carrier::of("a".into(), Incarnation::default(), true, false).unwrap();
-        observed.stray = vec![Stray { carrier, key: former.into() }];
-        let plan = plan(&w.watch, &observed).unwrap();
-        assert_eq!(plan.status.label.as_deref(), Some(former));
-        w.memory = plan.desired.memory.unwrap();
-        assert!([former, KEY].iter().all(|key| w.memory.keys.contains(*key)));
-        w.watch.status = Some(plan.status);
+        let (writes, published) = pass(true, vec![carrier("a", former)]);
+        assert_eq!((writes, &*published), (vec![NodeWrite::removal(carrier("a", former))], former));
     }
-    // Renamed once more, it still knows both.
-    w.watch.spec.label = Some("third".into());
-    let keys = conflict::keys(&w.watch, &w.memory.keys);
-    assert_eq!(keys.len(), 3, "{keys:?}");
-    w.watch.spec.label = None;
-    w.judge(&says);
-    assert_eq!(w.watch.status.as_ref().unwrap().label.as_deref(), Some(KEY));
-    assert_eq!(w.memory.keys, [KEY.to_owned()].into());
-}
-
-#[test]
-fn an_empty_selection_forgets_no_key() {
-    let mut w = World::new(&["a"], json!({}));
-    w.judge(&[Percent(1.0)]);
-    let mut observed = w.observed(vec![]);
-    observed.nodes = Arc::default();
-    let plan = plan(&w.watch, &observed).unwrap();
-    assert!(plan.desired.memory.unwrap().keys.contains(KEY));
+    assert_eq!(pass(true, vec![carrier("gone", KEY)]).1, KEY);
 }

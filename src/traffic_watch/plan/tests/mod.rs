@@ -8,17 +8,15 @@ use serde_json::{Value, json};
 use super::{
     super::{
         children::Applied,
-        conflict,
         deployments::DeploymentFacts,
         limits::Headroom,
-        observed::Stray,
         query::Measure,
         reading::{Measurement, NodeMeasurement},
     },
     *,
 };
 use crate::{
-    api::traffic_watch::{NodeState, NodeStatus, Summary},
+    api::traffic_watch::{NodeState, NodeStatus, Placement, Summary},
     nodes::{Incarnation, NodeFacts},
     prometheus::{Class, QueryError},
 };
@@ -29,7 +27,6 @@ mod eviction;
 mod judging;
 mod policies;
 mod properties;
-mod renamed;
 mod reservation;
 mod scale;
 mod scrapes;
@@ -132,7 +129,7 @@ impl World {
                     ..NodeFacts::named(name.as_str().into())
                 })
                 .collect(),
-            stray: vec![],
+            strays: vec![],
             readings: Some(readings.into_iter().map(|r| r.map(Arc::new)).collect()),
             memory: Arc::new(self.memory.clone()),
             claim: Claim::Ours,

@@ -249,8 +249,9 @@ fn who_does_not_hold_the_resource_judges_and_offers_nothing() {
     assert!(!world.judge(&[Percent(1.0), Percent(1.0)]).offers.is_empty());
 }
 
+/// Of an object whose `spec.reservation` was removed, and set again with another resource.
 #[test]
-fn a_renamed_resource_goes_except_where_pods_request_it() {
+fn a_former_resource_goes_except_where_pods_request_it() {
     let mut world = world(&["a", "b"], &json!({}));
     world.judge(&[Percent(10.0), Percent(10.0)]);
     world.judge(&[Percent(10.0), Percent(10.0)]);

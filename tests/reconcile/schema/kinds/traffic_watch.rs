@@ -1,7 +1,7 @@
 //! `TrafficWatch`: its rules, and how to keep them.
 use serde_json::{Map, Value, json};
 
-use super::{Kind, Rule, has, nothing, read};
+use super::{Kind, Rule, has, nothing, read, within};
 use crate::{
     network_prober::with,
     schema::forms::{Dice, FORMS},
@@ -26,7 +26,12 @@ pub static KIND: Kind = Kind {
     repair,
     read: read::<traffic_operator::api::TrafficWatch>,
     plain: || json!({"maxBandwidthPercent": "60"}),
-    keep: |_| {},
+    keep: |spec| {
+        spec.remove("label");
+        if let Some(reservation) = within(spec, "reservation") {
+            reservation.insert("resource".into(), json!("traffic.example.com/mbps"));
+        }
+    },
     kept: &[],
 };
 
@@ -68,6 +73,8 @@ const RULES: &[Rule] = &[
         let reservation = json!({"resource": "traffic.example.com/mbps"});
         json!([only(&json!({"criteria": loss(), "reservation": reservation}))])
     }),
+    ("spec.label: cannot change", nothing),
+    ("spec.reservation.resource: cannot change", nothing),
 ];
 
 fn loss() -> Value {
