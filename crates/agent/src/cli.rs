@@ -1,27 +1,30 @@
 //! `agent`: the processes that run in the pods. The webhook writes their environment variables,
 //! three of which are the original's.
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{
+    hash::{BuildHasher, RandomState},
+    net::IpAddr,
+    path::PathBuf,
+    time::Duration,
+};
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand, ValueEnum, error::ErrorKind};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum, builder::NonEmptyStringValueParser, error::ErrorKind,
+};
 use http::Uri;
+use nix::sys::signal::Signal;
+use traffic_operator_core::{acknowledgement::KEY_FILE, placement::part};
 
-use self::{
-    reload::ReloadArgs,
-    values::{duration, https},
-    worker::WorkerArgs,
-};
 use crate::{
-    Config, Source,
+    Config, Identity, Pull, Source,
     log::{self, LogArgs},
-    members::Identity,
-    source::pull::Pull,
+    reload::{self, Method},
+    worker::{
+        self, Kind,
+        report::Report,
+        status::{Place, Signer},
+    },
 };
-
-mod reload;
-mod share;
-pub mod values;
-mod worker;
 
 /// Runs one of the processes that work in pods.
 #[derive(Debug, Parser)]
@@ -151,11 +154,11 @@ pub fn run(args: AgentArgs) -> anyhow::Result<()> {
         }
         AgentCommand::Worker(args) => {
             log::init(&args.share.log)?;
-            block_on(crate::worker::run(args.config()))
+            block_on(worker::run(args.config()))
         }
         AgentCommand::Reload(args) => {
             log::init(&args.share.log)?;
-            block_on(crate::reload::run(args.config()?))
+            block_on(reload::run(args.config()?))
         }
     }
 }
@@ -221,6 +224,202 @@ fn addresses(text: &str) -> Result<Addresses, String> {
     parts.map(parse).collect::<Result<_, _>>().map(Addresses)
 }
 
+/// Flags of `agent worker`.
+#[derive(Args, Clone, Debug)]
+struct WorkerArgs {
+    #[command(flatten)]
+    share: ShareArgs,
+
+    /// Report for each stream that it runs, by POST to this URL, instead of running a command.
+    #[arg(long, env = "SWARM_REPORT_URL", value_name = "URL", value_parser = http)]
+    #[arg(conflicts_with = "command")]
+    report: Option<Uri>,
+
+    /// Interval between reports.
+    #[arg(long, env = "SWARM_REPORT_INTERVAL", value_name = "DURATION")]
+    #[arg(default_value = "200ms", value_parser = duration)]
+    report_interval: Duration,
+
+    /// Time for a stream's process to end after SIGTERM; then it is killed.
+    #[arg(long, env = "SWARM_STOP_TIMEOUT", value_name = "DURATION")]
+    #[arg(default_value = "5s", value_parser = duration)]
+    stop_timeout: Duration,
+
+    /// Command to run for each stream. `{}` in an argument is replaced by the stream; `STREAM`,
+    /// `SWARM_WORKER` and `SWARM_EPOCH` are in the environment.
+    #[arg(last = true, value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
+    command: Vec<String>,
+}
+
+impl WorkerArgs {
+    fn config(self) -> worker::Config {
+        let place = self.share.place();
+        let kind = match self.report {
+            _ if !self.command.is_empty() => Kind::Command(self.command),
+            Some(url) => Kind::Report(Report {
+                url,
+                interval: self.report_interval,
+                pod: place.signer.uid.clone().unwrap_or_else(some_id),
+            }),
+            None => Kind::Nothing,
+        };
+        worker::Config { place, kind, stop_timeout: self.stop_timeout }
+    }
+}
+
+/// A random id, different at each start.
+fn some_id() -> String {
+    format!("{:016x}", RandomState::new().hash_one(std::process::id()))
+}
+
+/// Flags that `agent worker` and `agent reload` share.
+#[derive(Args, Clone, Debug)]
+struct ShareArgs {
+    /// Directory of the file, where the `ConfigMap` is mounted.
+    #[arg(long, env = "CONFIG_PATH", value_name = "DIRECTORY", default_value = "/app/config")]
+    config_path: PathBuf,
+
+    /// Name of the file, which is the key in the `ConfigMap`.
+    #[arg(long, env = "SWARM_CONFIG_KEY", value_name = "KEY", default_value = "config.yml")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    config_key: String,
+
+    /// Number of `ConfigMap`s over which the file is divided (`configMap.files` of the Swarm).
+    /// Above 1, the file is DIRECTORY/part-N/KEY, where N is the CRC-32 of this worker's name
+    /// modulo this number.
+    #[arg(long, env = "SWARM_CONFIG_FILES", value_name = "NUMBER", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=32))]
+    config_files: u32,
+
+    /// Name of this worker in the file, which is the name of the pod.
+    #[arg(long, env = "HOSTNAME", value_name = "NAME", default_value = "swarm-worker-0")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    hostname: String,
+
+    /// Port of GET /internal/version, /internal/health, /healthz and /metrics.
+    #[arg(long, env = "HTTP_PORT", value_name = "PORT", default_value_t = 9090)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    http_port: u16,
+
+    /// UID of this pod (`metadata.uid`), for which its answers are signed [default: unknown,
+    /// answers are not signed].
+    #[arg(long, env = "POD_UID", value_name = "UID")]
+    pod_uid: Option<String>,
+
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+impl ShareArgs {
+    fn place(self) -> Place {
+        let files = self.config_files;
+        let part = (files > 1).then(|| (part::of(&self.hostname, files), files));
+        let directory = match part {
+            None => self.config_path.clone(),
+            Some((part, _)) => self.config_path.join(format!("part-{part}")),
+        };
+        let uid = self.pod_uid.filter(|uid| !uid.is_empty());
+        Place {
+            file: directory.join(self.config_key),
+            worker: self.hostname,
+            part,
+            port: self.http_port,
+            signer: Signer { key: self.config_path.join(KEY_FILE), uid },
+        }
+    }
+}
+
+/// Flags of `agent reload`.
+#[derive(Args, Clone, Debug)]
+struct ReloadArgs {
+    #[command(flatten)]
+    share: ShareArgs,
+
+    /// Reload the application by POST to this URL; a 2xx response confirms that it runs the file.
+    #[arg(long, env = "SWARM_RELOAD_URL", value_name = "URL", value_parser = http)]
+    #[arg(required_unless_present = "signal", conflicts_with = "signal")]
+    url: Option<Uri>,
+
+    /// Timeout of that request.
+    #[arg(long, env = "SWARM_RELOAD_TIMEOUT", value_name = "DURATION")]
+    #[arg(default_value = "30s", value_parser = duration)]
+    timeout: Duration,
+
+    /// Reload the application by this signal: HUP, USR1 or USR2.
+    #[arg(long, env = "SWARM_RELOAD_SIGNAL", value_name = "SIGNAL", value_parser = signal)]
+    #[arg(requires = "process")]
+    signal: Option<Signal>,
+
+    /// Name of the application's process, or of its executable.
+    #[arg(long, env = "SWARM_RELOAD_PROCESS", value_name = "NAME")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    process: Option<String>,
+
+    /// Time that the application needs to apply the file after a signal, which has no response.
+    #[arg(long, env = "SWARM_RELOAD_SETTLE", value_name = "DURATION")]
+    #[arg(default_value = "1s", value_parser = duration)]
+    settle: Duration,
+}
+
+impl ReloadArgs {
+    fn config(self) -> Result<reload::Config, clap::Error> {
+        let method = match (self.url, self.signal, self.process) {
+            (Some(url), None, _) => Method::Url { url, timeout: self.timeout },
+            (None, Some(signal), Some(process)) => {
+                Method::Signal { signal, process, settle: self.settle }
+            }
+            _ => {
+                let what = "either --url, or --signal and --process";
+                return Err(clap::Error::raw(ErrorKind::MissingRequiredArgument, what));
+            }
+        };
+        Ok(reload::Config { place: self.share.place(), method })
+    }
+}
+
+/// Accepts only the signals by which programs read their files again; the others end them.
+fn signal(text: &str) -> Result<Signal, String> {
+    match text.to_ascii_uppercase().trim_start_matches("SIG") {
+        "HUP" => Ok(Signal::SIGHUP),
+        "USR1" => Ok(Signal::SIGUSR1),
+        "USR2" => Ok(Signal::SIGUSR2),
+        _ => Err("must be HUP, USR1 or USR2".into()),
+    }
+}
+
+/// Parses a duration greater than zero.
+///
+/// # Errors
+/// When it is zero, or no duration.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration.is_zero() { Err("must be more than zero".into()) } else { Ok(duration) }
+}
+
+/// Accepts only https, because the token is sent there.
+fn https(text: &str) -> Result<Uri, String> {
+    address(text, "https")
+}
+
+/// Accepts only http: the posted data is not secret, and the server is close.
+fn http(text: &str) -> Result<Uri, String> {
+    address(text, "http")
+}
+
+fn address(text: &str, scheme: &str) -> Result<Uri, String> {
+    let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
+    let host = uri.host().is_some_and(|host| !host.is_empty());
+    if uri.scheme_str() != Some(scheme) || !host {
+        return Err(format!("must begin with {scheme}://"));
+    }
+    // A port out of range reads as none, and would be the scheme's own.
+    let port = uri.authority().is_some_and(|to| {
+        let address = to.as_str().rsplit('@').next().unwrap_or_default();
+        address == to.host() || to.port_u16().is_some()
+    });
+    if port { Ok(uri) } else { Err("invalid port number".into()) }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -282,5 +481,17 @@ mod tests {
     fn addresses_may_be_missing() {
         assert!(parse(&["--pod-ips", ""]).unwrap().pod_ips.0.is_empty());
         assert_eq!(parse(&["--pod-ips", "10.0.0.1, fd00::1"]).unwrap().pod_ips.0.len(), 2);
+    }
+
+    #[test]
+    fn addresses_have_a_scheme_a_host_and_a_port_that_is_one() {
+        for good in ["http://a", "http://a:1/x?y=z", "http://[::1]:80/", "http://u:p@a/"] {
+            assert!(http(good).is_ok(), "{good}");
+            assert!(https(good).is_err(), "{good}");
+            assert!(https(&good.replacen("http", "https", 1)).is_ok(), "{good}");
+        }
+        for bad in ["", "a", "a:80", "/x", "http:///x", "http://a:99999/", "http://a b/"] {
+            assert!(http(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -33,11 +33,8 @@ use self::{
 
 pub mod cli;
 mod client;
-mod clock;
-mod descriptors;
 pub mod echo;
 pub mod file;
-mod incoming;
 pub mod log;
 pub mod members;
 pub mod metrics;
@@ -98,7 +95,7 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
     if config.who.ips.is_empty() {
         config.who.ips = local_addresses();
     }
-    let descriptors = descriptors::raise();
+    let descriptors = tasks::raise_descriptors();
     let metrics = Metrics::new();
     let tcp = server::listen(port).await.with_context(|| taken("HTTP_PORT", port, "TCP"))?;
     let udp = server::echo::listen(port).await.with_context(|| taken("HTTP_PORT", port, "UDP"))?;

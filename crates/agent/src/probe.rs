@@ -1,7 +1,15 @@
 //! One probe: its possible outcomes, and its duration.
-use std::{io, net::SocketAddr, time::Duration};
+use std::{error::Error as _, io, net::SocketAddr, pin::pin, time::Duration};
 
-use nix::libc;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::{
+    body::{Bytes, Incoming},
+    client::conn::http1,
+};
+use hyper_util::rt::TokioIo;
+// The macros call each other, and libc, by their plain names.
+use nix::{getsockopt_impl, libc, sockopt_impl, sys::socket::getsockopt};
 use tokio::{
     net::TcpStream,
     time::{Instant, timeout_at},
@@ -9,8 +17,6 @@ use tokio::{
 
 use super::{metrics::Series, pinglist::Protocol, reason::Reason, target::Target};
 
-mod http;
-mod kernel;
 mod large;
 mod udp;
 
@@ -117,7 +123,7 @@ impl Probe {
 
     async fn answer(&mut self) -> Result<Answer, Unanswered> {
         match self {
-            Self::Http(address) => http::get(*address).await,
+            Self::Http(address) => get(*address).await,
             Self::Tcp(address) => connect(*address).await,
             Self::Udp(udp) => udp.echo().await,
         }
@@ -159,7 +165,7 @@ async fn connect(address: SocketAddr) -> Result<Answer, Unanswered> {
     let stream =
         TcpStream::connect(address).await.map_err(|error| Unanswered::of(&error, address))?;
     let rtt = started.elapsed();
-    let answer = Answer { rtt, smoothed: kernel::smoothed_rtt(&stream) };
+    let answer = Answer { rtt, smoothed: smoothed_rtt(&stream) };
     end_by_reset(&stream, address)?;
     Ok(answer)
 }
@@ -168,6 +174,93 @@ async fn connect(address: SocketAddr) -> Result<Answer, Unanswered> {
 /// tracking on both nodes forgets a reset connection after 10 s, one that was closed after 120 s.
 fn end_by_reset(stream: &TcpStream, to: SocketAddr) -> Result<(), Unanswered> {
     stream.set_zero_linger().map_err(|error| Unanswered::of(&error, to))
+}
+
+/// Maximum number of bytes of a body that are read before the connection is closed: the agent's
+/// body has 5 bytes, and another server must not send its entire front page.
+const BODY: usize = 4096;
+
+/// Sends one request on a new connection, which ends by a reset: neither end is asked to close it.
+async fn get(address: SocketAddr) -> Result<Answer, Unanswered> {
+    let started = Instant::now();
+    let unanswered = |error: &io::Error| Unanswered::of(error, address);
+    let reason = |error: &hyper::Error| reason(error, address);
+    let stream = TcpStream::connect(address).await.map_err(|error| unanswered(&error))?;
+    // No data follows with which the request could be combined.
+    stream.set_nodelay(true).map_err(|error| unanswered(&error))?;
+    end_by_reset(&stream, address)?;
+    let (mut sender, connection) =
+        http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await.map_err(|e| reason(&e))?;
+    // `SocketAddr` writes IPv6 addresses in brackets.
+    let request = Request::get("/ping")
+        .header(header::HOST, address.to_string())
+        .header(header::USER_AGENT, crate::USER_AGENT)
+        .body(Empty::new())
+        .map_err(|_| Reason::Other)?;
+    let exchange = pin!(async {
+        let response = sender.send_request(request).await.map_err(|error| reason(&error))?;
+        let rtt = started.elapsed();
+        let status = response.status();
+        drain(response.into_body()).await.map_err(|error| reason(&error))?;
+        if status == StatusCode::OK {
+            Ok(Answer { rtt, smoothed: None })
+        } else {
+            Err(Reason::Status.into())
+        }
+    });
+    let mut connection = pin!(connection);
+    let mut over = false;
+    let mut exchange = exchange;
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut exchange => return answer,
+            // It does the input and output; the exchange receives its errors by itself.
+            _ = &mut connection, if !over => over = true,
+        }
+    }
+}
+
+async fn drain(mut body: Incoming) -> Result<(), hyper::Error> {
+    let mut read = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame?;
+        read += frame.data_ref().map_or(0, Bytes::len);
+        if read > BODY {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn reason(error: &hyper::Error, to: SocketAddr) -> Unanswered {
+    if let Some(error) = error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
+        return Unanswered::of(error, to);
+    }
+    // The peer closed the connection in the middle of its answer, or before it.
+    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+        return Reason::Reset.into();
+    }
+    Reason::Other.into()
+}
+
+/// The beginning of the kernel's `struct tcp_info`, in words: two of eight single bytes, then
+/// `u32`s. Every kernel has this part, and therefore fills all of it.
+type Head = [u32; 18];
+
+/// Offset of `tcpi_rtt`, after 8 bytes and 15 words of four (`include/uapi/linux/tcp.h`).
+const RTT: usize = 17;
+
+sockopt_impl!(
+    /// `getsockopt(TCP_INFO)`, as much of it as [`Head`] holds.
+    TcpInfo, GetOnly, libc::IPPROTO_TCP, libc::TCP_INFO, Head
+);
+
+/// Returns the smoothed round-trip time; `None` if the kernel has none.
+fn smoothed_rtt(stream: &TcpStream) -> Option<Duration> {
+    let info = getsockopt(stream, TcpInfo).ok()?;
+    let micros = u64::from(info[RTT]);
+    (micros > 0).then(|| Duration::from_micros(micros))
 }
 
 #[cfg(test)]

@@ -13,12 +13,11 @@ use tokio::{
 };
 
 use super::{
-    clock::Clock,
     members::Identity,
     metrics::{Metrics, Refreshed, Series, Skipped},
     pinglist::Pinglist,
     probe::{Outcome, Probe},
-    schedule::{Schedule, Start},
+    schedule::{Clock, Schedule, Start},
     source::Refresh,
     target::{self, Target},
 };

@@ -1,25 +1,27 @@
 //! The sidecar of an application that reads its share of a Swarm by itself but cannot report which
 //! version it runs: the sidecar reloads the application when the share changes, and reports the
 //! version.
-use std::{sync::Arc, time::Duration};
+use std::{fmt, fs, path::Path, sync::Arc, time::Duration};
 
+use anyhow::{Context, bail, ensure};
 use futures::future::BoxFuture;
-use tokio::time::{Instant, sleep_until};
+use http::Uri;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use self::application::Application;
 use super::{
+    Signals,
     file::Found,
-    tasks::Signals,
     worker::{
         metrics::{Looked, Metrics, Role},
-        place::{Place, Taken},
         share::{Newest, Share},
-        status::Status,
+        status::{Place, Status, Taken},
     },
 };
-
-pub mod application;
-mod processes;
+use crate::client::Client;
 
 /// Wait after the first failed reload: half a second, doubled after each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -33,7 +35,7 @@ pub struct Config {
     /// The file, the same as the application's, and the port of the reports.
     pub place: Place,
     /// The way to reload the application.
-    pub method: application::Method,
+    pub method: Method,
 }
 
 /// Reloads the application until it receives the signal to stop.
@@ -181,6 +183,173 @@ fn backoff(failures: u32) -> Duration {
     doubled.min(LONGEST_BACKOFF)
 }
 
+/// A way to reload an application.
+#[derive(Clone, Debug)]
+pub enum Method {
+    /// By a POST; a 2xx status confirms that it runs the file.
+    Url {
+        /// The URL of the request.
+        url: Uri,
+        /// The time that the answer may take.
+        timeout: Duration,
+    },
+    /// By a signal, which has no answer.
+    Signal {
+        /// The signal to send.
+        signal: Signal,
+        /// The processes of that name.
+        process: String,
+        /// The time that the application needs to apply the file.
+        settle: Duration,
+    },
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url { url, .. } => write!(to, "POST {url}"),
+            Self::Signal { signal, process, .. } => write!(to, "{signal} to {process}"),
+        }
+    }
+}
+
+/// The application beside us.
+enum Application {
+    Url { client: Box<Client>, url: Uri, timeout: Duration },
+    Signal { signal: Signal, process: String, settle: Duration },
+}
+
+impl Application {
+    fn new(method: Method) -> anyhow::Result<Self> {
+        Ok(match method {
+            Method::Url { url, timeout } => {
+                Self::Url { client: Box::new(Client::plain()?), url, timeout }
+            }
+            Method::Signal { signal, process, settle } => Self::Signal { signal, process, settle },
+        })
+    }
+
+    /// Makes the application read the file again; ends when the file is applied.
+    fn reload(&self) -> BoxFuture<'static, anyhow::Result<()>> {
+        match self {
+            Self::Url { client, url, timeout } => {
+                let (client, url, timeout) = (client.clone(), url.clone(), *timeout);
+                Box::pin(async move { client.post(&url, None, Vec::new(), timeout).await })
+            }
+            Self::Signal { signal, process, settle } => {
+                Box::pin(tell(*signal, process.clone(), *settle))
+            }
+        }
+    }
+}
+
+async fn tell(signal: Signal, name: String, settle: Duration) -> anyhow::Result<()> {
+    let signaled = {
+        let name = name.clone();
+        blocking(move || {
+            let found = named(&name);
+            ensure!(!found.is_empty(), "no process {name} (shareProcessNamespace?)");
+            for Process { id, .. } in &found {
+                kill(*id, signal).with_context(|| {
+                    format!(
+                        "{signal} to {name}, process {id} (the same runAsUser, or KILL, is needed)"
+                    )
+                })?;
+            }
+            Ok(found)
+        })
+        .await?
+    };
+    let ids: Vec<_> = signaled.iter().map(|process| process.id.as_raw()).collect();
+    tracing::info!(
+        %signal, process = name, ?ids, ?settle,
+        "signaled; nobody answers a signal: taken as followed after that time"
+    );
+    sleep(settle).await;
+    // The signal ends an application that was not ready for it.
+    blocking(move || match signaled.iter().find(|process| !is_there(process)) {
+        Some(gone) => bail!("{name}, process {}, ended", gone.id),
+        None => Ok(()),
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    tokio::task::spawn_blocking(work).await.context("reading /proc")?
+}
+
+/// Number of bytes that the kernel keeps of a process's name.
+const KEPT: usize = 15;
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Process {
+    id: Pid,
+    parent: i32,
+    /// Start time in ticks since the system started: ids are reused.
+    started: u64,
+}
+
+/// Returns the processes with a name, except this one and those whose parents have the name too: a
+/// server passes the signal to its own children.
+fn named(name: &str) -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut found: Vec<_> = ids
+        .filter(|id| *id != std::process::id().cast_signed())
+        .filter_map(|id| process(id).filter(|_| has_name(id, name)))
+        .collect();
+    let all = found.clone();
+    found.retain(|process| !all.iter().any(|other| other.id.as_raw() == process.parent));
+    found
+}
+
+/// Reports whether that very process still runs.
+fn is_there(of: &Process) -> bool {
+    process(of.id.as_raw()).is_some_and(|now| now.started == of.started)
+}
+
+fn process(id: i32) -> Option<Process> {
+    let stat = fs::read_to_string(Path::new("/proc").join(id.to_string()).join("stat")).ok()?;
+    parse(id, &stat)
+}
+
+/// Parses the state of a process; `None` for one that has ended and is only waiting to be reaped.
+fn parse(id: i32, stat: &str) -> Option<Process> {
+    // The name is in parentheses and may contain parentheses itself.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    let parent = fields.next()?.parse().ok()?;
+    // The 22nd field; the state is the third.
+    let started = fields.nth(17)?.parse().ok()?;
+    Some(Process { id: Pid::from_raw(id), parent, started })
+}
+
+fn has_name(id: i32, name: &str) -> bool {
+    let read = |file| fs::read(Path::new("/proc").join(id.to_string()).join(file));
+    let command = read("comm").unwrap_or_default();
+    let arguments = read("cmdline").unwrap_or_default();
+    is_name(name.as_bytes(), &command, &arguments)
+}
+
+/// Reports whether the process's own name or the file it was started as is that. A script has its
+/// name, cut off, and the interpreter's file: then the script is among the arguments.
+fn is_name(name: &[u8], command: &[u8], arguments: &[u8]) -> bool {
+    fn file(path: &[u8]) -> &[u8] {
+        path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+    let command = command.trim_ascii_end();
+    let mut arguments = arguments.split(|byte| *byte == 0);
+    let program = arguments.next().unwrap_or_default();
+    let cut = name.get(..KEPT).is_some_and(|cut| cut == command);
+    [command, program, file(program)].contains(&name) || cut && arguments.any(|it| file(it) == name)
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -192,7 +361,7 @@ mod tests {
     async fn sidecar() -> (tokio::net::TcpListener, Follower) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
-        let method = application::Method::Url { url, timeout: Duration::from_secs(90) };
+        let method = Method::Url { url, timeout: Duration::from_secs(90) };
         let metrics = Metrics::new(Role::Reload);
         let status = Status::new("w".into(), Signer::default(), metrics.clone());
         (listener, Follower::new(Application::new(method).unwrap(), status, metrics))
@@ -270,5 +439,59 @@ mod tests {
     fn a_reload_that_fails_is_waited_for_longer_each_time() {
         let waits = [1, 2, 3, 5, 6, u32::MAX].map(backoff);
         assert_eq!(waits, [500, 1000, 2000, 8000, 10_000, 10_000].map(Duration::from_millis));
+    }
+
+    #[test]
+    fn the_name_is_that_of_the_process_or_of_its_file() {
+        for (name, command, arguments, expected) in [
+            ("app", "app\n", "/bin/other\0--flag\0", true),
+            ("app", "other\n", "/bin/app\0--flag\0", true),
+            ("app", "other\n", "app\0", true),
+            ("/bin/app", "app\n", "/bin/app\0", true),
+            (
+                "an-application-of-long-name",
+                "an-application-\n",
+                { "/an-application-of-long-name\0" },
+                true,
+            ),
+            ("nginx", "nginx\n", "nginx: master process nginx -g daemon off;\0", true),
+            ("app", "python3\n", "/usr/bin/python3\0/srv/app\0", false),
+            ("app", "application\n", "application\0", false),
+            ("app", "", "", false),
+            (
+                "script-of-long-name.sh",
+                "script-of-long-\n",
+                { "/bin/sh\0/srv/script-of-long-name.sh\0" },
+                true,
+            ),
+            (
+                "script-of-long-name.py",
+                "script-of-long-\n",
+                { "/bin/sh\0/srv/script-of-long-name.sh\0" },
+                false,
+            ),
+        ] {
+            let is = is_name(name.as_bytes(), command.as_bytes(), arguments.as_bytes());
+            assert_eq!(is, expected, "{name} {command} {arguments}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_stat() {
+        let rest = "7 12 12 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 1 0 8674 1 2";
+        let expected = Process { id: Pid::from_raw(12), parent: 7, started: 8674 };
+        assert_eq!(parse(12, &format!("12 (a) b) S {rest}")), Some(expected));
+        assert_eq!(parse(12, &format!("12 (app) Z {rest}")), None);
+        assert_eq!(parse(12, "12 (app) S 7"), None);
+        assert_eq!(parse(12, ""), None);
+    }
+
+    #[test]
+    fn this_process_is_there_but_not_found() {
+        let id = std::process::id().cast_signed();
+        let own = process(id).unwrap();
+        assert!(is_there(&own));
+        assert!(!is_there(&Process { started: own.started + 1, ..own }));
+        assert!(named("no-process-has-this-name").is_empty());
     }
 }

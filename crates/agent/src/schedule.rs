@@ -5,8 +5,9 @@
 //! its own phase, so that neither the probes of one agent nor those of all agents to one target are
 //! sent together; and each slot has its own small jitter, so that the probes do not always hit or
 //! always miss a periodic event. Both are hashes: a restarted agent continues where it was.
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use tokio::time::Instant;
 use traffic_operator_core::placement::hash;
 
 /// The part of a period by which slots are jittered: a tenth leaves at least 9/10 between two
@@ -92,6 +93,31 @@ fn duration(nanoseconds: u128) -> Duration {
 /// A part of `of` in [0, 1), by a hash.
 fn fraction(hash: u64, of: Duration) -> Duration {
     duration((u128::from(hash) * of.as_nanos()) >> u64::BITS)
+}
+
+/// A clock that reads the wall clock once, at the start, and counts by the monotonic clock from
+/// then on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    started: Instant,
+    epoch: Duration,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), epoch }
+    }
+
+    /// The current time since the Unix epoch.
+    pub(super) fn now(&self) -> Duration {
+        self.epoch + self.started.elapsed()
+    }
+
+    /// The instant of that time; a time before the start counts as the start.
+    pub(super) fn instant(&self, due: Duration) -> Instant {
+        self.started + due.saturating_sub(self.epoch)
+    }
 }
 
 #[cfg(test)]

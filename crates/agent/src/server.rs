@@ -1,14 +1,15 @@
 //! The servers of an agent: pings, echoes and metrics.
 use std::{
+    collections::HashMap,
     convert::Infallible,
     future::poll_fn,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{
     body::{Bytes, Incoming},
@@ -16,6 +17,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::{encoding, registry::Registry};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
@@ -26,8 +28,6 @@ use traffic_operator_core::places::{Place, Places};
 use crate::metrics::Metrics;
 
 pub mod echo;
-pub(super) mod exposition;
-mod rates;
 
 /// The resources that clients of a port may use. Above that, the newest connection wins: it
 /// replaces the oldest of its own source, or else the oldest of all. Requests here are short, so
@@ -219,7 +219,7 @@ impl Site for Scrape {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         match request.uri().path() {
             "/metrics" => read_only(request, || {
-                self.0.encode_with(|registry| exposition::page(registry, request.headers()))
+                self.0.encode_with(|registry| exposition(registry, request.headers()))
             }),
             path => other(path),
         }
@@ -259,4 +259,168 @@ pub(super) fn response(
     let value = header::HeaderValue::from_static(content_type);
     response.headers_mut().insert(header::CONTENT_TYPE, value);
     response
+}
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROTOBUF: &str =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+/// The page, or 500: a truncated page could pass as a complete one.
+pub(crate) fn exposition(registry: &Registry, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let accept = accept.collect::<Vec<_>>().join(",");
+    let page = if wants_protobuf(&accept) { protobuf(registry) } else { open_metrics(registry) };
+    match page {
+        Ok((content_type, body)) => response(StatusCode::OK, content_type, body),
+        Err(error) => {
+            let what = format!("cannot encode: {error}\n");
+            text(StatusCode::INTERNAL_SERVER_ERROR, what)
+        }
+    }
+}
+
+type Page = Result<(&'static str, Vec<u8>), String>;
+
+fn protobuf(registry: &Registry) -> Page {
+    let page = encoding::prometheus_protobuf::encode_to_vec(registry);
+    page.map(|page| (PROTOBUF, page)).map_err(|error| error.to_string())
+}
+
+fn open_metrics(registry: &Registry) -> Page {
+    let mut page = String::new();
+    encoding::text::encode(&mut page, registry).map_err(|error| error.to_string())?;
+    Ok((OPEN_METRICS, page.into_bytes()))
+}
+
+/// Reports whether the request names protobuf and does not prefer text. A request without a named
+/// type (`*/*`) gets text, for people.
+fn wants_protobuf(accept: &str) -> bool {
+    let mut protobuf: f32 = 0.0;
+    let mut text: f32 = 0.0;
+    for range in accept.split(',') {
+        let mut parts = range.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
+        let parameter = |name: &str| {
+            let found = parameters.iter().find(|(key, _)| key.trim().eq_ignore_ascii_case(name));
+            found.map(|(_, value)| value.trim().trim_matches('"'))
+        };
+        let quality = parameter("q").map_or(1.0, |q| q.parse().unwrap_or(0.0));
+        match media_type.as_str() {
+            "application/vnd.google.protobuf" => {
+                let family = parameter("proto") == Some("io.prometheus.client.MetricFamily");
+                if family && parameter("encoding").is_none_or(|encoding| encoding == "delimited") {
+                    protobuf = protobuf.max(quality);
+                }
+            }
+            "application/openmetrics-text" | "text/plain" => text = text.max(quality),
+            _ => {}
+        }
+    }
+    protobuf > 0.0 && protobuf >= text
+}
+
+/// The time within which packets are counted.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// Packets of one source that are answered in a second. One address may hide a node full of agents:
+/// 110 pods, each with one packet in the shortest period of 100 ms, send 1,100. More than that does
+/// not come from probers, and an answer costs three times as much as dropping the packet.
+const OF_ONE_SOURCE: u32 = 2048;
+
+/// Number of sources that are distinguished in a second: the number of probers that an agent
+/// remembers. Those beyond share one count, because addresses are easily forged.
+const SOURCES: usize = 4096;
+
+/// The packets of the current second.
+#[derive(Debug)]
+struct Rates {
+    since: Instant,
+    of: HashMap<IpAddr, u32>,
+    of_others: u32,
+}
+
+impl Rates {
+    pub fn new(now: Instant) -> Self {
+        Self { since: now, of: HashMap::new(), of_others: 0 }
+    }
+
+    /// Reports whether one more packet of a source may be answered.
+    pub fn admit(&mut self, from: IpAddr, now: Instant) -> bool {
+        if now.saturating_duration_since(self.since) >= WINDOW {
+            *self = Self { since: now, of: std::mem::take(&mut self.of), of_others: 0 };
+            self.of.clear();
+        }
+        let from = from.to_canonical();
+        let count = if self.of.len() < SOURCES || self.of.contains_key(&from) {
+            self.of.entry(from).or_default()
+        } else {
+            &mut self.of_others
+        };
+        *count = count.saturating_add(1);
+        *count <= OF_ONE_SOURCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_accept_header_chooses_the_form() {
+        const FAMILY: &str =
+            "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily";
+        for (accept, expected) in [
+            (String::new(), false),
+            ("*/*".into(), false),
+            (format!("{FAMILY};encoding=delimited"), true),
+            (format!("{FAMILY};encoding=delimited;q=0"), false),
+            (format!("{FAMILY};encoding=text"), false),
+            ("application/vnd.google.protobuf;proto=other;encoding=delimited".into(), false),
+            // Prometheus 3 with and without native histograms.
+            (
+                format!(
+                    "{FAMILY};encoding=delimited;q=0.6,application/openmetrics-text;version=1.0.0;\
+                     escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
+                ),
+                true,
+            ),
+            (
+                "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;q=0.3,*/*;q=0.1"
+                    .into(),
+                false,
+            ),
+            (format!("application/openmetrics-text;q=0.9,{FAMILY};q=0.1"), false),
+        ] {
+            assert_eq!(wants_protobuf(&accept), expected, "{accept}");
+        }
+    }
+
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn a_source_that_floods_is_not_answered_and_others_are() {
+        let start = Instant::now();
+        let mut rates = Rates::new(start);
+        let [loud, quiet] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
+        let mapped = "::ffff:10.0.0.1".parse().unwrap();
+        let mut count = |from, now| (0..10_000).filter(|_| rates.admit(from, now)).count();
+        assert_eq!(count(loud, start), OF_ONE_SOURCE as usize);
+        assert_eq!(count(mapped, start), 0);
+        assert_eq!(count(quiet, start), OF_ONE_SOURCE as usize);
+        // The next second.
+        assert_eq!(count(loud, start + WINDOW), OF_ONE_SOURCE as usize);
+    }
+
+    #[test]
+    fn made_up_sources_cost_a_bounded_memory_and_known_ones_are_answered() {
+        let start = Instant::now();
+        let mut rates = Rates::new(start);
+        let known = "10.0.0.1".parse().unwrap();
+        assert!(rates.admit(known, start));
+        let admitted =
+            (0..100_000_u32).filter(|i| rates.admit(Ipv4Addr::from(*i).into(), start)).count();
+        assert!(admitted < SOURCES + OF_ONE_SOURCE as usize);
+        assert!(rates.of.len() <= SOURCES && rates.admit(known, start));
+    }
 }

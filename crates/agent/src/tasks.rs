@@ -1,5 +1,6 @@
 //! The tasks of a process, and the signals that end it.
 use anyhow::{Context, anyhow};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     task::{AbortHandle, JoinSet},
@@ -49,6 +50,25 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// The limit assumed if the system reports none: the usual initial limit of a process.
+const USUAL: u64 = 1024;
+
+/// Raises the soft limit to the hard limit, and returns the new limit. The soft limit exists for
+/// programs that use `select()`; the hard limit is what the node's administrator intends.
+pub(super) fn raise_descriptors() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return USUAL };
+    if soft >= hard {
+        return soft;
+    }
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(error) => {
+            tracing::warn!(%error, soft, hard, "the limit of open files stays");
+            soft
         }
     }
 }

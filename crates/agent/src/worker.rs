@@ -3,8 +3,9 @@
 //!
 //! Read in this order:
 //!
-//! - [`place`]: its file, and the port of its reports; [`share`]: the file, as one worker reads it.
-//! - [`status`]: its report about itself; [`metrics`].
+//! - [`share`]: the file, as one worker reads it.
+//! - [`status`]: where its file and the port of its reports are, and its report about itself;
+//!   [`metrics`].
 //! - `streams`: the streams to stop and to start, and when a version has been reached.
 //! - `process`: a process for each stream; [`report`] and [`ledger`]: the built-in work: it reports
 //!   the intervals in which streams ran.
@@ -15,17 +16,16 @@ use tokio::time::{Instant, interval, sleep_until};
 
 use self::{
     metrics::{Looked, Metrics, Role},
-    place::{Place, Taken},
     process::Processes,
     report::{Report, Reporter},
     share::Share,
+    status::{Place, Taken},
     streams::{Streams, Work},
 };
 use super::{file::Found, tasks::Signals};
 
 pub mod ledger;
 pub mod metrics;
-pub mod place;
 mod process;
 pub mod report;
 pub mod share;

@@ -121,7 +121,7 @@ async fn connections_end_by_a_reset() {
     let (answer, end) = tokio::join!(connect(address), ends(b""));
     assert!(answer.is_ok() && end == Err(ErrorKind::ConnectionReset), "{answer:?} {end:?}");
     let pong = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\npong\n";
-    let (answer, end) = tokio::join!(http::get(address), ends(pong));
+    let (answer, end) = tokio::join!(get(address), ends(pong));
     assert!(answer.is_ok() && end == Err(ErrorKind::ConnectionReset), "{answer:?} {end:?}");
 }
 

@@ -17,7 +17,7 @@ use nix::{
 };
 use tokio::{io::Interest, net::UdpSocket, time::sleep};
 
-use super::rates::Rates;
+use super::Rates;
 use crate::{
     echo::{LENGTH, Packet, Padded},
     metrics::Metrics,

@@ -6,9 +6,9 @@ use tokio::sync::mpsc;
 
 use super::Refresh;
 use crate::{
-    clock::Clock,
     file::{self, Found},
     members::{Identity, Members},
+    schedule::Clock,
 };
 
 /// Time between two checks of the file: one `stat` costs nothing, and a list that the kubelet took

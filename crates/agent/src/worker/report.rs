@@ -14,7 +14,7 @@ use super::{
     ledger::{Batch, Interval, Ledger},
     metrics::Metrics,
 };
-use crate::{client::Client, clock::Clock};
+use crate::{client::Client, schedule::Clock};
 
 /// The time that one report may take: anything not accepted is sent with the next one.
 const PATIENCE: Duration = Duration::from_secs(2);
