@@ -7,9 +7,9 @@
 //!   [`api::KINDS`] over which the tests of the house rules run.
 //! - [`controller`]: the loop that every kind shares, the memory of each object, and the one table
 //!   of errors.
-//! - The kinds, each with the same files: `observe`, `plan`, `apply`, `cleanup` (if it writes
-//!   outside of its owner tree), `conflict` (other objects of the kind), `memory`, `metrics`,
-//!   `report`. Their `mod.rs` lists the others.
+//! - The kinds, each with the same files: `observe`, `plan`, `apply`, `memory`, `metrics`,
+//!   `report`; most with `cleanup` (what is written outside of the owner tree) and `conflict`
+//!   (other objects of the kind). Their `mod.rs` lists the others.
 //!   - [`traffic_watch`]: judges nodes by PromQL, labels them, and runs a Deployment on the fit
 //!     ones. Its pure core leads from `findings` (what each measure proves) through `judgment` to
 //!     `plan`; `replay` runs the same core over a history.

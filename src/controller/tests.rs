@@ -99,7 +99,7 @@ impl Stage {
             objects,
             failures: Memories::default(),
             writes: Semaphore::new(1),
-            unreadable: report::Reports::default(),
+            unreadable: pass::Reports::default(),
         });
         Self { ctx, writes }
     }

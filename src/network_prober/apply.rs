@@ -1,15 +1,14 @@
-//! Writes the plan: the agents' objects and the webhooks. Decides nothing.
+//! Writes the plan: the agents' objects and the webhooks; and removes them. Decides nothing.
 use kube::{
     ResourceExt,
     api::{DeleteParams, Patch, PatchParams},
 };
 
 use super::{
-    NetworkProberReconciler,
     children::{Child, ChildKey, ChildKind},
+    context::NetworkProberReconciler,
     observe::is_ours,
     plan::Desired,
-    refusals::refused,
 };
 use crate::{
     api::NetworkProber,
@@ -96,7 +95,7 @@ impl NetworkProberReconciler {
         self.memories.change(owner, |memory| memory.applied(child.key, child.hash, version));
     }
 
-    pub(super) async fn delete_child(&self, owner: &Key, key: &ChildKey) -> Result<(), Error> {
+    async fn delete_child(&self, owner: &Key, key: &ChildKey) -> Result<(), Error> {
         if key.kind == ChildKind::Webhook {
             let removed = self.entries.remove(&self.client, owner).await;
             removed.map_err(Error::kube("remove webhook"))?;
@@ -111,4 +110,51 @@ impl NetworkProberReconciler {
         self.memories.change(owner, |memory| memory.deleted(key));
         Ok(())
     }
+}
+
+/// Handles an error of an apply. A quota or a policy of one namespace, or a terminating namespace,
+/// delays no other; nor does an object of the maximum size.
+fn refused(key: &ChildKey, error: kube::Error) -> Error {
+    match error {
+        kube::Error::Api(status)
+            if is_refusal(&status) || matches!(status.code, 403 | 404 | 409 | 413) =>
+        {
+            Error::Refused(format!("{key}: {}", status.message))
+        }
+        source => Error::Kube { action: "apply child", source },
+    }
+}
+
+/// Deletes what is outside of the namespace of a deleted object: it does not go with its owner.
+pub(super) async fn cleanup(
+    reconciler: &NetworkProberReconciler,
+    prober: &NetworkProber,
+) -> Result<Vec<Notice>, Error> {
+    let owner = key(prober);
+    // The webhook first: the API server asks it about pods for as long as its entry is there.
+    let mut ours: Vec<_> = reconciler.entries.of(&owner).into_iter().collect();
+    ours.extend(reconciler.owned.of(&prober.uid().unwrap_or_default()));
+    // Objects next to their owner are garbage-collected.
+    let beyond: Vec<_> =
+        ours.into_iter().filter(|key| key.namespace.as_ref() != Some(&owner.0)).collect();
+    // If one cannot be deleted, the others still are.
+    let mut first = None;
+    for key in &beyond {
+        let deleted = reconciler.delete_child(&owner, key).await;
+        first = first.or(deleted.err());
+    }
+    if let Some(error) = first {
+        return Err(error);
+    }
+    let notice = (!beyond.is_empty()).then(|| Notice {
+        warning: false,
+        reason: "Removed",
+        note: format!(
+            "removed {} objects outside of this namespace; agents in running pods stay until \
+             their pods are restarted",
+            beyond.len()
+        ),
+        node: None,
+    });
+    Ok(notice.into_iter().collect())
 }

@@ -3,9 +3,11 @@
 //!
 //! Two requests, whatever the size of the cluster: of a large one the worst nodes, and the paths
 //! between these.
-//!
-//! `queries` writes the queries, `reading` turns answers into figures.
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
@@ -14,16 +16,11 @@ use super::rules;
 use crate::{
     agent::pinglist::DEFAULT_TIMEOUT,
     api::NetworkProber,
-    prometheus::{Client, Endpoints, Payer, QueryError, decode},
+    prometheus::{
+        Client, Endpoints, Payer, QueryError, decode,
+        promql::{duration, string},
+    },
 };
-
-mod queries;
-mod reading;
-
-#[cfg(test)]
-mod tests;
-
-use reading::{Overview, Row};
 
 /// Maximum number of nodes in the matrix: 4,096 fields, which a person can still survey, and an
 /// answer of at most two mebibytes.
@@ -201,14 +198,14 @@ impl Querier {
 /// # Errors
 /// When Prometheus does not answer, or not with numbers.
 pub async fn measure(querier: &Querier, subject: &Subject) -> Result<Measurement, QueryError> {
-    let rows = querier.ask(&queries::overview(subject)).await?;
+    let rows = querier.ask(&overview_query(subject)).await?;
     let measured = Overview::of(rows, Limits::of(subject));
     let nodes = measured.chosen();
     if nodes.is_empty() {
         return Ok(measured.measurement(&nodes, vec![]));
     }
     let all = nodes.len() == measured.nodes.len();
-    let rows = querier.ask(&queries::paths(subject, (!all).then_some(&nodes))).await?;
+    let rows = querier.ask(&paths_query(subject, (!all).then_some(&nodes))).await?;
     Ok(measured.measurement(&nodes, rows))
 }
 
@@ -249,7 +246,7 @@ pub async fn agent(
     (namespace, pod): (&str, &str),
 ) -> Result<AgentFigures, QueryError> {
     let mut found = AgentFigures::default();
-    for row in querier.ask(&queries::of_agent(subject, namespace, pod)).await? {
+    for row in querier.ask(&agent_query(subject, namespace, pod)).await? {
         match row.figure.as_str() {
             "list_age" => found.list_age = Some(row.value),
             "peers" => found.peers = Some(row.count()),
@@ -316,3 +313,283 @@ impl PathFigures {
 
 /// A result that all readers share.
 pub type Shared<T> = Result<Arc<T>, QueryError>;
+
+/// About one agent.
+fn agent_query(subject: &Subject, namespace: &str, pod: &str) -> String {
+    let [job, namespace, pod] = [&*subject.prober, namespace, pod].map(string);
+    let of = format!("{{job={job}, namespace={namespace}, pod={pod}}}");
+    let recent = duration(RECENT.max(subject.period.saturating_mul(3)));
+    let counted =
+        |by: &str, metric: &str| format!("sum by ({by}) (increase({metric}{of}[{recent}]))");
+    let parts = [
+        ("list_age", format!("max(netprober_pinglist_age_seconds{of})")),
+        ("peers", format!("max(netprober_peers{of})")),
+        ("probes", counted("protocol, result", "netprober_probes_total")),
+        ("failures", counted("protocol, reason", "netprober_failures_total")),
+        ("skipped", counted("reason", "netprober_skipped_probes_total")),
+    ];
+    parts.map(|(figure, promql)| labeled(figure, &promql)).join(" or ")
+}
+
+/// Returns the query for everything but the matrix. A label identifies each part: names of series
+/// are lost where vectors are combined.
+fn overview_query(subject: &Subject) -> String {
+    let of = format!("{{prober={}}}", string(&subject.prober));
+    let job = format!("job={}", string(&subject.prober));
+    let agents = format!("group by (namespace, pod) (netprober_build_info{{{job}}})");
+    let silent = format!(
+        "(max by (namespace, pod) (netprober_peers{{{job}}}) and on (namespace, pod) ({}))",
+        rules::silent_agents(&job, subject.period)
+    );
+    let loss = per_path(&format!("netprober:pair_loss:ratio5m{of}"));
+    let p99 = per_path(&format!("netprober:pair_rtt_seconds:p99_5m{of}"));
+    let (lossy, slow) = (format!("topk({WORST}, {loss} > 0)"), format!("topk({WORST}, {p99})"));
+    let parts = [
+        ("node_loss", format!("netprober:node_loss:ratio5m{of}")),
+        ("node_p99", format!("netprober:node_rtt_seconds:p99_5m{of}")),
+        ("pair_loss", lossy.clone()),
+        ("pair_p99", slow.clone()),
+        // The values of this figure for the worst ones by the other.
+        ("also_loss", format!("{loss} and on (src_node, dst_node) {slow}")),
+        ("also_p99", format!("{p99} and on (src_node, dst_node) {lossy}")),
+        ("scraped", format!("count({agents})")),
+        ("silent_agents", format!("count{silent}")),
+        ("silent", format!("topk({SILENT}, {silent})")),
+    ];
+    let parts = parts.map(|(figure, promql)| labeled(figure, &promql));
+    parts.join(" or ")
+}
+
+/// The worst value of each path: replicas of Prometheus record it again, and an agent may name many
+/// zones. None of them displaces other paths.
+fn per_path(series: &str) -> String {
+    format!("topk by (src_node, dst_node) (1, {series})")
+}
+
+fn labeled(figure: &str, promql: &str) -> String {
+    format!("label_replace({promql}, \"figure\", {}, \"\", \"\")", string(figure))
+}
+
+/// The paths between some nodes, or all.
+fn paths_query(subject: &Subject, nodes: Option<&Vec<String>>) -> String {
+    let mut selector = format!("prober={}", string(&subject.prober));
+    if let Some(nodes) = nodes {
+        let any = nodes.iter().map(|node| literally(node)).collect::<Vec<_>>().join("|");
+        let any = string(&any);
+        selector = format!("{selector}, src_node=~{any}, dst_node=~{any}");
+    }
+    let loss = format!("netprober:pair_loss:ratio5m{{{selector}}}");
+    let p99 = format!("netprober:pair_rtt_seconds:p99_5m{{{selector}}}");
+    let parts = [("pair_loss", loss), ("pair_p99", p99)];
+    parts.map(|(figure, series)| labeled(figure, &per_path(&series))).join(" or ")
+}
+
+/// A name as a regular expression that matches nothing else.
+fn literally(name: &str) -> String {
+    let mut text = String::with_capacity(name.len() + 8);
+    for c in name.chars() {
+        if c.is_ascii_punctuation() {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text
+}
+
+/// One element of an answer.
+#[derive(Debug)]
+struct Row {
+    figure: String,
+    labels: BTreeMap<&'static str, String>,
+    value: f64,
+}
+
+impl Row {
+    /// `None` for a value that is not a figure.
+    fn of(series: &decode::Series<'_>) -> Option<Self> {
+        let value = series.value.filter(|value| value.is_finite() && *value >= 0.0)?;
+        let names = [
+            "node",
+            "src_node",
+            "src_zone",
+            "dst_node",
+            "dst_zone",
+            "namespace",
+            "pod",
+            "protocol",
+            "result",
+            "reason",
+        ];
+        let mut labels = BTreeMap::new();
+        for name in names {
+            let text = series.labels.get(name).unwrap_or_default();
+            if text.len() > LONGEST_NAME {
+                return None;
+            }
+            labels.insert(name, text.to_owned());
+        }
+        Some(Self { figure: series.labels.get("figure")?.to_owned(), labels, value })
+    }
+
+    fn label(&self, name: &str) -> String {
+        self.labels.get(name).cloned().unwrap_or_default()
+    }
+
+    fn ends(&self) -> (String, String) {
+        (self.label("src_node"), self.label("dst_node"))
+    }
+
+    fn count(&self) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a count of series, finite and not negative; `as` saturates"
+        )]
+        let count = self.value as u64;
+        count
+    }
+}
+
+/// The first answer, sorted.
+#[derive(Debug)]
+struct Overview {
+    limits: Limits,
+    scraped: u64,
+    silent_agents: u64,
+    silent: Vec<Silent>,
+    nodes: BTreeMap<String, NodeFigures>,
+    worst: BTreeMap<(String, String), PathFigures>,
+}
+
+impl Overview {
+    fn of(rows: Vec<Row>, limits: Limits) -> Self {
+        let mut found = Self {
+            limits,
+            scraped: 0,
+            silent_agents: 0,
+            silent: vec![],
+            nodes: BTreeMap::new(),
+            worst: BTreeMap::new(),
+        };
+        for row in rows {
+            match row.figure.as_str() {
+                "node_loss" => worse(&mut found.node(&row).loss, row.value),
+                "node_p99" => worse(&mut found.node(&row).p99, row.value),
+                "pair_loss" | "also_loss" => worse(&mut found.path(&row).loss, row.value),
+                "pair_p99" | "also_p99" => worse(&mut found.path(&row).p99, row.value),
+                "scraped" => found.scraped = row.count(),
+                "silent_agents" => found.silent_agents = row.count(),
+                "silent" => found.silent.push(Silent {
+                    namespace: row.label("namespace"),
+                    pod: row.label("pod"),
+                    peers: row.count(),
+                }),
+                _ => {}
+            }
+        }
+        found.silent.sort_by(|a, b| (&a.namespace, &a.pod).cmp(&(&b.namespace, &b.pod)));
+        for node in found.nodes.values_mut() {
+            node.bad = limits.exceeded(node.loss, node.p99);
+        }
+        let nodes = &found.nodes;
+        let bad = |name: &str| nodes.get(name).is_some_and(|node| node.bad);
+        for path in found.worst.values_mut() {
+            path.bad = limits.exceeded(path.loss, path.p99);
+            path.blame = Blame::of(bad(&path.from), bad(&path.to));
+        }
+        found
+    }
+
+    fn node(&mut self, row: &Row) -> &mut NodeFigures {
+        let node = row.label("node");
+        let new = || NodeFigures { node, zone: String::new(), loss: None, p99: None, bad: false };
+        self.nodes.entry(row.label("node")).or_insert_with(new)
+    }
+
+    fn path(&mut self, row: &Row) -> &mut PathFigures {
+        self.worst.entry(row.ends()).or_insert_with(|| path_of(row))
+    }
+
+    /// The names of the nodes of the matrix.
+    fn chosen(&self) -> Vec<String> {
+        let mut nodes: Vec<_> = self.nodes.values().collect();
+        if nodes.len() > LARGEST_MATRIX {
+            nodes.sort_by(|a, b| {
+                let key = |n: &NodeFigures| (n.loss.unwrap_or(0.0), n.p99.unwrap_or(0.0));
+                let ((x, y), (v, w)) = (key(b), key(a));
+                x.total_cmp(&v).then(y.total_cmp(&w)).then_with(|| a.node.cmp(&b.node))
+            });
+            nodes.truncate(LARGEST_MATRIX);
+        }
+        nodes.into_iter().map(|node| node.node.clone()).collect()
+    }
+
+    fn measurement(&self, chosen: &[String], rows: Vec<Row>) -> Measurement {
+        let mut zones = HashMap::new();
+        for row in &rows {
+            for (node, zone) in [("src_node", "src_zone"), ("dst_node", "dst_zone")] {
+                zones.insert(row.label(node), row.label(zone));
+            }
+        }
+        let mut nodes: Vec<_> = chosen.iter().filter_map(|name| self.nodes.get(name)).collect();
+        let zone = |node: &NodeFigures| zones.get(&node.node).cloned().unwrap_or_default();
+        nodes.sort_by_cached_key(|node| (zone(node), node.node.clone()));
+        let places: HashMap<_, _> =
+            nodes.iter().enumerate().map(|(i, node)| (node.node.clone(), i)).collect();
+        let empty = || vec![vec![None; nodes.len()]; nodes.len()];
+        let (mut loss, mut p99) = (empty(), empty());
+        for row in rows {
+            let (from, to) = row.ends();
+            let (Some(&from), Some(&to)) = (places.get(&from), places.get(&to)) else { continue };
+            match row.figure.as_str() {
+                "pair_loss" => worse(&mut loss[from][to], row.value),
+                "pair_p99" => worse(&mut p99[from][to], row.value),
+                _ => {}
+            }
+        }
+        Measurement {
+            scraped: self.scraped,
+            silent_agents: self.silent_agents,
+            silent: self.silent.clone(),
+            lossy: self.limits.lossy,
+            slow: self.limits.slow,
+            measured_nodes: self.nodes.len(),
+            nodes: nodes.into_iter().map(|n| NodeFigures { zone: zone(n), ..n.clone() }).collect(),
+            loss,
+            p99,
+            worst: self.worst(),
+        }
+    }
+
+    /// Those that lose anything, by loss; then the slowest.
+    fn worst(&self) -> Vec<PathFigures> {
+        let mut worst: Vec<_> = self.worst.values().cloned().collect();
+        worst.sort_by(|a, b| {
+            let key = |p: &PathFigures| (p.loss.unwrap_or(0.0), p.p99.unwrap_or(0.0));
+            let ((x, y), (v, w)) = (key(b), key(a));
+            x.total_cmp(&v)
+                .then(y.total_cmp(&w))
+                .then_with(|| (&a.from, &a.to).cmp(&(&b.from, &b.to)))
+        });
+        worst.truncate(WORST);
+        worst
+    }
+}
+
+/// Of two values of one subject, as replicas of Prometheus have them, the worse one counts.
+fn worse(known: &mut Option<f64>, value: f64) {
+    *known = Some(known.map_or(value, |known| known.max(value)));
+}
+
+fn path_of(row: &Row) -> PathFigures {
+    PathFigures {
+        from: row.label("src_node"),
+        from_zone: row.label("src_zone"),
+        to: row.label("dst_node"),
+        to_zone: row.label("dst_zone"),
+        ..PathFigures::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,14 @@
 //! The selected pods with an agent, those of them that take part, and the reasons why the others
 //! have none.
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
     sync::Arc,
 };
 
 use super::{
-    conflict::is_claimed,
     constraints::ByNamespace,
-    scope::{Scope, Standing},
+    scope::{Scope, Standing, is_claimed},
     settings::Settings,
 };
 use crate::{
@@ -17,18 +16,10 @@ use crate::{
     nodes::Readiness,
     pods::{
         AgentFacts, DEPLOYED_ANNOTATION, HASH_ANNOTATION, INJECTED_BY_ANNOTATION, PodObject,
-        REFUSED_ANNOTATION,
+        REFUSED_ANNOTATION, SOUND_SECONDS, is_probeable,
     },
     webhook::injection::{self, Recipe, SkipReason},
 };
-
-mod failing;
-mod presence;
-#[cfg(test)]
-mod tests;
-
-use failing::Tally;
-use presence::{Addresses, Presence, presence};
 
 /// A pod that probes and is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -399,9 +390,9 @@ impl Members {
         if !current {
             self.need_restart += 1;
         }
-        let failure = failing::failure(agent, now);
+        let failure = failure(agent, now);
         if let Some((why, _)) = failure {
-            failing::count(&mut self.failing, why);
+            count(&mut self.failing, why);
         }
         // Failures of an earlier spec do not count: its author has corrected it.
         if current {
@@ -476,3 +467,181 @@ impl Members {
         }
     }
 }
+
+/// The time for which a pod that is being deleted stays on a node that is not Ready, in seconds.
+/// Loss over five minutes and an alert `for: 5m` take ten; the rest is for the intervals of scrapes
+/// and rules. A node that stays dead for longer has had its alert, and its pods, which cannot be
+/// deleted, are no longer measured.
+const EVIDENCE_SECONDS: i64 = 15 * 60;
+
+/// The presence of a pod for probing.
+///
+/// The kubelet's last report that the agent runs decides: an application that is not ready because
+/// the network is bad, and a node that died, are exactly what should be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    /// It is gone, or is about to be.
+    Gone,
+    /// It officially still exists: it cannot be deleted on a node that does not answer.
+    Stranded,
+    /// It exists.
+    There,
+}
+
+/// Determines the presence of a pod; `node` is the state of its node, if that exists, `now` seconds
+/// since 1970.
+///
+/// A pod that is being deleted leaves at once, so that a rollout costs no packet. On a node that is
+/// not Ready it has not ended: evictions begin five minutes after the node fell silent, which is
+/// before the alert on its loss.
+#[must_use]
+fn presence(pod: &PodObject, node: Option<Readiness>, now: i64) -> Presence {
+    if pod.is_finished() {
+        return Presence::Gone;
+    }
+    if !pod.is_terminating() {
+        return Presence::There;
+    }
+    match node {
+        // A clock that is behind ours by a little must not matter, nor one that is ahead.
+        Some(Readiness::NotReady(Some(since))) if now.saturating_sub(since) < EVIDENCE_SECONDS => {
+            Presence::Stranded
+        }
+        // A node that never reported has no running pods.
+        _ => Presence::Gone,
+    }
+}
+
+/// The owner of each address.
+///
+/// The network reuses an address once the kubelet has released it, or considers it released: the
+/// pod on a dead node still claims it, and its successor would be measured under the name of the
+/// dead one. So an address belongs to the newest pod, with or without an agent.
+struct Addresses<'a>(HashMap<IpAddr, Claim<'a>>);
+
+/// The creation time of a pod; among those of one second, whether it should stay, and its UID.
+type Claim<'a> = (i64, bool, &'a str);
+
+impl<'a> Addresses<'a> {
+    /// Returns the owners of addresses among these pods; those that have ended have released
+    /// theirs.
+    #[must_use]
+    fn of(pods: impl Iterator<Item = &'a PodObject>) -> Self {
+        let mut newest = HashMap::new();
+        // A node's address is that of all its pods on the host network.
+        for pod in pods.filter(|pod| !pod.is_finished() && !pod.is_host_network()) {
+            for ip in pod.ips() {
+                let held = newest.entry(*ip).or_insert_with(|| claim(pod));
+                *held = claim(pod).max(*held);
+            }
+        }
+        Self(newest)
+    }
+
+    /// Returns the addresses of a pod that no other pod has, and that agents may be sent to.
+    #[must_use]
+    fn own(&self, pod: &PodObject) -> Vec<IpAddr> {
+        let ips = pod.ips().iter().copied().filter(is_probeable);
+        ips.filter(|ip| self.0.get(ip).is_none_or(|held| *held == claim(pod))).collect()
+    }
+}
+
+fn claim(pod: &PodObject) -> Claim<'_> {
+    let created = pod.metadata.creation_timestamp.as_ref();
+    (created.map_or(0, |time| time.0.as_second()), !pod.is_terminating(), pod.uid())
+}
+
+/// Reasons that the kubelet reports for a container that is still starting.
+const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// Seconds after which an agent counts as waiting: an image that was refused by chance has been
+/// tried four times by then (after 10, 20, 40 and 80 s).
+const LONG_SECONDS: i64 = 2 * 60;
+
+/// Number of waiting agents that pauses their namespace, even if others run in it: one or two may
+/// share a node with a full disk. Fewer do where no agent runs at all, which is all of a small
+/// namespace.
+const MANY: usize = 3;
+
+/// A container that ended so often, each time soon, has been given 150 s of pauses by its kubelet.
+const CRASHES: u32 = 4;
+
+/// Maximum number of different reasons to report: kubelets know about ten.
+const REASONS: usize = 8;
+
+/// Longer words are not a kubelet's.
+const LONGEST_REASON: usize = 40;
+
+/// Why an agent does not run, and whether for long; `None` if it runs, or is on its way.
+fn failure<'a>(agent: &AgentFacts<'a>, now: i64) -> Option<(&'a str, bool)> {
+    if let Some(reason) = agent.waiting {
+        let since = agent.since.unwrap_or(now);
+        let long = agent.crashes >= CRASHES || now.saturating_sub(since) >= LONG_SECONDS;
+        return (!STARTING.contains(&reason)).then_some((reason, long));
+    }
+    // It runs for the moment, as it did each time.
+    let soon = agent.since.is_some_and(|since| now.saturating_sub(since) < SOUND_SECONDS);
+    let again = agent.running && agent.crashes >= CRASHES && soon;
+    again.then_some(("CrashLoopBackOff", true))
+}
+
+/// The agents of the present spec in one namespace.
+///
+/// A pod waits for its agent before its application starts, so one agent too many is a pod too few.
+/// Only the kubelets' reports about pods of the same namespace count: forged annotations in a
+/// namespace pause only that namespace, and a registry that is gone pauses each separately.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    runs: usize,
+    fails: usize,
+    long: usize,
+    why: String,
+    /// When the pods without an agent were created that show no trace of the webhook.
+    bare: Vec<i64>,
+}
+
+impl Tally {
+    /// Adds an agent of the present spec.
+    fn take(&mut self, agent: &AgentFacts<'_>, failure: Option<(&str, bool)>) {
+        let Some((why, long)) = failure else {
+            self.runs += usize::from(agent.running);
+            return;
+        };
+        self.fail(why, long);
+    }
+
+    /// Adds a pod that waits for the end of its agent of the present spec: no time helps.
+    fn strip(&mut self) {
+        self.fail(SkipReason::Stripped.as_str(), true);
+    }
+
+    fn fail(&mut self, why: &str, long: bool) {
+        self.fails += 1;
+        self.long += usize::from(long);
+        if self.why.is_empty() || *self.why > *why {
+            self.why = short(why);
+        }
+    }
+
+    /// Returns the reason why no further pod of the namespace gets an agent, if there is one.
+    fn pause(&self) -> Option<&str> {
+        let paused = self.long >= MANY || (self.fails > 0 && self.runs == 0);
+        paused.then_some(&self.why)
+    }
+}
+
+/// Counts a reason among others, whose number is limited.
+fn count(reasons: &mut BTreeMap<String, usize>, why: &str) {
+    let mut reason = short(why);
+    if !reasons.contains_key(&reason) && reasons.len() >= REASONS {
+        "Other".clone_into(&mut reason);
+    }
+    *reasons.entry(reason).or_default() += 1;
+}
+
+fn short(reason: &str) -> String {
+    reason.chars().take(LONGEST_REASON).collect()
+}
+
+#[cfg(test)]
+mod tests;

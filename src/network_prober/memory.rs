@@ -1,7 +1,7 @@
 //! The memory of a `NetworkProber`, the objects that this process has applied; and those that we
 //! own, by watches, which show whether anyone changed or deleted one.
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fmt::Debug,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     clock,
-    controller::{self, MANAGED_BY, contest::Rounds},
+    controller::{self, Error, MANAGED_BY, contest::Rounds},
     infra::{
         Api,
         watch::{self, Changes, Metadata, Mirror, Reduced, Synced},
@@ -279,6 +279,55 @@ impl Owned {
 
     fn kinds(&self) -> MutexGuard<'_, Kinds> {
         self.0.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Time after a refusal until the same object is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+
+/// Why an object could not be applied: its fingerprint, and when that was.
+struct Refusal {
+    hash: u64,
+    at: Instant,
+    taken: bool,
+    text: String,
+}
+
+impl Refusal {
+    fn is_recent(&self) -> bool {
+        clock::instant().duration_since(self.at) < TRY_AGAIN
+    }
+
+    fn error(&self) -> Error {
+        if self.taken { Error::Taken(self.text.clone()) } else { Error::Refused(self.text.clone()) }
+    }
+}
+
+/// The last refusal of each object: the same is not tried at every pass.
+#[derive(Default)]
+pub struct Refusals(Mutex<HashMap<ChildKey, Refusal>>);
+
+impl Refusals {
+    /// Returns the recent error of the same object.
+    pub fn of(&self, key: &ChildKey, hash: u64) -> Option<Error> {
+        let all = self.all();
+        let known = all.get(key).filter(|r| r.hash == hash && r.is_recent());
+        known.map(Refusal::error)
+    }
+
+    /// Stores an object's error, with the time at which it first occurred.
+    pub fn remember(&self, key: ChildKey, hash: u64, error: &Error) {
+        let mut all = self.all();
+        all.retain(|_, refusal| refusal.is_recent());
+        let known = all.get(&key).is_some_and(|refusal| refusal.hash == hash);
+        if !known {
+            let (at, taken) = (clock::instant(), matches!(error, Error::Taken(_)));
+            all.insert(key, Refusal { hash, at, taken, text: error.to_string() });
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<ChildKey, Refusal>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

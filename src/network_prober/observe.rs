@@ -9,19 +9,47 @@ use std::{
 use kube::{ResourceExt, api::DynamicObject};
 
 use super::{
-    NetworkProberReconciler,
     children::{self, ChildKey, ChildKind},
-    memory,
-    observed::Observed,
-    report,
-    snapshot::{ProberState, Snapshot},
+    context::NetworkProberReconciler,
+    memory::{self, Contest},
+    snapshot::{ProberState, Setup, Snapshot},
 };
 use crate::{
     api::NetworkProber,
     clock,
     controller::{Error, Key, MANAGED_BY, key},
     infra::{Api, watch::Metadata},
+    webhook::configuration::Endpoint,
 };
+
+/// Maximum number of namespaces that a sentence names, to keep it short.
+pub(super) const NAMED: usize = 5;
+
+/// The facts about one object.
+pub struct Observed {
+    /// The object as every replica knows it; `None` until the snapshot has its generation.
+    pub view: Option<Arc<ProberState>>,
+    /// The settings of this replica.
+    pub setup: Setup,
+    /// The certificates that the API server and the agents should trust, as PEM.
+    pub bundle: Option<String>,
+    /// The address at which the API server reaches the webhook.
+    pub endpoint: Endpoint,
+    /// True if the `MutatingWebhookConfiguration` exists that holds the entries of all.
+    pub configuration: bool,
+    /// The API server's words in namespaces that refuse pods with an agent, as far as known.
+    pub failed_creates: BTreeMap<String, String>,
+    /// The kinds of the prometheus-operator that the API server serves.
+    pub monitoring: BTreeSet<ChildKind>,
+    /// Our children of this object that exist.
+    pub existing: Vec<ChildKey>,
+    /// The objects that were applied before and are unchanged, by fingerprint.
+    pub unchanged: BTreeMap<ChildKey, u64>,
+    /// The objects that another client changes again and again.
+    pub contests: BTreeMap<ChildKey, Contest>,
+    /// Time since each was applied.
+    pub written: BTreeMap<ChildKey, Duration>,
+}
 
 /// The time for which the discovered kinds of the API server are cached.
 const DISCOVERY: Duration = Duration::from_mins(1);
@@ -41,7 +69,7 @@ pub(super) async fn observe(
     existing.extend(reconciler.look_at_monitoring(prober, &monitoring).await?);
     existing.extend(reconciler.entries.of(&key));
     let mut failed_creates = BTreeMap::new();
-    for namespace in view.iter().flat_map(|view| view.members.refusing.keys()).take(report::NAMED) {
+    for namespace in view.iter().flat_map(|view| view.members.refusing.keys()).take(NAMED) {
         let why = reconciler.failed_creates.why(&reconciler.client, namespace).await;
         failed_creates.extend(why.map(|why| (namespace.clone(), why)));
     }

@@ -2,7 +2,10 @@
 //! first, within the shares of their namespaces. Pure.
 use std::{collections::HashMap, fmt};
 
-use super::{scope::Scope, settings::Settings, tenancy::Tenancy};
+use super::{
+    scope::Scope,
+    settings::{Settings, Tenancy},
+};
 use crate::api::network_prober::Mode;
 
 /// Size of an entry besides its selectors: two CA certificates of 1 kB each in base64, two names of

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 
 use super::{
     children::{Child, ChildKey, ChildKind, Content, Family, LARGEST_FILE},
-    observed::Observed,
+    observe::Observed,
     pinglists::config_json,
     report,
     settings::{LARGEST_MESH, Settings},

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use super::{
     children::{ChildKey, ChildKind},
     members::Members,
-    observed::Observed,
+    observe::{NAMED, Observed},
     settings::Settings,
     snapshot::ProberState,
-    watches::budget::Over,
+    watches::Over,
 };
 use crate::{
     agent::budget,
@@ -19,9 +19,6 @@ use crate::{
     placement::ring::Rotation,
     webhook::{configuration, injection::SkipReason},
 };
-
-/// Maximum number of namespaces that a sentence names, to keep it short.
-pub(super) const NAMED: usize = 5;
 
 /// Maximum number of pods in the status, to keep it readable and small.
 const LISTED: usize = 100;

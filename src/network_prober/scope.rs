@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::ObjectMeta;
 
-use super::{settings::Settings, tenancy::Tenancy};
+use super::{settings::Settings, settings::Tenancy};
+use crate::{api::network_prober::Mode, pods::PodObject};
 
 /// The namespace annotation with which a namespace lets other namespaces' `NetworkProber`s in:
 /// their `<namespace>/<name>`, separated by commas, or `*`. With `#<UID>` behind a name it lets in
@@ -151,6 +152,16 @@ fn is_digest(text: &str) -> bool {
     // In one case only, so that equal digests are equal texts.
     let lower = |hash: &str| hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     hash.is_some_and(|hash| hash.len() == 64 && lower(hash))
+}
+
+/// Reports whether an older one selects the pod.
+#[must_use]
+pub fn is_claimed(older: &[(&Settings, &Scope)], pod: &PodObject) -> bool {
+    older.iter().any(|(settings, scope)| {
+        settings.mode == Mode::Sidecar
+            && scope.standing(pod.namespace()) == Some(Standing::Allowed)
+            && settings.pods.matches(|key| pod.label(key))
+    })
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //! An agent presents the token of its pod; the API server identifies the pod. No agent gets
 //! another's list, and a client without a token causes no request to the API server.
 use std::{
+    collections::HashMap,
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -15,8 +16,14 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use k8s_openapi::jiff::Timestamp;
-use kube::Client;
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use k8s_openapi::{
+    api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus},
+    jiff::Timestamp,
+};
+use kube::{Client, api::PostParams};
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::{
@@ -25,18 +32,10 @@ use super::{
     state::ClusterState,
 };
 use crate::{
-    infra::shutdown::Shutdown,
+    infra::{Api, shutdown::Shutdown},
     metrics::Metrics,
-    serving::{Connection, Lifetime, Limits, Pace},
+    serving::{Connection, Lifetime, Limits, Pace, budget::Budget},
 };
-
-mod claims;
-#[cfg(test)]
-mod floods;
-mod tokens;
-
-use tokens::{Proven, Tokens};
-pub use tokens::{REVIEWS, REVIEWS_OF_ONE_SOURCE};
 
 /// Path of the pinglists.
 pub const PATH: &str = "/pinglist";
@@ -130,7 +129,7 @@ impl Agents {
         if let Some(pod) = self.0.tokens.believed(token) {
             return Ok(pod);
         }
-        let claimed = claims::pod(token, Timestamp::now().as_second())?;
+        let claimed = claimed_pod(token, Timestamp::now().as_second())?;
         let mut snapshots = self.0.cluster.subscribe();
         let known = async {
             let stranger = |snapshot: &Snapshot| {
@@ -314,18 +313,274 @@ impl Drop for Waiting<'_> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The time for which a token is accepted after a review: agents return every 50 s, and a deleted
+/// pod has no list whatever its token.
+const BELIEVED: Duration = Duration::from_mins(5);
 
-    #[test]
-    fn a_request_says_whose_list_and_how_long() {
-        let request = |query: &str| {
-            let Request { prober: (namespace, name), wait } = Request::of(query);
-            (namespace, name, wait.as_secs())
+/// The time for which it is accepted while the API server cannot be asked, or others use up the
+/// reviews: agents matter most during an outage. A token lives an hour.
+const BELIEVED_IN_OUTAGE: Duration = Duration::from_mins(30);
+
+/// The most tokens that are remembered: twice the largest cluster.
+const TOKENS: usize = 10_000;
+
+/// Maximum number of concurrent token reviews.
+pub const REVIEWS: usize = 16;
+
+/// Maximum number of these for one address. Agents may come from behind the address of their node:
+/// those of a starting node are reviewed within a quarter of a second.
+pub const REVIEWS_OF_ONE_SOURCE: usize = 4;
+
+/// The time for which an agent waits for its turn.
+const TURN: Duration = Duration::from_secs(5);
+
+/// The time for which an address may present no further token of a pod for which it has presented a
+/// wrong one.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Time between two log lines about tokens that cannot be reviewed.
+const SAID: Duration = Duration::from_mins(1);
+
+/// A pod by its UID, as its token proves it.
+struct Proven {
+    uid: String,
+    /// True if the API server could not be asked: this replica may be cut off from it.
+    in_outage: bool,
+}
+
+/// The print of a token: it is a secret, and a hundred times as long.
+type Print = [u8; SHA256_OUTPUT_LEN];
+
+/// A client at this address that claims to be this pod, by UID.
+type Claimant = (IpAddr, String);
+
+/// The known tokens.
+struct Tokens {
+    client: Client,
+    memory: Mutex<Memory>,
+    reviews: Budget<IpAddr>,
+    claimants: Budget<Claimant>,
+}
+
+#[derive(Default)]
+struct Memory {
+    /// The pod, and the time of the API server's answer.
+    known: HashMap<Print, (String, Instant)>,
+    /// The senders of wrong tokens, with the time.
+    wrong: HashMap<Claimant, Instant>,
+    said: Option<Instant>,
+}
+
+impl Tokens {
+    fn new(client: Client, of_one_source: usize) -> Self {
+        Self {
+            client,
+            memory: Mutex::default(),
+            reviews: Budget::new(REVIEWS, of_one_source),
+            claimants: Budget::new(usize::MAX, 1),
+        }
+    }
+
+    /// Returns the pod of a token, if the API server has confirmed it recently.
+    fn believed(&self, token: &str) -> Option<Proven> {
+        self.memory().known(&print(token), BELIEVED).map(Proven::now)
+    }
+
+    /// Asks the API server about a token that claims to belong to the pod `claimed`.
+    async fn review(
+        &self,
+        token: &str,
+        source: IpAddr,
+        claimed: String,
+    ) -> Result<Proven, Refusal> {
+        let key = print(token);
+        let claimant = (source, claimed);
+        let pause = || {
+            let wrong = self.memory().wrong.get(&claimant).copied();
+            wrong.is_some_and(|at| at.elapsed() < PAUSE)
         };
-        assert_eq!(request("prober=a%2Fnp&wait=20"), ("a".into(), "np".into(), 20));
-        assert_eq!(request("prober=a/np&wait=9999"), ("a".into(), "np".into(), 50));
-        assert_eq!(request("wait=-1&prober=np"), (String::new(), String::new(), 0));
+        let turn = async {
+            let own = self.claimants.wait(claimant.clone(), 1).await;
+            (own, self.reviews.wait(source, 1).await)
+        };
+        let stranger = Refusal::Unauthorized("not a token of this cluster for this service\n");
+        if pause() {
+            return Err(stranger);
+        }
+        let Ok(_turn) = timeout(TURN, turn).await else {
+            let busy = Refusal::Unavailable("too many unknown tokens at once\n".into());
+            return self.memory().known_in_outage(&key).ok_or(busy);
+        };
+        // Meanwhile the same token may have been presented, or a wrong one.
+        if let Some(uid) = self.memory().known(&key, BELIEVED) {
+            return Ok(Proven::now(uid));
+        }
+        if pause() {
+            return Err(stranger);
+        }
+        match self.ask(token).await {
+            Ok(status) if reviewed_pod(&status).is_some_and(|uid| *uid == claimant.1) => {
+                self.memory().learn(key, &claimant);
+                Ok(Proven::now(claimant.1))
+            }
+            Ok(_) => {
+                self.memory().refuse(&key, claimant);
+                Err(stranger)
+            }
+            Err(error) => {
+                let mut memory = self.memory();
+                memory.say(&error);
+                let text = "the API server does not review tokens now\n";
+                let unavailable = Refusal::Unavailable(text.into());
+                memory.known_in_outage(&key).ok_or(unavailable)
+            }
+        }
+    }
+
+    async fn ask(&self, token: &str) -> kube::Result<TokenReviewStatus> {
+        let review = TokenReview {
+            spec: TokenReviewSpec {
+                token: Some(token.to_owned()),
+                audiences: Some(vec![AUDIENCE.to_owned()]),
+            },
+            ..TokenReview::default()
+        };
+        let api = Api::<TokenReview>::all(self.client.clone());
+        Ok(api.create(&PostParams::default(), &review).await?.status.unwrap_or_default())
+    }
+
+    /// Makes everything that is known older, if this machine has run for as long.
+    #[cfg(test)]
+    fn age(&self, by: Duration) -> bool {
+        let mut memory = self.memory();
+        memory.known.values_mut().all(|(_, at)| {
+            let Some(earlier) = at.checked_sub(by) else { return false };
+            *at = earlier;
+            true
+        })
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl Proven {
+    fn now(uid: String) -> Self {
+        Self { uid, in_outage: false }
+    }
+}
+
+impl Memory {
+    fn known_in_outage(&self, key: &Print) -> Option<Proven> {
+        let uid = self.known(key, BELIEVED_IN_OUTAGE)?;
+        Some(Proven { uid, in_outage: true })
+    }
+
+    fn known(&self, key: &Print, within: Duration) -> Option<String> {
+        let (uid, at) = self.known.get(key)?;
+        (at.elapsed() < within).then(|| uid.clone())
+    }
+
+    fn learn(&mut self, key: Print, claimant: &Claimant) {
+        self.wrong.remove(claimant);
+        if self.known.len() >= TOKENS {
+            self.known.retain(|_, (_, at)| at.elapsed() < BELIEVED);
+        }
+        if self.known.len() < TOKENS || self.known.contains_key(&key) {
+            self.known.insert(key, (claimant.1.clone(), Instant::now()));
+        }
+    }
+
+    fn refuse(&mut self, key: &Print, claimant: Claimant) {
+        self.known.remove(key);
+        if self.wrong.len() >= TOKENS {
+            self.wrong.retain(|_, at| at.elapsed() < PAUSE);
+        }
+        if self.wrong.len() < TOKENS {
+            self.wrong.insert(claimant, Instant::now());
+        }
+    }
+
+    fn say(&mut self, error: &kube::Error) {
+        if self.said.is_none_or(|said| said.elapsed() >= SAID) {
+            self.said = Some(Instant::now());
+            tracing::warn!(%error, "tokens of agents cannot be reviewed");
+        }
+    }
+}
+
+fn print(token: &str) -> Print {
+    let mut print = Print::default();
+    print.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    print
+}
+
+/// The UID of the pod that an answer of the API server is about.
+fn reviewed_pod(status: &TokenReviewStatus) -> Option<&String> {
+    let for_us = status.audiences.iter().flatten().any(|audience| audience == AUDIENCE);
+    if status.authenticated != Some(true) || !for_us {
+        return None;
+    }
+    let extra = status.user.as_ref()?.extra.as_ref()?;
+    extra.get("authentication.kubernetes.io/pod-uid")?.first()
+}
+
+/// Tolerance after a token's expiry, in seconds, within which it is still reviewed: clocks differ.
+const LATE: i64 = 60;
+
+/// The claims of a token that Kubernetes issues.
+#[derive(Deserialize)]
+struct Claims {
+    aud: Audience,
+    exp: i64,
+    #[serde(rename = "kubernetes.io")]
+    kubernetes: Option<Kubernetes>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Several(Vec<String>),
+}
+
+#[derive(Deserialize)]
+struct Kubernetes {
+    pod: Option<Bound>,
+}
+
+#[derive(Deserialize)]
+struct Bound {
+    uid: String,
+}
+
+/// The UID of the pod that a token claims to be bound to. No claim is trusted before the API server
+/// has confirmed it: they only decide which tokens are worth a review.
+fn claimed_pod(token: &str, now: i64) -> Result<String, Refusal> {
+    let nonsense = Refusal::Unauthorized("not a token of a service account\n");
+    let mut parts = token.split('.');
+    let (Some(_), Some(payload), Some(_), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(nonsense);
+    };
+    let Ok(payload) = BASE64_URL_SAFE_NO_PAD.decode(payload) else { return Err(nonsense) };
+    let Ok(claims) = serde_json::from_slice::<Claims>(&payload) else { return Err(nonsense) };
+    let for_us = match &claims.aud {
+        Audience::One(audience) => audience == AUDIENCE,
+        Audience::Several(audiences) => audiences.iter().any(|audience| audience == AUDIENCE),
+    };
+    if !for_us {
+        return Err(Refusal::Unauthorized("the token is not for this service\n"));
+    }
+    if claims.exp.saturating_add(LATE) < now {
+        return Err(Refusal::Unauthorized("the token has expired\n"));
+    }
+    let bound = claims.kubernetes.and_then(|kubernetes| kubernetes.pod);
+    let unbound = Refusal::Unauthorized("the token is not bound to a pod\n");
+    bound.map(|pod| pod.uid).filter(|uid| !uid.is_empty()).ok_or(unbound)
+}
+
+#[cfg(test)]
+mod tests;

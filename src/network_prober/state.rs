@@ -28,14 +28,13 @@ use tokio::{
 };
 
 use super::{
-    Entries,
     constraints::{ByNamespace, reading},
+    entries::Entries,
     members::Nodes,
     places::Places,
-    queue,
     scope::NamespaceFacts,
-    snapshot::{Key, Pods, ProberState, Setup, Snapshot, Surroundings},
-    watches::{self, PodQuery, PodWatches, budget::Demand},
+    snapshot::{self, Key, Pods, ProberState, Setup, Snapshot, Surroundings},
+    watches::{self, Demand, PodQuery, PodWatches},
 };
 use crate::{
     api::NetworkProber,
@@ -284,13 +283,13 @@ impl Follower {
         // A kubelet that does not know them would wait for the agent to end.
         let oldest = self.cluster.0.nodes.oldest_kubelet();
         setup.native_sidecars &= oldest.is_none_or(|version| version >= NATIVE_SIDECARS);
-        let (read, ending) = queue::read(&probers);
+        let (read, ending) = snapshot::to_serve(&probers);
         let namespaces = self.namespaces.state();
         // Nothing can be created in a terminating namespace.
         let stay = namespaces.iter().filter(|n| n.meta().deletion_timestamp.is_none());
         let namespaces: Vec<_> =
             stay.map(|namespace| NamespaceFacts::of(namespace.meta())).collect();
-        let reaches = queue::reaches(&read, &setup, &namespaces);
+        let reaches = snapshot::reaches(&read, &setup, &namespaces);
         let demands = read.iter().zip(&reaches).filter_map(|(prober, reach)| {
             reach.demand(prober.namespace().as_deref().unwrap_or_default(), &setup.tenancy)
         });

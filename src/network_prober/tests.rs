@@ -11,13 +11,12 @@ use super::{
     children::{ChildKey, ChildKind},
     injector::decide,
     members::Nodes,
-    observed::Observed,
+    observe::Observed,
     places::Places,
     plan::plan,
     scope::NamespaceFacts,
-    settings::Settings,
+    settings::{Settings, Tenancy},
     snapshot::{Pods, ProberState, Reach, Setup, Snapshot, Surroundings},
-    tenancy::Tenancy,
 };
 use crate::{
     api::NetworkProber,

@@ -1,5 +1,6 @@
 //! The facts about one node that decisions need.
 use std::{
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
@@ -7,8 +8,34 @@ use std::{
 use k8s_openapi::api::core::v1::Toleration;
 use kube::core::ObjectMeta;
 
-use super::{Readiness, Texts};
+use super::Readiness;
 use crate::api::UNFIT_SUFFIX;
+
+/// Labels or annotations, sorted by key. Keys and values are shared texts: most are the same on
+/// every node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Texts(Arc<[(Arc<str>, Arc<str>)]>);
+
+impl Texts {
+    /// Returns the value of a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Arc<str>> {
+        let place = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        Some(&self.0[place].1)
+    }
+
+    /// Returns both, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.0.iter().map(|(key, value)| (key, value))
+    }
+}
+
+impl FromIterator<(Arc<str>, Arc<str>)> for Texts {
+    fn from_iter<I: IntoIterator<Item = (Arc<str>, Arc<str>)>>(texts: I) -> Self {
+        let sorted: BTreeMap<_, _> = texts.into_iter().collect();
+        Self(sorted.into_iter().collect())
+    }
+}
 
 /// Taints by which others announce that a node is going to end: cluster-autoscaler, Karpenter (also
 /// before v1), a non-graceful shutdown, cloud providers, the handler of AWS's notices.
@@ -218,4 +245,55 @@ pub struct Carrier {
     pub taint: bool,
     /// Its incarnation.
     pub incarnation: Incarnation,
+}
+
+/// Reports whether two texts are the same. Shared ones are compared by address: `==` reads both.
+#[must_use]
+pub fn is_same(a: &Arc<str>, b: &Arc<str>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
+/// Finds names in a list that is sorted by name. A name that follows the last one costs nothing, if
+/// both are the same shared text; every other name costs a binary search.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SortedCursor(usize);
+
+impl SortedCursor {
+    /// Finds the place of a name.
+    pub fn find<T>(
+        &mut self,
+        list: &[T],
+        name_of: impl Fn(&T) -> &Arc<str>,
+        name: &Arc<str>,
+    ) -> Option<usize> {
+        let found = match list.get(self.0) {
+            Some(next) if is_same(name_of(next), name) => Ok(self.0),
+            _ => list.binary_search_by(|other| name_of(other).cmp(name)),
+        };
+        self.0 = found.map_or_else(|place| place, |place| place + 1);
+        found.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_names_in_every_order_and_misses_those_that_are_not_there() {
+        let list = ["b", "d", "f"].map(Arc::<str>::from);
+        let mut cursor = SortedCursor::default();
+        for (name, place) in [
+            ("a", None),
+            ("b", Some(0)),
+            ("c", None),
+            ("d", Some(1)),
+            ("f", Some(2)),
+            ("g", None),
+            ("f", Some(2)),
+            ("b", Some(0)),
+        ] {
+            assert_eq!(cursor.find(&list, |name| name, &name.into()), place, "{name}");
+        }
+    }
 }

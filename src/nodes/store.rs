@@ -1,15 +1,14 @@
 //! The nodes of the cluster, kept up to date by a watch, small enough for 5,000 of them.
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use futures::StreamExt;
 use kube::{Client, core::ObjectMeta, runtime::watcher::Event};
 use tokio::sync::watch as signal;
 
 use super::{
-    Carrier, Census, Identity, Incarnation, NodeFacts, NodeObject, Offer, Readiness, Selection,
-    Speaker, Texts,
+    Carrier, Census, Identity, Incarnation, NodeFacts, NodeObject, Offer, Readiness, Speaker,
+    Texts,
     facts::announces_end,
-    selection::{Choice, Selections},
     state::{State, Stored, marking},
 };
 use crate::{
@@ -284,6 +283,53 @@ impl NodeStore {
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
         self.0.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Number of selections that are kept. Each takes up to 150 bytes a node, so that many objects,
+/// each with its own label, share the places; those without one select again.
+const KEPT: usize = 2;
+
+/// The nodes of a selector, and which others carry its key.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The selected nodes, by name.
+    pub nodes: Arc<[NodeFacts]>,
+    /// The nodes that are not selected and have the key as a label or taint, by name.
+    pub strays: Arc<[Carrier]>,
+}
+
+/// The request for a selection.
+#[derive(Clone, Debug, PartialEq)]
+struct Choice {
+    selector: Selector,
+    /// The key whose label and taint are read.
+    key: String,
+    /// True if the other labels are read too.
+    labels: bool,
+}
+
+/// The last selections, the latest last, kept while no node changes: most judgments select what the
+/// last one did.
+#[derive(Debug, Default)]
+struct Selections(Mutex<Vec<(Choice, u64, Selection)>>);
+
+impl Selections {
+    /// Returns the selection of this state of the nodes, if it is kept; forgets older states.
+    fn get(&self, choice: &Choice, state: u64) -> Option<Selection> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(_, of, _)| *of == state);
+        let place = kept.iter().position(|(known, ..)| known == choice)?;
+        Some(kept[place].2.clone())
+    }
+
+    /// Keeps a selection, if there is a place: one that is in use is not replaced, so that objects
+    /// that take turns do not drive each other out.
+    fn put(&self, choice: Choice, state: u64, selection: &Selection) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < KEPT && kept.iter().all(|(known, ..)| *known != choice) {
+            kept.push((choice, state, selection.clone()));
+        }
     }
 }
 

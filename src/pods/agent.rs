@@ -1,7 +1,7 @@
 //! The prober's agent in a pod, according to the Pod object.
-use super::{
-    names::{AGENT_CONTAINER, AGENT_VOLUME, METRICS_PORT, PING_PORT, SCRAPED_ANNOTATION},
-    resource::{Container, PodObject},
+use super::resource::{
+    AGENT_CONTAINER, AGENT_VOLUME, Container, INJECTED_BY_ANNOTATION, METRICS_PORT, PING_PORT,
+    PodObject, SCRAPED_ANNOTATION,
 };
 
 /// The agent in a pod.
@@ -89,7 +89,7 @@ impl PodObject {
     pub fn takes_names(&self) -> bool {
         let agent = self.agent().is_some();
         // If another webhook removed the container, the annotation shows that the volume is ours.
-        let by_us = self.annotation(super::INJECTED_BY_ANNOTATION).is_some();
+        let by_us = self.annotation(INJECTED_BY_ANNOTATION).is_some();
         let container = self.all_containers().any(|c| &*c.name == AGENT_CONTAINER);
         let volume = self.volumes().unwrap_or_default().iter().any(|name| &**name == AGENT_VOLUME);
         !agent && (container || (volume && !by_us))

@@ -1,7 +1,7 @@
 //! The quota that a pod takes in its namespace.
 use super::{
-    PodObject,
     qos::{Amounts, Resources},
+    resource::PodObject,
 };
 
 /// The resources that determine a pod's quality-of-service class and its quotas.

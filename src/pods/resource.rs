@@ -4,11 +4,41 @@ use std::net::IpAddr;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::core::NamespaceResourceScope;
 
-use super::{
-    names::MIRROR_ANNOTATION,
-    qos::{Qos, Resources},
-};
+use super::qos::{Qos, Resources};
 use crate::partial_resource::partial_resource;
+
+/// The name of the agent's container, the original operator's.
+pub const AGENT_CONTAINER: &str = "net-prober";
+/// The variable with the way in which an agent gets its list of peers.
+pub const DELIVERY_VARIABLE: &str = "NET_PROBER_DELIVERY";
+/// Seconds of running after which the kubelet forgets earlier terminations of a container.
+pub const SOUND_SECONDS: i64 = 10 * 60;
+/// The name of the agent's volume, the original operator's.
+pub const AGENT_VOLUME: &str = "net-prober-vol";
+/// The name of the port that answers probes.
+pub const PING_PORT: &str = "np-ping";
+/// The name of the port that serves the agent's metrics.
+pub const METRICS_PORT: &str = "np-prometheus";
+
+/// Written by the injection with the value `true`, as the original operator did; an author who sets
+/// it to any value opts out.
+pub const DEPLOYED_ANNOTATION: &str = "netprober-container-deployed";
+/// `"false"` opts out.
+pub const INJECT_ANNOTATION: &str = "probes.bigmikes.io/inject";
+/// Names the agent's `NetworkProber`: `<namespace>/<name>`.
+pub const INJECTED_BY_ANNOTATION: &str = "probes.bigmikes.io/injected-by";
+/// Identifies the injected agent: the hash of the recipe.
+pub const HASH_ANNOTATION: &str = "probes.bigmikes.io/injected-hash";
+/// The mark of a pod that would be refused with an agent: `<namespace>/<name>` of the
+/// `NetworkProber`, and the hash of the recipe.
+pub const REFUSED_ANNOTATION: &str = "probes.bigmikes.io/refused-with";
+/// Set by the kubelet on the mirror of a static pod, which cannot be changed.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Set by `OpenShift` before webhooks are called: the security context constraint that admits the
+/// pod.
+pub const CONSTRAINT_ANNOTATION: &str = "openshift.io/scc";
+/// A port of the application, for scrapes that discover pods by annotations.
+pub const SCRAPED_ANNOTATION: &str = "prometheus.io/port";
 
 /// A Pod without the fields that the operator never uses.
 ///
@@ -304,11 +334,64 @@ impl PodObject {
 
 partial_resource!(PodObject as Pod, NamespaceResourceScope);
 
+/// Memory of a typical pod, including derived data (its place in lists, its entry in an index), as
+/// measured by `make bench`.
+const UNIT: usize = 4096;
+
+/// Memory of a label in addition to its texts: two `String`s and its part of the map.
+const ENTRY: usize = 64;
+
+impl PodObject {
+    /// Returns its weight, in units of 4 KiB: 1 for a typical pod, and more for one with a megabyte
+    /// of labels or ports.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let Self { metadata, spec, status, .. } = self;
+        let maps = [&metadata.labels, &metadata.annotations];
+        let texts = maps.into_iter().flatten().flatten();
+        let texts = texts.map(|(key, value)| ENTRY + key.len() + value.len()).sum::<usize>();
+        let containers = self.all_containers().map(size).sum::<usize>();
+        let volumes = spec.volumes.iter().flatten();
+        let volumes = volumes.map(|name| size_of_val(name) + name.len()).sum::<usize>();
+        let said = status.agent_waiting.as_ref().map_or(0, |text| text.len());
+        let addresses = size_of_val(&*status.ips);
+        let extra = texts + containers + volumes + said + addresses;
+        // The unit includes what every pod has.
+        1 + extra / UNIT
+    }
+}
+
+fn size(container: &Container) -> usize {
+    let ports = container.ports.iter();
+    let ports =
+        ports.map(|port| size_of::<Port>() + port.name.len() + port.protocol.len()).sum::<usize>();
+    size_of::<Container>() + container.name.len() + container.image.len() + ports
+}
+
+/// Reports whether requests may be sent to an address because a pod claims it, which anyone with a
+/// kubelet's credentials can make it do: not to the cloud's metadata service (169.254.169.254) or
+/// any other link-local address, nor to multicast and broadcast addresses.
+#[must_use]
+pub fn is_askable(ip: &IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            !(ip.is_link_local() || ip.is_multicast() || ip.is_broadcast() || ip.is_unspecified())
+        }
+        IpAddr::V6(ip) => !(ip.is_unicast_link_local() || ip.is_multicast() || ip.is_unspecified()),
+    }
+}
+
+/// Reports whether agents may probe it: it is askable and not the agent's own host.
+#[must_use]
+pub fn is_probeable(ip: &IpAddr) -> bool {
+    is_askable(ip) && !ip.to_canonical().is_loopback()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{super::names::DEPLOYED_ANNOTATION, *};
+    use super::*;
 
     fn pod(value: Value) -> PodObject {
         serde_json::from_value(value).unwrap()
@@ -447,5 +530,47 @@ mod tests {
             assert_eq!(pod(json!({"spec": {"restartPolicy": policy}})).runs_to_completion(), ends);
         }
         assert!(!pod(json!({})).runs_to_completion());
+    }
+
+    #[test]
+    fn a_large_pod_counts_as_several() {
+        let weight = |value| serde_json::from_value::<PodObject>(value).unwrap().weight();
+        let container =
+            |name: usize| json!({"name": format!("c{name}"), "image": "registry/image:1"});
+        let usual = json!({
+            "metadata": {"name": "p", "labels": {"app": "a", "pod-template-hash": "7cfcd8d8f9"}},
+            "spec": {"containers": [container(0), container(1)], "volumes": [{"name": "v"}]},
+        });
+        assert_eq!((weight(usual), weight(json!({}))), (1, 1));
+        let labels: serde_json::Map<_, _> =
+            (0..10_000).map(|i| (format!("key-{i}"), json!("x".repeat(60)))).collect();
+        let large = weight(json!({"metadata": {"labels": labels}}));
+        assert!((200..500).contains(&large), "{large}");
+        let ports: Vec<_> = (0..10_000).map(|i| json!({"containerPort": i % 65_536})).collect();
+        let large = weight(json!({"spec": {"containers": [{"name": "a", "ports": ports}]}}));
+        assert!(large > 100, "{large}");
+    }
+
+    #[test]
+    fn nobody_is_sent_to_an_address_that_is_no_pods() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for good in ["10.0.0.7", "192.168.1.9", "100.64.0.1", "8.8.8.8", "fd00::7", "2001:db8::1"] {
+            assert!(is_askable(&ip(good)) && is_probeable(&ip(good)), "{good}");
+        }
+        for bad in [
+            "169.254.169.254",
+            "224.0.0.1",
+            "255.255.255.255",
+            "0.0.0.0",
+            "::",
+            "fe80::1",
+            "ff02::1",
+            "::ffff:169.254.169.254",
+        ] {
+            assert!(!is_askable(&ip(bad)) && !is_probeable(&ip(bad)), "{bad}");
+        }
+        for own in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(!is_probeable(&ip(own)), "{own}");
+        }
     }
 }

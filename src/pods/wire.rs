@@ -8,11 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::{Deserialize, Deserializer};
 
 use super::{
-    affinity::Affinity,
-    listening,
-    names::{self, AGENT_CONTAINER, DELIVERY_VARIABLE, SOUND_SECONDS},
     qos::Resources,
-    resource::{self, PodObject},
+    resource::{self, AGENT_CONTAINER, DELIVERY_VARIABLE, PodObject, SOUND_SECONDS},
 };
 use crate::partial_resource::nullable;
 
@@ -46,7 +43,7 @@ struct Metadata {
     owner_references: Option<Vec<Option<Owner>>>,
 }
 
-/// The keys are those of the constants in [`names`]; a test compares them.
+/// The keys are those of the constants in [`resource`]; a test compares them.
 #[derive(Deserialize)]
 struct Annotations {
     #[serde(default, rename = "netprober-container-deployed", deserialize_with = "present")]
@@ -315,14 +312,14 @@ impl From<Metadata> for ObjectMeta {
     fn from(metadata: Metadata) -> Self {
         let annotations = metadata.annotations.map(|found| {
             let known = [
-                (names::DEPLOYED_ANNOTATION, found.deployed),
-                (names::INJECT_ANNOTATION, found.inject),
-                (names::INJECTED_BY_ANNOTATION, found.by),
-                (names::HASH_ANNOTATION, found.hash),
-                (names::REFUSED_ANNOTATION, found.refused),
-                (names::MIRROR_ANNOTATION, found.mirror),
-                (names::CONSTRAINT_ANNOTATION, found.constraint),
-                (names::SCRAPED_ANNOTATION, found.scraped),
+                (resource::DEPLOYED_ANNOTATION, found.deployed),
+                (resource::INJECT_ANNOTATION, found.inject),
+                (resource::INJECTED_BY_ANNOTATION, found.by),
+                (resource::HASH_ANNOTATION, found.hash),
+                (resource::REFUSED_ANNOTATION, found.refused),
+                (resource::MIRROR_ANNOTATION, found.mirror),
+                (resource::CONSTRAINT_ANNOTATION, found.constraint),
+                (resource::SCRAPED_ANNOTATION, found.scraped),
             ];
             known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
         });
@@ -401,10 +398,10 @@ impl From<Container> for resource::Container {
             .collect();
         let variables = container.env.iter().flatten().flatten();
         let variables = variables
-            .filter_map(|variable| listening::variable(&variable.name, variable.value.as_deref()?));
+            .filter_map(|variable| port_of_variable(&variable.name, variable.value.as_deref()?));
         let undeclared: BTreeSet<_> = checks
             .filter_map(|check| check.port())
-            .chain(listening::arguments(&arguments))
+            .chain(ports_of_arguments(&arguments))
             .chain(variables)
             .collect();
         let undeclared = undeclared.into_iter().take(UNDECLARED);
@@ -482,6 +479,132 @@ impl From<Status> for resource::Status {
             agent_waiting: state.waiting.map(|waiting| waiting.reason),
             agent_since: since,
             agent_crashes: crashes,
+        }
+    }
+}
+
+/// The label of nodes with their operating system.
+const OS: &str = "kubernetes.io/os";
+
+/// The affinity of a pod.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Affinity {
+    node_affinity: Option<NodeAffinity>,
+}
+
+#[derive(Deserialize)]
+struct NodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<Terms>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Terms {
+    node_selector_terms: Option<Vec<Option<Term>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Term {
+    match_expressions: Option<Vec<Option<Expression>>>,
+}
+
+#[derive(Deserialize)]
+struct Expression {
+    key: Option<Box<str>>,
+    operator: Option<Box<str>>,
+    values: Option<Vec<Option<Box<str>>>>,
+}
+
+impl Affinity {
+    /// Reports whether it allows only nodes with this operating system: one of the terms has to
+    /// match, and all expressions of it.
+    fn requires_os(&self, os: &str) -> bool {
+        let required = self.node_affinity.as_ref().and_then(|node| node.required.as_ref());
+        let terms = required.and_then(|required| required.node_selector_terms.as_deref());
+        let terms = terms.unwrap_or_default();
+        !terms.is_empty() && terms.iter().all(|term| term.as_ref().is_some_and(|t| t.requires(os)))
+    }
+}
+
+impl Term {
+    fn requires(&self, os: &str) -> bool {
+        self.match_expressions.iter().flatten().flatten().any(|expression| {
+            let values = expression.values.as_deref().unwrap_or_default();
+            expression.key.as_deref() == Some(OS)
+                && expression.operator.as_deref() == Some("In")
+                && !values.is_empty()
+                && values.iter().all(|value| value.as_deref() == Some(os))
+        })
+    }
+}
+
+/// Flags whose value has the port of a server. An application that finds its port taken does not
+/// start, and an agent less is only a pod less that is measured: so a port that may be one of a
+/// server counts.
+const FLAGS: [&str; 4] = ["port", "addr", "listen", "bind"];
+
+/// Hosts in front of a port that are the pod itself.
+const OWN_HOSTS: [&str; 7] = ["", "0.0.0.0", "127.0.0.1", "localhost", "[::]", "[::1]", "*"];
+
+/// The ports of flags: `--port=8080`, `-port 8080`, `--metrics-addr=127.0.0.1:8080`.
+fn ports_of_arguments(arguments: &[String]) -> Vec<u16> {
+    let pairs = arguments.iter().enumerate().filter_map(|(place, argument)| {
+        let flag = argument.strip_prefix('-')?;
+        match flag.split_once('=') {
+            Some((flag, value)) => Some((flag, value)),
+            None => Some((flag, &**arguments.get(place + 1)?)),
+        }
+    });
+    let named = pairs.filter(|(flag, _)| {
+        let flag = flag.to_ascii_lowercase();
+        FLAGS.iter().any(|part| flag.contains(part)) || flag == "p"
+    });
+    named.filter_map(|(_, value)| own_port(value)).collect()
+}
+
+/// The port of a variable: `PORT=8080`, `LISTEN_ADDRESS=:8080`.
+fn port_of_variable(name: &str, value: &str) -> Option<u16> {
+    let name = name.to_ascii_lowercase();
+    FLAGS.iter().any(|part| name.contains(part)).then(|| own_port(value)).flatten()
+}
+
+fn own_port(value: &str) -> Option<u16> {
+    let (host, port) = value.rsplit_once(':').unwrap_or(("", value));
+    OWN_HOSTS.contains(&host).then(|| port.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_name_a_port_of_the_pod_itself() {
+        for (text, expected) in [
+            ("server --port=8080", &[8080][..]),
+            ("--http-port 8080 --verbose", &[8080]),
+            ("-p 8080 -port=9090", &[8080, 9090]),
+            ("--metrics-addr=127.0.0.1:8080", &[8080]),
+            ("--web.listen-address=:9090 --bind [::]:53", &[9090, 53]),
+            ("--redis-addr=redis:6379 --url=http://x:80 --report=8080x", &[]),
+            ("--port", &[]),
+            ("8080 port=8080", &[]),
+            ("--port=70000 --port=-1 --port=", &[]),
+        ] {
+            let all: Vec<_> = text.split(' ').map(str::to_owned).collect();
+            assert_eq!(ports_of_arguments(&all), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn variables_that_name_one() {
+        assert_eq!(port_of_variable("PORT", "8080"), Some(8080));
+        assert_eq!(port_of_variable("SERVER_PORT", "8080"), Some(8080));
+        assert_eq!(port_of_variable("LISTEN", "0.0.0.0:8080"), Some(8080));
+        for (name, value) in [("HOME", "8080"), ("DB_ADDR", "db:5432"), ("PORT", "http")] {
+            assert_eq!(port_of_variable(name, value), None, "{name}");
         }
     }
 }

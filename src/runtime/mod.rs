@@ -17,7 +17,7 @@ use crate::{
         shutdown::Shutdown,
     },
     metrics::Metrics,
-    network_prober::live::LiveProbers,
+    network_prober::overview::LiveProbers,
     nodes::NodeStore,
     prometheus::{self, Endpoints, EndpointsConfig, Exporters},
     swarm::{self, acknowledge::WorkerClient},

@@ -14,7 +14,7 @@ use crate::{
     metrics::Metrics,
     network_prober::{
         Agents, ClusterInjector, PINGLIST_LIMITS, PINGLIST_PATH, REVIEWS, REVIEWS_OF_ONE_SOURCE,
-        snapshot::Setup, state::ClusterState, tenancy::Tenancy,
+        settings::Tenancy, snapshot::Setup, state::ClusterState,
     },
     nodes::NodeStore,
     serving::{self as http, Limits},

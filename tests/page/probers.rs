@@ -14,9 +14,8 @@ use traffic_operator::{
     agent::pinglist::Protocol,
     api::network_prober::Mode,
     network_prober::{
-        live::ProberSource,
         measurement::{Blame, Measurement, NodeFigures, PathFigures, Silent},
-        overview::{Filter, Measured, Overview, PodView, ProberView, Uncovered},
+        overview::{Filter, Measured, Overview, PodView, ProberSource, ProberView, Uncovered},
     },
     runtime::status_page::{self, PROBERS_PATH},
 };

@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 use traffic_operator::{
     api::NetworkProber,
-    network_prober::{children::Family, settings::Settings, tenancy::Tenancy},
+    network_prober::{
+        children::Family,
+        settings::{Settings, Tenancy},
+    },
 };
 
 /// A pod that may be scraped.

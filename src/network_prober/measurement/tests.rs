@@ -1,11 +1,7 @@
 //! The queries, and the conversion of untrusted answers.
 use proptest::{collection, prelude::*};
 
-use super::{
-    queries::{literally, of_agent, overview, paths},
-    *,
-};
-use crate::{network_prober::rules, prometheus::promql::string};
+use super::*;
 
 fn subject(prober: &str) -> Subject {
     Subject {
@@ -36,8 +32,13 @@ fn what_is_asked_is_promql_about_this_prober_and_of_series_that_exist() {
     let nodes = vec!["node-1.example".to_owned(), r#"odd"} or vector(1) #\"#.to_owned()];
     for prober in ["shop/web", r#"odd"} or vector(1) #"#] {
         let subject = subject(prober);
-        let agent = of_agent(&subject, r#"odd"} or vector(1) #"#, "web-1");
-        let all = [overview(&subject), paths(&subject, None), paths(&subject, Some(&nodes)), agent];
+        let agent = agent_query(&subject, r#"odd"} or vector(1) #"#, "web-1");
+        let all = [
+            overview_query(&subject),
+            paths_query(&subject, None),
+            paths_query(&subject, Some(&nodes)),
+            agent,
+        ];
         for promql in all {
             for selector in promql.split("netprober").skip(1) {
                 let (name, labels) = selector.split_once('{').unwrap();

@@ -1,7 +1,7 @@
 //! The probed pods, and for how long they are probed.
 use serde_json::{Value, json};
 
-use super::{presence::EVIDENCE_SECONDS, *};
+use super::*;
 use crate::network_prober::{
     constraints::ByNamespace,
     scope::NamespaceFacts,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     agent::budget::{ORIGINAL_SERIES, OTHER_SERIES, RTT_SERIES, SERIES},
-    network_prober::tenancy::Tenancy,
+    network_prober::settings::Tenancy,
 };
 
 fn settings(spec: &Value) -> Settings {

@@ -7,7 +7,7 @@ use crate::{
     network_prober::{
         places::{Full, Group, OF_ALL, OF_AUTHORS, OF_NAMESPACE},
         plan::Desired,
-        watches::budget::{Over, Payer},
+        watches::{Over, Payer},
     },
 };
 

@@ -5,8 +5,7 @@ use futures::channel::mpsc;
 use serde_json::json;
 
 use super::{
-    super::{scope::NamespaceFacts, tenancy::Tenancy},
-    budget::{OF_ADMINISTRATORS, OF_AUTHORS, OF_NAMESPACE},
+    super::{scope::NamespaceFacts, settings::Tenancy},
     *,
 };
 use crate::api::NetworkProber;

@@ -11,7 +11,7 @@ use axum::{
 use serde::Serialize;
 
 use super::{answer, file, refusal};
-use crate::network_prober::{live::ProberSource, overview::Filter};
+use crate::network_prober::overview::{Filter, ProberSource};
 
 /// Path of the `NetworkProber`s.
 pub const PROBERS_PATH: &str = "/api/v1/networkprobers";

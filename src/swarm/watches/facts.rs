@@ -136,7 +136,7 @@ impl From<&WorkerPod> for PodFacts {
             controller: controller.map(|o| (o.kind.as_str().into(), o.name.as_str().into())),
             template: label("pod-template-hash"),
             node: pod.spec.node_name.clone(),
-            ip: status.pod_ip.filter(crate::pods::address::is_askable),
+            ip: status.pod_ip.filter(crate::pods::is_askable),
             ready: status.conditions.iter().any(|c| &*c.type_ == "Ready" && &*c.status == "True"),
             terminating: metadata.deletion_timestamp.is_some(),
             stopped: is_stopped(pod),

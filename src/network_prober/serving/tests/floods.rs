@@ -16,7 +16,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::*;
+use super::super::*;
 use crate::{
     network_prober::tests::{pod, setup, view},
     serving::Server,
@@ -61,7 +61,7 @@ impl Reviews {
         let body = to_bytes(Body::new(request.into_body()), usize::MAX).await.unwrap();
         let review: Value = serde_json::from_slice(&body).unwrap();
         let token = review["spec"]["token"].as_str().unwrap();
-        let uid = claims::pod(token, 0).unwrap();
+        let uid = claimed_pod(token, 0).unwrap();
         let status = if token.ends_with("good") {
             json!({"authenticated": true, "audiences": [AUDIENCE], "user": {
                 "username": "u", "extra": {"authentication.kubernetes.io/pod-uid": [uid]}}})
