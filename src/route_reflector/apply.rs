@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{
     KIND, RouteReflectorReconciler,
     datastore::{self, Datastore, IdChange, Session, WantedPeer, Written},
-    memory::{Blocked, Memory},
-    plan::{self, Desired, Reports},
+    memory::{Blocked, Memory, whole},
+    plan::{Desired, Reports},
     steps::{NodeWrite, Step, Why, Write},
 };
 use crate::{
@@ -90,7 +90,7 @@ impl RouteReflectorReconciler {
         // Before it is tried: a write that failed may have been carried out.
         let before = (memory.last_step, std::mem::take(&mut memory.statuses));
         let single = writes.len() == 1;
-        memory.last_step = Some(plan::whole(clock::timestamp()));
+        memory.last_step = Some(whole(clock::timestamp()));
         self.memories.put(key.clone(), memory);
         let (_, name) = key;
         let result = self.write_all(name, datastore, writes, session).await;

@@ -13,11 +13,10 @@ use super::{
     bgp_model::{Change, Fabric, Rule},
     datastore::{CalicoPeer, Snapshot},
     memory::Memory,
-    next::{self, Next},
     overlap,
     plan::{self, Calico, Fitness, Observed},
     settings::Settings,
-    steps::{NodeWrite, Step, Write},
+    steps::{self, Next, NodeWrite, Step, Write},
     topology::BgpTopology,
 };
 use crate::{
@@ -272,14 +271,14 @@ pub fn simulate(
             Next::Done
         } else {
             let unsound = decision.unsound.as_ref();
-            next::choose(&bgp, &decision.goal, &decision.left, unsound, |step| {
+            steps::choose(&bgp, &decision.goal, &decision.left, unsound, |step| {
                 bgp.known()?;
-                next::allowed(&stage.snapshot, step)
+                steps::allowed(&stage.snapshot, step)
             })
         };
         let Next::Take(step) = next else {
             match next {
-                Next::Refuse(step, why) => refused = Some(next::refusal(step.as_ref(), &why)),
+                Next::Refuse(step, why) => refused = Some(steps::refusal(step.as_ref(), &why)),
                 Next::Wait(step, shut) => refused = Some(format!("{step}: {shut}")),
                 Next::Take(_) | Next::Done => {}
             }

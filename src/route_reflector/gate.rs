@@ -18,13 +18,135 @@ use super::{
     datastore::{Report, Unreadable},
     names::few,
 };
-use crate::{controller::disruptions::Busy, prometheus::exporters::untrusted};
+use crate::{
+    controller::disruptions::Busy,
+    nodes::{Identity, Resolution, ShortNames},
+    placement::hash,
+    prometheus::{
+        Exporters, QueryError, decode,
+        exporters::{MEASURE, job_of, note_job, other_jobs, untrusted},
+    },
+};
 
-mod query;
-mod wanted;
+/// The expected sessions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// The node-to-node mesh is on.
+    pub mesh: bool,
+    sets: Vec<Set>,
+    nodes: BTreeMap<Arc<str>, Entry>,
+}
 
-pub use query::{Asked, query};
-pub use wanted::{Part, Set, Wanted};
+/// Neighbors with which the same nodes should have sessions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Set {
+    /// Distinguishes it from every other set of names.
+    pub tag: Box<str>,
+    /// The node at the other end, by session.
+    pub names: BTreeMap<Protocol, Arc<str>>,
+    /// Number of these that each node has: a node in the set has none with itself.
+    members: BTreeMap<Arc<str>, usize>,
+}
+
+/// The expected sessions of one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Entry {
+    sets: Vec<usize>,
+    part: Part,
+}
+
+/// The role of a node in a gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// The gate depends on its sessions.
+    pub gated: bool,
+    /// It reflects routes.
+    pub reflector: bool,
+}
+
+impl Wanted {
+    /// None yet.
+    #[must_use]
+    pub fn new(mesh: bool) -> Self {
+        Self { mesh, ..Self::default() }
+    }
+
+    /// Adds a node.
+    pub fn node(&mut self, name: &Arc<str>, part: Part) {
+        self.nodes.entry(Arc::clone(name)).or_default().part = part;
+    }
+
+    /// Adds sessions with these neighbors, each with its name, of all nodes in `by` that have been
+    /// added.
+    pub fn sessions<'n>(
+        &mut self,
+        names: BTreeMap<Protocol, Arc<str>>,
+        by: impl Iterator<Item = &'n Arc<str>>,
+    ) {
+        if names.is_empty() {
+            return;
+        }
+        let all: Vec<String> = names.keys().map(ToString::to_string).collect();
+        let tag = format!("{:016x}", hash::of(&all.join("|"))).into();
+        let place = self.sets.len();
+        for node in by {
+            if let Some(entry) = self.nodes.get_mut(node) {
+                entry.sets.push(place);
+            }
+        }
+        let mut members = BTreeMap::new();
+        for member in names.values() {
+            *members.entry(Arc::clone(member)).or_default() += 1;
+        }
+        self.sets.push(Set { tag, names, members });
+    }
+
+    /// All sets.
+    #[must_use]
+    pub fn sets(&self) -> &[Set] {
+        &self.sets
+    }
+
+    /// The sets with which a node should have sessions.
+    pub fn of(&self, node: &str) -> impl Iterator<Item = &Set> {
+        let sets = self.nodes.get(node).map(|entry| entry.sets.as_slice());
+        sets.unwrap_or_default().iter().map(|&place| &self.sets[place])
+    }
+
+    /// Returns the number of expected sessions of a node, without those with `silent` nodes.
+    #[must_use]
+    pub fn count(&self, node: &str, silent: &BTreeSet<Arc<str>>) -> u32 {
+        let count = |set: &Set| {
+            let of = |other: &str| set.members.get(other).copied().unwrap_or_default();
+            let silent = silent.iter().filter(|other| &***other != node);
+            let without = of(node) + silent.map(|other| of(other)).sum::<usize>();
+            u32::try_from(set.names.len().saturating_sub(without)).unwrap_or(u32::MAX)
+        };
+        self.of(node).map(count).sum()
+    }
+
+    /// The nodes with sessions on which the gate depends.
+    pub fn gated(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.nodes.iter().filter(|(_, entry)| entry.part.gated).map(|(name, _)| name)
+    }
+
+    /// The nodes that reflect routes.
+    pub fn reflectors(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.nodes.iter().filter(|(_, entry)| entry.part.reflector).map(|(name, _)| name)
+    }
+
+    /// The nodes that reflect none.
+    pub fn clients(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.nodes.iter().filter(|(_, entry)| !entry.part.reflector).map(|(name, _)| name)
+    }
+
+    /// Reports whether the gate depends on no session at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let nobody = BTreeSet::new();
+        self.gated().all(|node| self.count(node, &nobody) == 0)
+    }
+}
 
 /// Minimum time between a step and a sample that counts for the time after it: the watch that
 /// informs Calico's confd, its rendering, and BIRD's reload. Sessions that a reload resets are down
@@ -137,6 +259,158 @@ impl Measured {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates; checked")]
 fn whole(value: f64) -> u32 {
     value as u32
+}
+
+/// The measure of how long ago a node was scraped, in seconds by the clock of Prometheus itself.
+const AGE: &str = "age";
+
+/// The measure of names that some node has an established session under.
+const NAME: &str = "name";
+
+/// Prefix of the measure of established sessions of a set; its tag follows.
+const SET: &str = "set_";
+
+/// Counts the established sessions of each set by the series of `bird_exporter`, each name once;
+/// also queries when they were scraped, and with which nodes any node has a session.
+#[must_use]
+pub fn query(exporters: &Exporters, wanted: &Wanted) -> String {
+    let by = by(&exporters.node_labels);
+    let (metric, believed, bgp) = ("bird_protocol_up", &exporters.bird_exporter, r#"proto="BGP""#);
+    let established = format!(r#"{bgp},state="Established""#);
+    let (up, all) = (believed.select(metric, &established), believed.select(metric, bgp));
+    let tagged = |text: &str, measure: &str| {
+        format!(r#"label_replace({text}, "{MEASURE}", "{measure}", "", "")"#)
+    };
+    let mut parts = Vec::new();
+    for set in wanted.sets() {
+        // Names of letters, digits and _ alone: Prometheus looks each up, and runs no regular
+        // expression.
+        let names: Vec<_> = set.names.keys().map(ToString::to_string).collect();
+        let names = format!(r#"{established},name=~"{}""#, names.join("|"));
+        let up = believed.select(metric, &names);
+        let distinct = format!("count by ({by}) (group by ({by}, name) ({up} == 1))");
+        parts.push(tagged(&distinct, &format!("{SET}{}", set.tag)));
+    }
+    // An age needs one clock; a time would need ours and theirs to agree.
+    parts.push(tagged(&format!("time() - min by ({by}) (timestamp({all}))"), AGE));
+    parts.push(tagged(&format!("group by (name) ({up})"), NAME));
+    parts.extend(other_jobs(metric, bgp, believed));
+    parts.join(" or ")
+}
+
+fn by(node_labels: &[String]) -> String {
+    let mut labels = vec!["instance"];
+    labels.extend(node_labels.iter().map(String::as_str).filter(|label| *label != "instance"));
+    labels.join(", ")
+}
+
+/// The query.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// The sessions; `None` with a query of an author's.
+    pub wanted: Option<Arc<Wanted>>,
+    /// The time of the query, in seconds since 1970 by our clock.
+    pub at: f64,
+}
+
+/// The content of one element.
+#[derive(Clone, Copy)]
+enum Said {
+    /// A number of sessions, of a query of an author's.
+    Number(f64),
+    /// A number of sessions of this set.
+    Set(usize, f64),
+    Age(f64),
+}
+
+impl Measured {
+    /// Reads an answer.
+    ///
+    /// # Errors
+    /// When it is not a vector, or may be partial.
+    pub fn read(
+        (status, content_type, body): (u16, &str, &[u8]),
+        identity: &Identity,
+        node_labels: &[String],
+        asked: &Asked,
+    ) -> Result<Self, QueryError> {
+        let mut measured = Self { asked: asked.wanted.clone(), ..Self::default() };
+        let (mut names, mut undecided, mut twice) = (ShortNames::default(), vec![], vec![]);
+        let sets = asked.wanted.iter().flat_map(|wanted| wanted.sets()).enumerate();
+        let sets: BTreeMap<&str, usize> = sets.map(|(place, set)| (&*set.tag, place)).collect();
+        let said = |measure: Option<&str>, value: f64| {
+            let number = Some(value).filter(|value| *value >= 0.0);
+            match measure {
+                _ if asked.wanted.is_none() => number.map(Said::Number),
+                Some(AGE) => Some(Said::Age(value.max(0.0))),
+                Some(measure) => {
+                    let place = *sets.get(measure.strip_prefix(SET)?)?;
+                    number.map(|number| Said::Set(place, number))
+                }
+                None => None,
+            }
+        };
+        let warnings = decode::vector(status, content_type, body, |element| {
+            if let Some(job) = job_of(&element.labels) {
+                note_job(&mut measured.other_jobs, job);
+                return Ok(());
+            }
+            let measure = element.labels.get(MEASURE);
+            if measure == Some(NAME) && asked.wanted.is_some() {
+                let name = element.labels.get("name").and_then(|name| name.parse().ok());
+                measured.seen.extend(name.map(|name: Protocol| name.address));
+                return Ok(());
+            }
+            let found = identity.resolve(node_labels, |label| element.labels.get(label));
+            let value = element.value.filter(|value| value.is_finite());
+            names.meet(found);
+            match (found, value.and_then(|value| said(measure, value))) {
+                (Resolution::Node(place), Some(said)) => {
+                    measured.take(&identity.names()[place], said, asked.at, &mut twice);
+                }
+                (Resolution::Short(place, host), Some(said)) => {
+                    undecided.push((place, Box::<str>::from(host), said));
+                }
+                _ => measured.rejected += 1,
+            }
+            Ok(())
+        })?;
+        // A node that is missing may have all of its sessions, and the next step waits for them.
+        decode::whole(&warnings)?;
+        for (place, host, said) in undecided {
+            match names.settle(Resolution::Short(place, &host)) {
+                Resolution::Node(place) => {
+                    measured.take(&identity.names()[place], said, asked.at, &mut twice);
+                }
+                _ => measured.rejected += 1,
+            }
+        }
+        for name in twice {
+            measured.rejected += 1;
+            measured.nodes.remove(&name);
+            measured.sets.retain(|(node, _), _| *node != name);
+        }
+        Ok(measured)
+    }
+
+    fn take(&mut self, node: &Arc<str>, said: Said, at: f64, twice: &mut Vec<Arc<str>>) {
+        let counted = self.nodes.entry(Arc::clone(node)).or_default();
+        let again = match said {
+            Said::Age(age) => {
+                // If there are two exporters, the older one counts.
+                let sampled = at - age;
+                counted.sampled = Some(counted.sampled.map_or(sampled, |known| known.min(sampled)));
+                false
+            }
+            Said::Number(number) => counted.established.replace(whole(number)).is_some(),
+            Said::Set(place, number) => {
+                self.sets.insert((Arc::clone(node), place), whole(number)).is_some()
+            }
+        };
+        if again {
+            twice.push(Arc::clone(node));
+        }
+    }
 }
 
 /// Why the gate is shut.

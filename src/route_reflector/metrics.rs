@@ -5,10 +5,7 @@ use std::fmt;
 use k8s_openapi::jiff::Timestamp;
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 
-use super::{
-    memory::{Counters, Figures, Memories, Memory},
-    plan::seconds,
-};
+use super::memory::{Counters, Figures, Memories, Memory, seconds};
 use crate::metrics::{Family, count};
 
 /// The leader's metrics of each `RouteReflectorSet`.

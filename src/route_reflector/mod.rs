@@ -3,10 +3,10 @@
 //!
 //! Read in this order: [`bgp_model`], the peerings and the routes that arrive (pure, and compared
 //! with the behavior of BIRD); [`election`], the choice of reflectors (pure); [`steps`], the
-//! single writes from the current state to the target, and which of them are possible now;
-//! [`gate`], the verification of the sessions that a step depends on; `next`, the choice of the
-//! next step; `plan`, which combines these; `topology` and [`datastore`], the data read and
-//! written; `observe`, `apply` and `cleanup`, one pass.
+//! single writes from the current state to the target, which of them are possible now, and the
+//! next one; [`gate`], the verification of the sessions that a step depends on; `plan`, which
+//! combines these; `topology` and [`datastore`], the data read and written; `observe`, `apply` and
+//! `cleanup`, one pass.
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};
@@ -31,16 +31,13 @@ use crate::{
 
 mod apply;
 mod cleanup;
-pub(crate) mod conflict;
 pub mod datastore;
 pub mod dry_run;
 pub mod families;
-mod fitness;
 pub mod gate;
 pub(crate) mod memory;
 mod metrics;
 mod names;
-mod next;
 mod observe;
 mod overlap;
 mod plan;
@@ -50,11 +47,9 @@ mod report;
 pub mod settings;
 pub mod steps;
 pub mod stores;
-pub(crate) mod taints;
 #[cfg(test)]
 mod testing;
 pub(crate) mod topology;
-mod workloads;
 
 pub use traffic_operator_core::{bgp_model, election};
 
@@ -194,8 +189,8 @@ pub async fn simulate(
     // In the dry run, each label is on Kubernetes' Node and on Calico's.
     snapshot.labels = None;
     let mut stage = dry_run::Stage { speakers: nodes.speakers(), snapshot };
-    let fitness = fitness::read(client, nodes, set).await?;
-    let workloads = Arc::new(workloads::count(client).await?);
+    let fitness = observe::read_fitness(client, nodes, set).await?;
+    let workloads = Arc::new(observe::count_workloads(client).await?);
     dry_run::simulate(set, &mut stage, fitness, workloads, Timestamp::now())
 }
 

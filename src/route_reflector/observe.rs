@@ -1,27 +1,35 @@
-//! Reads all that a decision needs.
+//! Reads all that a decision needs: the place of the set among others, nodes, Calico's objects,
+//! sessions, and where they matter the fitness of nodes and their workloads.
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use kube::ResourceExt;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Condition};
+use kube::{
+    Client, ResourceExt,
+    api::ListParams,
+    core::{NamespaceResourceScope, ObjectMeta},
+};
+use serde::Deserialize;
 
 use super::{
-    KIND, Others, Question, RouteReflectorReconciler, conflict,
+    KIND, Others, Question, RouteReflectorReconciler,
     datastore::{self, Report},
-    fitness,
     gate::{self, Asked, Measured},
-    memory::Memory,
-    plan::{self, Calico, Observed, Questions},
+    memory::{Memory, Workloads, seconds},
+    plan::{self, Calico, Fitness, Observed, Questions},
     settings::Settings,
     topology::BgpTopology,
-    workloads,
 };
 use crate::{
-    api::{Mode, RouteReflectorSet},
+    api::{Mode, RouteReflectorSet, TrafficWatch, has_ended},
     clock,
-    controller::{Error, disruptions, key},
+    controller::{Error, Reconciler, disruptions, key},
+    infra::Api,
+    nodes::NodeStore,
+    partial_resource::{self, partial_resource},
     prometheus::{Class, Payer, QueryError},
 };
 
@@ -74,7 +82,7 @@ impl RouteReflectorReconciler {
             let (metrics, wanted) = (self.metrics.clone(), wanted.clone());
             async move {
                 // Before it is sent: no sample counts as younger than it is.
-                let asked = Asked { wanted, at: plan::seconds(clock::timestamp()) };
+                let asked = Asked { wanted, at: seconds(clock::timestamp()) };
                 let gone = || QueryError::new(Class::Unreachable, "the endpoint is not configured");
                 let client = client.ok_or_else(gone)?;
                 let result = client.query_with_permit(&query, permit, |answer| {
@@ -108,7 +116,7 @@ impl RouteReflectorReconciler {
             return;
         }
         match self.reports(set).await {
-            Ok(reports) => memory.statuses.hear(reports, plan::seconds(clock::timestamp())),
+            Ok(reports) => memory.statuses.hear(reports, seconds(clock::timestamp())),
             Err(error) => tracing::warn!(
                 set = set.name_any(),
                 reason = error.reason(),
@@ -135,14 +143,13 @@ pub(super) async fn observe(
     let all = others.state();
     let readable = || all.iter().filter_map(|other| other.0.as_ref().ok());
     // A set that writes nothing takes over no BGPPeers either.
-    let keeps = |other: Option<&RouteReflectorSet>| {
-        set.spec.mode == Mode::Observe || conflict::precedes(other, set)
-    };
+    let keeps =
+        |other: Option<&RouteReflectorSet>| set.spec.mode == Mode::Observe || precedes(other, set);
     let keep = all.iter().filter(|other| keeps(other.0.as_ref().ok()));
     let sets = keep.map(|other| other.name_any()).collect();
     let mut observed = Observed {
         now: clock::timestamp(),
-        held: conflict::held(set, readable()),
+        held: held(set, readable()),
         settings: Settings::of(set).map_err(|error| error.to_string()),
         // On the way back to the mesh, a gate that cannot be evaluated counts as shut.
         misconfigured: if deleting { None } else { reconciler.check(set).err() },
@@ -164,8 +171,7 @@ pub(super) async fn observe(
     observed.busy = reconciler.disruptions.blocked(&holder, nodes);
     // On the way back to the mesh, no node is chosen.
     if !deleting {
-        observed.fitness =
-            fitness::read_or_freeze(&reconciler.client, &reconciler.nodes, set).await;
+        observed.fitness = fitness_or_freeze(&reconciler.client, &reconciler.nodes, set).await;
     }
     observed.bgp = match reconciler.bgp(set, &settings, &sets).await {
         Ok(bgp) => Ok(bgp),
@@ -181,9 +187,9 @@ pub(super) async fn observe(
         let known = observed.memory.workloads.as_ref();
         let fresh = known.is_some_and(|(at, _)| clock::instant().duration_since(*at) < COUNTED);
         if !fresh {
-            let count = workloads::count(&reconciler.client);
+            let count = count_workloads(&reconciler.client);
             let known = observed.memory.workloads.take();
-            observed.memory.workloads = workloads::counted(count, known).await;
+            observed.memory.workloads = counted(count, known).await;
         }
     }
     // They are Calico's objects too.
@@ -192,6 +198,191 @@ pub(super) async fn observe(
     }
     observed.measured = reconciler.measure(set, &settings, &questions).await;
     Ok(observed)
+}
+
+/// Describes the older set that serves the cluster; `None` if this one does.
+pub(super) fn held<'a>(
+    set: &RouteReflectorSet,
+    others: impl IntoIterator<Item = &'a RouteReflectorSet>,
+) -> Option<String> {
+    if !claims(set) {
+        return None;
+    }
+    let older = others.into_iter().filter(|other| {
+        claims(other) && other.name_any() != set.name_any() && rank(other) < rank(set)
+    });
+    let holder = older.min_by_key(|other| rank(other))?;
+    Some(format!(
+        "the cluster is served by the older RouteReflectorSet {}; only one can be active",
+        holder.name_any()
+    ))
+}
+
+/// Reports whether the BGPPeers of another set stay its own: it may serve the cluster before this
+/// one. A set that cannot be read (`None`) might.
+fn precedes(other: Option<&RouteReflectorSet>, set: &RouteReflectorSet) -> bool {
+    other.is_none_or(|other| claims(other) && rank(other) < rank(set))
+}
+
+/// With Observe, nothing is written, so no claim is needed; nor once the object is cleaned up.
+fn claims(set: &RouteReflectorSet) -> bool {
+    set.spec.mode == Mode::Enforce && !has_ended(set, RouteReflectorReconciler::FINALIZER)
+}
+
+/// Older first, ties by name.
+fn rank(set: &RouteReflectorSet) -> (Option<i64>, String) {
+    let created = set.metadata.creation_timestamp.as_ref().map(|time| time.0.as_second());
+    (created, set.name_any())
+}
+
+/// Reads the fitness; `None` if the spec names no `TrafficWatch`.
+///
+/// # Errors
+/// The error of the read.
+pub(super) async fn read_fitness(
+    client: &Client,
+    nodes: &NodeStore,
+    set: &RouteReflectorSet,
+) -> Result<Option<Fitness>, Error> {
+    let Some(of) = &set.spec.candidates.fitness_ref else { return Ok(None) };
+    let api = Api::<TrafficWatch>::namespaced(client.clone(), &of.namespace);
+    let watch = api.get_opt(&of.name).await.map_err(Error::kube("get TrafficWatch"))?;
+    let Some(watch) = watch else {
+        let frozen = Some(format!("there is no TrafficWatch {}/{}", of.namespace, of.name));
+        return Ok(Some(Fitness { frozen, ..Fitness::default() }));
+    };
+    let frozen = frozen(&watch);
+    let frozen = frozen.map(|why| format!("TrafficWatch {}/{} {why}", of.namespace, of.name));
+    let unfit = nodes.carriers_of(&watch.label_key(), "true");
+    Ok(Some(Fitness { unfit: unfit.into_iter().collect(), frozen }))
+}
+
+/// Reads the fitness for a pass. A read that fails only means that no reflector is replaced for
+/// being unfit: dead ones are, and the mesh is restored, without any `TrafficWatch`.
+async fn fitness_or_freeze(
+    client: &Client,
+    nodes: &NodeStore,
+    set: &RouteReflectorSet,
+) -> Option<Fitness> {
+    let error = match read_fitness(client, nodes, set).await {
+        Ok(fitness) => return fitness,
+        Err(error) => error,
+    };
+    let of = set.spec.candidates.fitness_ref.as_ref()?;
+    tracing::warn!(
+        set = set.name_any(),
+        namespace = of.namespace,
+        watch = of.name,
+        reason = error.reason(),
+        error = error.to_text(),
+        "TrafficWatch not read, no reflector is replaced for being unfit"
+    );
+    // The condition Ready has this text. That of the server may differ each time, which would be a
+    // write each time.
+    let (namespace, name, reason) = (&of.namespace, &of.name, error.reason());
+    let frozen = Some(format!("TrafficWatch {namespace}/{name} cannot be read ({reason})"));
+    Some(Fitness { frozen, ..Fitness::default() })
+}
+
+/// Returns why the marks of a `TrafficWatch` are not acted on: without judgments the last ones stay
+/// on the nodes, and so does the condition about their measurements.
+fn frozen(watch: &TrafficWatch) -> Option<&'static str> {
+    let condition = |type_: &str| -> Option<&Condition> {
+        let mut all = watch.status.iter().flat_map(|status| &status.conditions);
+        all.find(|condition| condition.type_ == type_)
+    };
+    if watch.spec.paused {
+        return Some("is paused");
+    }
+    if watch.spec.mode == Mode::Observe {
+        return Some("is in mode Observe, and marks no node");
+    }
+    // With this text the API server refuses its Deployment, and nodes are still judged.
+    let is_invalid = |ready: &Condition| {
+        ready.reason == "InvalidSpec" && !ready.message.starts_with("spec.deployment: ")
+    };
+    if condition("Ready").is_some_and(is_invalid) {
+        return Some("has an invalid spec");
+    }
+    let is_measured = condition("MetricsAvailable").is_some_and(|found| found.status == "True");
+    (!is_measured).then_some("has no measurement")
+}
+
+/// For how long a choice waits for the count.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pods in one answer: some hundred kilobytes.
+const PAGE: u32 = 500;
+
+/// A Pod without the fields that are not read.
+#[derive(Clone, Debug, Deserialize)]
+struct Workload {
+    #[serde(deserialize_with = "partial_resource::metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+    #[serde(default)]
+    host_network: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    phase: String,
+}
+
+partial_resource!(Workload as Pod, NamespaceResourceScope);
+
+impl Workload {
+    /// Reports whether a loss of routes affects it: it runs, on the pod network, and not on every
+    /// node.
+    fn counts(&self) -> bool {
+        let owners = self.metadata.owner_references.iter().flatten();
+        let everywhere = owners.into_iter().any(|owner| owner.kind == "DaemonSet");
+        self.status.phase == "Running" && !self.spec.host_network && !everywhere
+    }
+}
+
+/// Running pods of the pod network, by node, without those of `DaemonSet`s. Read once when a
+/// reflector must be chosen.
+pub(super) async fn count_workloads(
+    client: &kube::Client,
+) -> Result<BTreeMap<Arc<str>, u32>, Error> {
+    let api = Api::<Workload>::all(client.clone());
+    let mut counted: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+    let add = |pod: Workload| {
+        if let Some(node) = pod.spec.node_name.as_deref().filter(|_| pod.counts()) {
+            match counted.get_mut(node) {
+                Some(number) => *number += 1,
+                None => drop(counted.insert(node.into(), 1)),
+            }
+        }
+    };
+    let listed = api.list_pages(ListParams::default().limit(PAGE), add).await;
+    listed.map_err(Error::kube("list Pods")).map(|()| counted)
+}
+
+/// Returns the count and its time; if it fails or takes too long, the one that is known. It decides
+/// only between nodes that are otherwise equal, and must not keep a dead reflector in its place.
+async fn counted(
+    count: impl Future<Output = Result<BTreeMap<Arc<str>, u32>, Error>>,
+    known: Option<(Instant, Workloads)>,
+) -> Option<(Instant, Workloads)> {
+    let why = match tokio::time::timeout(PATIENCE, count).await {
+        Ok(Ok(counted)) => return Some((clock::instant(), Arc::new(counted))),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+    };
+    tracing::warn!(why, "pods not counted, reflectors are chosen without");
+    known
 }
 
 #[cfg(test)]

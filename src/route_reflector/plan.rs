@@ -8,41 +8,27 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    datastore,
-    gate::{GateClosed, Measured},
-    memory::{Blocked, Figures, Memory},
-    next::{self, Next},
+    datastore::{self, Idle},
+    gate::{GateClosed, Measured, Wanted},
+    memory::{Blocked, Figures, Memory, elapsed, known_step, last_step},
     overlap,
     report::{self, Decided},
     settings::Settings,
-    steps::{self, Goal, Step, Write},
+    steps::{self, Goal, Next, Step, Why, Write},
     topology::{BgpTopology, ReflectorLabels},
 };
 use crate::{
     api::{Mode, RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Gate},
-    controller::{Error, Notice, Plan, disruptions::Busy, verdict},
+    controller::{Error, Notice, Plan, Verdict, disruptions::Busy, verdict},
     nodes::{Readiness, Speaker},
 };
 
-mod cleanup;
-mod clock;
 mod counting;
 mod eligible;
-mod questions;
-mod standing;
-mod status;
 mod target;
 
-#[cfg(test)]
-pub use cleanup::restoration;
-pub use cleanup::{Restore, restore};
-
-pub use clock::{elapsed, seconds, whole};
-use clock::{known_step, last_step};
-pub use counting::{discounted, expected};
-use counting::{opens, unseen};
-pub use questions::{Questions, questions};
-use status::{figures, remarks};
+use counting::remarks;
+pub use counting::{discounted, expected, figures, opens, unseen};
 pub use target::{Decision, decide, remembered};
 
 /// Time between two passes without any change: one scrape of most installations.
@@ -90,7 +76,7 @@ impl Observed {
     ///
     /// # Errors
     /// The object that does.
-    fn undisturbed(&self, step: &Step) -> Result<(), GateClosed> {
+    pub(super) fn undisturbed(&self, step: &Step) -> Result<(), GateClosed> {
         if self.busy.is_empty() {
             return Ok(());
         }
@@ -144,7 +130,7 @@ pub enum Reports {
 
 impl Reports {
     /// From the nodes that have one to those that need one; the memory notes the latter.
-    fn next(memory: &mut Memory, needed: Vec<Arc<str>>) -> Self {
+    pub(super) fn next(memory: &mut Memory, needed: Vec<Arc<str>>) -> Self {
         let before = std::mem::replace(&mut memory.asked, needed);
         if before == memory.asked && !memory.unsettled {
             return Self::Keep;
@@ -167,19 +153,19 @@ pub fn plan(
     let settings = observed.settings.clone().map_err(Error::Invalid)?;
     let misconfigured = observed.misconfigured.as_deref();
     if set.spec.paused {
-        let paused = || Ok(standing::paused(set, &observed.memory));
+        let paused = || Ok(plan_paused(set, &observed.memory));
         return misconfigured.map_or_else(paused, |text| Err(Error::Invalid(text.to_owned())));
     }
     let refused = |memory: Memory, why: &str| match misconfigured {
-        Some(text) => standing::misconfigured(set, memory, text),
-        None => standing::refused(set, memory, why),
+        Some(text) => plan_misconfigured(set, memory, text),
+        None => plan_refused(set, memory, why),
     };
     let (snapshot, bgp) = match &observed.bgp {
         Ok((snapshot, bgp)) => (snapshot, bgp),
-        Err(calico) => return Ok(standing::unknown(set, calico)),
+        Err(calico) => return Ok(plan_unknown(set, calico)),
     };
     if let Some(idle) = snapshot.routing.idle() {
-        return Ok(standing::idle(set, &observed.memory, &idle));
+        return Ok(plan_idle(set, &observed.memory, &idle));
     }
     // The critical alerts read these figures, also where nothing can be decided.
     let counted = || {
@@ -298,14 +284,14 @@ impl Pass<'_> {
             let discounted = discounted(bgp, &leaving);
             let expected = expected(bgp, &discounted, false);
             opens(self.settings, &expected, self.observed, last)?;
-            next::allowed(snapshot, step)
+            steps::allowed(snapshot, step)
         };
         let unsound = self.unsound.as_ref();
         let Some(stale) = &snapshot.stale else {
-            return next::choose(bgp, goal, left, unsound, gate);
+            return steps::choose(bgp, goal, left, unsound, gate);
         };
         let nodes: Vec<Step> = left.iter().filter(|s| s.writes_nodes()).cloned().collect();
-        let next = next::choose(bgp, goal, &nodes, unsound, gate);
+        let next = steps::choose(bgp, goal, &nodes, unsound, gate);
         match left.iter().find(|step| !step.writes_nodes()) {
             Some(step) if matches!(next, Next::Done | Next::Refuse(..)) => {
                 Next::Wait(step.clone(), GateClosed::Datastore(stale.to_string()))
@@ -331,7 +317,7 @@ impl Pass<'_> {
             _ => memory.blocked.filter(|blocked| self.decided.left.contains(&blocked.step)),
         };
         let refusal = match next {
-            Next::Refuse(step, why) => Some(next::refusal(step.as_ref(), why)),
+            Next::Refuse(step, why) => Some(steps::refusal(step.as_ref(), why)),
             _ => self.decided.refused.clone(),
         };
         if refusal.is_some() && refusal != memory.refused {
@@ -417,6 +403,154 @@ impl Pass<'_> {
         let expected = expected(self.decided.bgp, &discounted, false);
         unseen(&expected, memory, self.last_step(), self.observed.now)
     }
+}
+
+/// The status as it was, with other conditions: nothing is decided.
+fn standing(
+    set: &RouteReflectorSet,
+    mut memory: Option<Memory>,
+    conditions: Vec<Verdict>,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let mut status = set.status.clone().unwrap_or_default();
+    status.plan = vec![];
+    let reports = memory.as_mut().map(|memory| Reports::next(memory, vec![])).unwrap_or_default();
+    let desired = Desired { reports, memory, ..Desired::default() };
+    Plan { desired, status, conditions, notices: vec![], period: PERIOD }
+}
+
+/// Nothing is decided.
+fn plan_paused(set: &RouteReflectorSet, memory: &Memory) -> Plan<Desired, RouteReflectorSetStatus> {
+    let text = "spec.paused: nothing is decided or written";
+    let conditions = vec![
+        verdict("Ready", Some(true), "Paused", text),
+        verdict("Converged", None, "Paused", text),
+    ];
+    standing(set, Some(memory.clone()), conditions)
+}
+
+/// Calico's objects are not known.
+fn plan_unknown(
+    set: &RouteReflectorSet,
+    calico: &Calico,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let known = ["CalicoNotFound", "CalicoUnreadable", "SecretInvalid"].contains(&calico.reason);
+    let conditions = vec![
+        verdict("Ready", known.then_some(false), calico.reason, calico.text.clone()),
+        verdict("Converged", None, calico.reason, "the state of Calico's objects is unknown"),
+        verdict("RoutesSafe", None, calico.reason, "the state of Calico's objects is unknown"),
+    ];
+    standing(set, None, conditions)
+}
+
+/// Handles a network in which no session carries a route to pods. Figures of routes would be about
+/// routes that nobody uses.
+fn plan_idle(
+    set: &RouteReflectorSet,
+    memory: &Memory,
+    idle: &Idle,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let Idle { reason, text } = idle;
+    let conditions = vec![
+        verdict("Ready", Some(false), reason, text.clone()),
+        verdict("Converged", Some(false), "Frozen", "nothing is written; see Ready"),
+        verdict("RoutesSafe", None, reason, "no session of BGP carries a route to pods"),
+    ];
+    let memory = Memory { idle: true, figures: None, shut_since: None, ..memory.clone() };
+    let mut plan = standing(set, Some(memory), conditions);
+    let mut known = set.status.iter().flat_map(|status| &status.conditions);
+    if !known.any(|known| known.type_ == "Ready" && known.reason == *reason) {
+        plan.notices.push(Notice { warning: true, reason, note: text.clone(), node: None });
+    }
+    plan
+}
+
+/// Handles a spec of which the gate's part is invalid, where nothing can be repaired either.
+fn plan_misconfigured(
+    set: &RouteReflectorSet,
+    memory: Memory,
+    text: &str,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let conditions = vec![
+        verdict("Ready", Some(false), "InvalidSpec", text),
+        verdict("Converged", Some(false), "Frozen", "nothing is written; see Ready"),
+    ];
+    let mut plan = standing(set, Some(memory), conditions);
+    plan.notices.extend(report::invalid(set, text));
+    plan
+}
+
+/// Handles a target that the nodes do not allow: nothing is written, and every reflector stays.
+fn plan_refused(
+    set: &RouteReflectorSet,
+    mut memory: Memory,
+    text: &str,
+) -> Plan<Desired, RouteReflectorSetStatus> {
+    let conditions = vec![
+        verdict("Ready", Some(false), "PlanRefused", text),
+        verdict("Converged", Some(false), "PlanRefused", "nothing is written"),
+    ];
+    let news = memory.refused.as_deref() != Some(text);
+    if news {
+        memory.counters.refusals += 1;
+        memory.refused = Some(text.to_owned());
+    }
+    let mut plan = standing(set, Some(memory), conditions);
+    if news {
+        let note = text.to_owned();
+        plan.notices.push(Notice { warning: true, reason: "PlanRefused", note, node: None });
+    }
+    plan
+}
+
+/// The remaining reads.
+#[derive(Clone, Debug)]
+pub struct Questions {
+    /// The sessions that Prometheus counts; `None` if none is expected, or if another gate is used.
+    pub sessions: Option<Arc<Wanted>>,
+    /// A node becomes a reflector: the pods that its interruption hits count.
+    pub workloads: bool,
+    /// Maximum age of the count of sessions.
+    pub interval: Duration,
+}
+
+/// Decides once, without the gate.
+#[must_use]
+pub fn questions(set: &RouteReflectorSet, observed: &Observed, deleting: bool) -> Questions {
+    let nothing = Questions { sessions: None, workloads: false, interval: PERIOD };
+    let (Ok(settings), Ok((_, bgp))) = (&observed.settings, &observed.bgp) else {
+        return nothing;
+    };
+    if deleting {
+        // On the way back to the mesh its sessions matter once no node reflects any more.
+        let sessions = sessions(settings, bgp, &BTreeSet::new(), true);
+        return Questions { sessions, interval: TRY, ..nothing };
+    }
+    let Ok(Decision { target, left, .. }) = decide(set, observed, settings, bgp) else {
+        return Questions { sessions: sessions(settings, bgp, &BTreeSet::new(), false), ..nothing };
+    };
+    let promotes =
+        |step: &Step| matches!(step, Step::Promote { why: Why::Repair | Why::Promote, .. });
+    let leaving = target.leaving.iter().map(|leaving| Arc::clone(&leaving.node)).collect();
+    Questions {
+        sessions: sessions(settings, bgp, &leaving, false),
+        workloads: left.iter().any(promotes),
+        interval: if left.is_empty() { PERIOD } else { TRY },
+    }
+}
+
+/// The sessions to count, as the gate expects them. A node that reflects for Calico alone, because
+/// a process ended between two writes, counts like any other.
+fn sessions(
+    settings: &Settings,
+    bgp: &BgpTopology,
+    leaving: &BTreeSet<Arc<str>>,
+    everybody: bool,
+) -> Option<Arc<Wanted>> {
+    if settings.gate != Gate::Prometheus {
+        return None;
+    }
+    let wanted = expected(bgp, &discounted(bgp, leaving), everybody);
+    (everybody || !wanted.is_empty()).then(|| Arc::new(wanted))
 }
 
 #[cfg(test)]

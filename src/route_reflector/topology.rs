@@ -377,4 +377,4 @@ fn host(text: &str) -> Option<IpAddr> {
 }
 
 #[cfg(test)]
-mod properties;
+mod tests;

@@ -5,37 +5,99 @@
 //! are merge-patched at the version that was read.
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Instant,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use kube::{
     Client, ResourceExt,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PostParams, Preconditions},
     core::GroupVersionKind,
     discovery::ApiResource,
+    runtime::watcher::{self, Event},
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-mod group;
-#[cfg(test)]
-mod properties;
-
-pub use group::Group;
-
 use super::{
     CalicoPeer, DEFAULT, Error, ListenPorts, ReadCache, Snapshot, Stale, Unreadable, WantedPeer,
     Written,
-    peer::{self, ConfigurationSpec, PeerSpec},
+    peer::{self, ConfigurationSpec, InformationSpec, PeerSpec},
     routing::{FelixSpec, InstallationSpec, Pool, Routing},
 };
 use crate::{
     controller::{FIELD_MANAGER, error::is_refusal, merge_params},
-    infra::Api,
+    infra::{
+        Api,
+        watch::{self, DeserializeGuard, Metadata},
+    },
 };
 
-/// Objects per page: peers are small (1.5 kB), and there may be 15,000.
+/// The time for which the discovered group, or the absence of Calico, is cached. A migration takes
+/// minutes, and both groups are served during it: no error reveals it.
+const REDISCOVER: Duration = Duration::from_mins(1);
+
+/// One of the places where Calico has its objects in the Kubernetes API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// `projectcalico.org/v3`: definitions of its own, or Calico's API server.
+    V3,
+    /// `crd.projectcalico.org/v1`: what Calico itself reads where there is no other.
+    V1,
+}
+
+impl Group {
+    /// Group and version.
+    #[must_use]
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V3 => "projectcalico.org/v3",
+            Self::V1 => "crd.projectcalico.org/v1",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::V3 => "projectcalico.org",
+            Self::V1 => "crd.projectcalico.org",
+        }
+    }
+
+    fn resource(self, kind: &str, plural: &str) -> ApiResource {
+        let (group, version) = self.api_version().split_once('/').unwrap_or_default();
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+    }
+
+    fn peers(self) -> ApiResource {
+        self.resource(peer::KIND, "bgppeers")
+    }
+
+    fn configurations(self) -> ApiResource {
+        self.resource("BGPConfiguration", "bgpconfigurations")
+    }
+
+    pub(super) fn node_statuses(self) -> ApiResource {
+        self.resource("CalicoNodeStatus", "caliconodestatuses")
+    }
+
+    fn pools(self) -> ApiResource {
+        self.resource("IPPool", "ippools")
+    }
+
+    fn felix(self) -> ApiResource {
+        self.resource("FelixConfiguration", "felixconfigurations")
+    }
+
+    fn information(self) -> ApiResource {
+        self.resource("ClusterInformation", "clusterinformations")
+    }
+}
+
+/// Objects per page, or their metadata: peers are small (1.5 kB), and there may be 15,000.
 const PAGE_SIZE: u32 = 500;
 
 /// The part of an object's spec that is read; a missing object is empty.
@@ -408,3 +470,185 @@ fn is_unreachable(error: &Error) -> bool {
 pub(super) fn raw(object: &DynamicObject) -> Value {
     json!({"metadata": {"labels": object.metadata.labels}, "spec": object.data["spec"]})
 }
+
+impl Kubernetes {
+    /// Returns the last result, if it is still valid.
+    fn known_group(&self) -> Option<Result<Group, Error>> {
+        let known = *self.group.lock().unwrap_or_else(PoisonError::into_inner);
+        let (group, since) = known?;
+        (since.elapsed() < REDISCOVER).then(|| group.ok_or(Error::NotInstalled))
+    }
+
+    /// Discovers the group again at the next call.
+    fn forget_group(&self) {
+        *self.group.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Looks for Calico. If it was not `known`, the list of all groups is requested first: one
+    /// small request if there is none.
+    async fn discover(&self, known: bool) -> Result<Group, Error> {
+        if !known {
+            let groups = self.client.list_api_groups().await;
+            let groups = groups.map_err(Error::kube("discover Calico"))?.groups;
+            let is_calicos = |name: &str| [Group::V3, Group::V1].iter().any(|g| g.name() == name);
+            if !groups.iter().any(|group| is_calicos(&group.name)) {
+                return Err(Error::NotInstalled);
+            }
+        }
+        match (self.serves(Group::V3).await?, self.serves(Group::V1).await?) {
+            (true, false) => Ok(Group::V3),
+            (false, true) => Ok(Group::V1),
+            (false, false) => Err(Error::NotInstalled),
+            // Definitions may be installed long before Calico uses them: it uses the group in which
+            // it keeps its ClusterInformation. After a migration there is one in both.
+            (true, true) => {
+                let v3 = self.information(Group::V3).await?.is_some();
+                let only_v1 = !v3 && self.information(Group::V1).await?.is_some();
+                Ok(if only_v1 { Group::V1 } else { Group::V3 })
+            }
+        }
+    }
+
+    async fn serves(&self, group: Group) -> Result<bool, Error> {
+        match self.client.list_api_group_resources(group.api_version()).await {
+            Ok(list) => {
+                let has = |plural| list.resources.iter().any(|r| r.name == plural);
+                Ok(has("bgppeers") && has("bgpconfigurations"))
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            // Even when Calico's API server is down: the storage behind it must not be used
+            // directly.
+            Err(source) => Err(Error::Kube { action: "discover Calico", source }),
+        }
+    }
+
+    pub(super) async fn information(&self, group: Group) -> Result<Option<InformationSpec>, Error> {
+        let api = self.api::<DynamicObject>(&group.information());
+        let found = api.get_opt(DEFAULT).await;
+        let found = found.map_err(Error::kube("get ClusterInformation default"))?;
+        let read =
+            found.map(|found| spec(&found).map_err(unreadable("ClusterInformation", DEFAULT)));
+        read.transpose()
+    }
+}
+
+/// Time between two checks for another group, or for Calico where it is missing.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// The pause after a failed watch or discovery.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The time for which events are collected into one: someone may change 15,000 peers in a loop.
+const COLLECT: Duration = Duration::from_millis(200);
+
+type Meta = Metadata<DynamicObject>;
+type Events = BoxStream<'static, Result<Event<DeserializeGuard<Meta>>, watcher::Error>>;
+
+/// No `watch::Mirror`: the objects are not kept, but listed again when a pass needs them.
+#[derive(Default)]
+struct Watch {
+    /// The group, and the events of its peers and configurations.
+    running: Option<(Group, Events)>,
+    /// True if the last item reported readable objects.
+    stands: bool,
+}
+
+/// An item whenever something may have changed.
+pub(super) fn changes(store: Arc<Kubernetes>) -> BoxStream<'static, ()> {
+    stream::unfold((Watched(store), Watch::default()), |(store, mut watch)| async move {
+        watch.next(&store.0).await;
+        Some(((), (store, watch)))
+    })
+    .boxed()
+}
+
+/// Marks the store as unwatched when a watch is dropped.
+struct Watched(Arc<Kubernetes>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.cache.watching(false);
+    }
+}
+
+impl Watch {
+    /// Returns at the next change.
+    async fn next(&mut self, store: &Kubernetes) {
+        loop {
+            let group = match store.group().await {
+                Ok(group) => group,
+                Err(error) => {
+                    self.running = None;
+                    store.cache.watching(false);
+                    tracing::debug!(%error, "Calico's objects are not watched");
+                    // Waiters must see that, too; once.
+                    if std::mem::take(&mut self.stands) {
+                        return;
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let (_, events) = match &mut self.running {
+                Some(current) if current.0 == group => current,
+                running => running.insert((group, watch_group(store, group))),
+            };
+            match tokio::time::timeout(LOOK_AGAIN, until_change(events)).await {
+                Ok(Ok(())) => {
+                    collect(events).await;
+                    // In this order: a reader must not get the result of an earlier read now.
+                    store.cache.bump();
+                    store.cache.watching(true);
+                    self.stands = true;
+                    return;
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "watch of Calico's objects failed, trying again");
+                    self.running = None;
+                    store.cache.watching(false);
+                    store.forget_group();
+                    tokio::time::sleep(PAUSE).await;
+                }
+                // Time to look for the group.
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+fn watch_group(store: &Kubernetes, group: Group) -> Events {
+    let events = |resource: &ApiResource| {
+        let api: Api<Meta> = store.api(resource);
+        watch::follow(api, watch::config().page_size(PAGE_SIZE))
+    };
+    let peers = events(&group.peers());
+    let configurations = events(&group.configurations());
+    stream::select(peers, configurations).boxed()
+}
+
+/// Returns when something changed, or all was listed (again).
+async fn until_change(events: &mut Events) -> Result<(), watcher::Error> {
+    while let Some(event) = events.next().await {
+        match event? {
+            Event::Apply(_) | Event::Delete(_) | Event::InitDone => return Ok(()),
+            Event::Init | Event::InitApply(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Takes what else has come, and comes within a moment. An error shows itself again at the next
+/// event.
+async fn collect(events: &mut Events) {
+    let end = tokio::time::sleep(COLLECT);
+    tokio::pin!(end);
+    loop {
+        tokio::select! {
+            () = &mut end => return,
+            event = events.next() => if event.is_none_or(|event| event.is_err()) { return },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

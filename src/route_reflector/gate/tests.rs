@@ -1,6 +1,5 @@
 //! The evidence that opens the gate.
 use super::*;
-use crate::{nodes::Identity, prometheus::Exporters};
 
 mod limits;
 

@@ -3,12 +3,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Observed, clock::elapsed, eligible};
+use super::{Observed, eligible};
 use crate::{
     api::{RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Topology},
     nodes::{Readiness, Speaker},
     route_reflector::{
         election::{self, Member, Previous, PreviousSlot, Refusal, Rules, Slot, Target},
+        memory::elapsed,
         report,
         settings::Settings,
         steps::{self, Goal, Step},

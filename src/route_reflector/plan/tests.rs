@@ -5,11 +5,12 @@ use super::*;
 use crate::{
     nodes::{Incarnation, Texts},
     route_reflector::{
+        cleanup::restore,
         datastore::{CalicoPeer, Snapshot, Stale},
         dry_run::{Stage, simulate},
         election::Slot,
         gate::Counted,
-        steps::Why,
+        memory::seconds,
     },
 };
 
@@ -391,7 +392,7 @@ fn a_round_that_is_refused_is_taken_one_by_one() {
         .collect();
     assert_eq!(slots.len(), 4);
     let round = Step::Promote { why: Why::Promote, slots: slots.clone() };
-    let next = next::choose(bgp, &decision.goal, &[round], None, |_| Ok(()));
+    let next = steps::choose(bgp, &decision.goal, &[round], None, |_| Ok(()));
     let one = Step::Promote { why: Why::Promote, slots: slots[..1].to_vec() };
     assert_eq!(next, Next::Take(one));
 }

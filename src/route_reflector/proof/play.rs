@@ -10,10 +10,9 @@ use crate::{
     route_reflector::{
         dry_run::Stage,
         memory::Memory,
-        next::{self, Next},
         plan::{self, Calico, Observed},
         settings::Settings,
-        steps::{Step, Why},
+        steps::{self, Next, Step, Why},
     },
 };
 
@@ -132,7 +131,7 @@ impl Play {
             }
             self.set.status = Some(plan::remembered(&self.set, &decision, &bgp, self.now));
             let unsound = decision.unsound.as_ref();
-            let next = next::choose(&bgp, &decision.goal, &decision.left, unsound, |_| Ok(()));
+            let next = steps::choose(&bgp, &decision.goal, &decision.left, unsound, |_| Ok(()));
             let step = match next {
                 Next::Done => {
                     let mut notes = decision.target.notes.iter().chain(&decision.refused);
@@ -144,7 +143,7 @@ impl Play {
                     return Way { end: End::Stuck(format!("waits: {step}")), ..way };
                 }
                 Next::Refuse(step, why) => {
-                    let text = next::refusal(step.as_ref(), &why);
+                    let text = steps::refusal(step.as_ref(), &why);
                     // The plan as a whole, before anything was done for it.
                     let refused = step.is_none() && way.steps == 0;
                     let end = if refused { End::Refused(text) } else { End::Stuck(text) };

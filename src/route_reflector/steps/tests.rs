@@ -10,10 +10,10 @@ use crate::{
     },
     nodes::{Incarnation, Readiness, Speaker, Texts},
     route_reflector::{
+        cleanup::restoration,
         datastore::{CalicoPeer, Snapshot},
         dry_run::Stage,
         election::{Member, Previous, PreviousSlot, Target, target},
-        plan::restoration,
         settings::{Settings, rules},
         topology::BgpTopology,
     },

@@ -243,11 +243,10 @@ pub(super) fn merge(value: &mut Value, patch: Value) {
 }
 
 #[cfg(test)]
-mod properties;
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    mod properties;
 
     fn node(spec: &Value) -> Entry {
         let value = json!({"kind": "Node", "metadata": {"name": "c1"}, "spec": spec});

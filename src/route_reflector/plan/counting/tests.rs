@@ -1,6 +1,4 @@
 //! The sessions that a step depends on, by name.
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::{
     api::{BGP_ADDRESS_ANNOTATIONS, CLUSTER_ID_ANNOTATION},
