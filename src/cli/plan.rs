@@ -1,4 +1,4 @@
-//! `plan`: prints the steps that the operator takes, without taking them.
+//! `plan`: prints what the operator would do, without doing it.
 use anyhow::Context;
 use clap::{Args, Subcommand};
 
@@ -32,12 +32,13 @@ enum What {
     /// refused.
     RouteReflectorSet(ReflectorArgs),
 
-    /// Print which streams will move between workers and why, which pods will restart, and which
-    /// streams will have no worker.
+    /// Print which streams will move between workers and why, which streams will have no worker, and
+    /// what the operator does at once.
     ///
     /// Reads the Swarm, its workload, its pods and the lists from the API server, and the
-    /// acknowledgements of workers from the operator's leader, and simulates all steps with the
-    /// operator's own code. Changes nothing. Exits with 1 if the Swarm does not become Ready.
+    /// acknowledgements of workers from the operator's leader, and decides the final worker of each
+    /// stream and the first pass with the operator's own code. Changes nothing. Exits with 1 if
+    /// nothing is decided or a stream finds no worker.
     Swarm(SwarmArgs),
 }
 

@@ -4,7 +4,7 @@
 //! [`mod@file`], the written files; `history`, the trusted part of them; `workers`, the
 //! workers; `plan`, which combines these and [`crate::placement::assignment`]; `watches`, the
 //! watched objects; [`acknowledge`], the requests to workers; `cluster`, the cluster of a pass: the
-//! real one (`live`), or a simulated one (`dry_run`).
+//! real one (`live`), or what a command knows of it (`dry_run`).
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt};

@@ -135,7 +135,7 @@ fn a_swarm_is_planned_by_reading_only() {
             "d       w-1   -    removed  it is not in the spec",
             "e       -     w-0  added    nobody has it",
             "w-0     node-w-0  2    2     +1 -1   reloaded",
-            "in the end   Converged=True Converged",
+            "reloaded: w-0, w-1\n",
         ],
     );
     let asked = server.asked();

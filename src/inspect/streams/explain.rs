@@ -133,7 +133,7 @@ pub struct WorkerExplanation {
 impl Facts {
     /// Returns the newest known state: from the leader, else from the dry run.
     pub(super) fn page(&self) -> Option<&Page> {
-        self.live.as_ref().ok().map(|(page, _)| page).or(self.run.first.as_ref())
+        self.live.as_ref().ok().map(|(page, _)| page).or(self.run.page.as_ref())
     }
 
     fn worker(&self, name: &str) -> Option<&PageWorker> {

@@ -10,7 +10,7 @@ use crate::{
         population::Population,
     },
     swarm::{
-        dry_run::{self, DryRun, Known},
+        dry_run::{self, DryRun},
         inspection::Page,
     },
 };
@@ -37,7 +37,7 @@ pub type Live = Result<(Page, String), String>;
 pub struct Facts {
     /// The object.
     pub swarm: Swarm,
-    /// The simulated next actions of the operator.
+    /// What the operator does next.
     pub run: DryRun,
     /// The leader's report.
     pub live: Live,
@@ -45,7 +45,7 @@ pub struct Facts {
     pub unread: Vec<String>,
 }
 
-/// Simulates all steps, from the state of the API server and of the leader.
+/// Plans from the state of the API server and of the leader.
 ///
 /// # Errors
 /// When the API server refuses a request.
@@ -78,7 +78,7 @@ async fn dry_run_with(
         Err("it is not there yet".into())
     };
     if let Ok((page, _)) = &live {
-        around.known = Known::of_page(page);
+        around.reports = dry_run::reports_of_page(page);
     }
     Ok((dry_run::dry_run(swarm, &around).await, live))
 }

@@ -241,13 +241,13 @@ fn without_an_operator_the_file_and_the_status_tell() {
     let page = facts.live.clone().unwrap().0;
     facts.live = Err("nobody leads".into());
     // The page of a dry run, based on the status.
-    facts.run.first = Some(page);
+    facts.run.page = Some(page);
     let made = explain_stream(&facts, "b");
     assert_eq!(made.state, State::Releasing);
     let source = "From what the API server has; the operator was not asked: nobody leads";
     expect(&plain(&stream_text(&made)), &["is taken from w-1", source]);
     // If not even that is possible, the file has the owners.
-    facts.run.first = None;
+    facts.run.page = None;
     expect(&plain(&stream_text(&explain_stream(&facts, "a"))), &["is with w-0", "version 7"]);
     expect(&plain(&worker_text(&explain_worker(&facts, "w-1").unwrap())), &["stops        b\n"]);
 }

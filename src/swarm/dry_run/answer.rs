@@ -6,13 +6,15 @@ use serde::Serialize;
 use crate::{
     api::swarm::Stream,
     controller::Verdict,
-    swarm::{handover::Published, inspection::Page},
+    swarm::{
+        handover::{Published, Refresh},
+        inspection::{Page, PageUnassigned, PageWaiting, meaning},
+    },
 };
 
 /// A stream that does not stay where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Move {
-    /// Its id.
     pub stream: String,
     /// The current worker.
     pub from: Option<String>,
@@ -20,16 +22,14 @@ pub struct Move {
     pub to: Option<String>,
     /// The reason as in `traffic_operator_swarm_moves_total`; `added` if no worker had the stream.
     pub reason: &'static str,
-    /// The same in words.
+    /// The same as a sentence.
     pub why: String,
 }
 
 /// The changes of one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkerPlan {
-    /// Name of the worker.
     pub name: String,
-    /// The node of its pod.
     pub node: Option<String>,
     /// Current number of its streams.
     pub now: usize,
@@ -39,34 +39,33 @@ pub struct WorkerPlan {
     pub gains: usize,
     /// Number of streams that it loses.
     pub loses: usize,
-    /// The action on its pod: `evicted`, `reloaded` or `none`.
+    /// What is done to its pod at once: `evicted`, `reloaded` or `none`.
     pub refresh: &'static str,
-    /// Number of times.
-    pub times: usize,
 }
 
-/// A stream without a worker.
+/// A stream without a worker in the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unplaced {
-    /// Id of the stream.
     pub id: String,
     /// As the status has it.
     pub reason: String,
-    /// In words.
+    /// The same as a sentence.
     pub meaning: &'static str,
+}
+
+impl From<PageUnassigned> for Unplaced {
+    fn from(PageUnassigned { id, reason }: PageUnassigned) -> Self {
+        Self { meaning: meaning(&reason), id, reason }
+    }
 }
 
 /// A condition of the status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Condition {
-    /// Its type.
     #[serde(rename = "type")]
     pub type_: &'static str,
-    /// `True`, `False` or `Unknown`.
     pub status: &'static str,
-    /// `PascalCase`.
     pub reason: &'static str,
-    /// In words.
     pub message: String,
 }
 
@@ -81,8 +80,9 @@ impl From<&Verdict> for Condition {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figures {
-    /// The version of the file.
-    pub epoch: u64,
+    /// The version of the file; the last one cannot be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
     /// Streams in a worker's list.
     pub owned: usize,
     /// Streams that a worker has still to stop.
@@ -97,13 +97,51 @@ pub struct Figures {
     pub load_ratio: f64,
 }
 
-/// The whole way.
+impl Figures {
+    pub(super) fn then(page: &Page) -> Self {
+        let streams = page.streams;
+        Self {
+            epoch: None,
+            owned: streams.owned,
+            releasing: streams.releasing,
+            free: streams.free,
+            unassigned: streams.unassigned,
+            workers: page.workers.len(),
+            load_ratio: page.load_ratio,
+        }
+    }
+
+    /// Before the first pass, which this page describes, writes anything.
+    pub(super) fn now(published: &Published, page: &Page) -> Self {
+        let owned: BTreeSet<_> = published.owners().map(|(stream, _)| stream).collect();
+        let releasing: BTreeSet<_> = published.releasing.keys().map(|(stream, _)| stream).collect();
+        Self {
+            epoch: Some(published.epoch),
+            owned: owned.len(),
+            releasing: releasing.len(),
+            ..Self::then(page)
+        }
+    }
+}
+
+/// What the operator does before any worker has read a new file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AtOnce {
+    /// The version of the file that it writes.
+    pub writes: Option<u64>,
+    /// The events about it, as `Revoked: version 8: …`.
+    pub events: Vec<String>,
+    /// The workers that must acknowledge the file, or a part of it, before more streams move.
+    pub waiting: Vec<PageWaiting>,
+    #[serde(skip)]
+    pub refresh: Vec<Refresh>,
+}
+
+/// What happens to a `Swarm` at once, and its final assignment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DryRun {
-    /// Namespace of the `Swarm`.
     pub namespace: String,
-    /// Name of the `Swarm`.
     pub name: String,
     /// Its workload, as `StatefulSet web`.
     pub workload: String,
@@ -115,25 +153,16 @@ pub struct DryRun {
     pub stay: usize,
     /// The others, in the order of the spec, followed by those that are no longer in it.
     pub moves: Vec<Move>,
-    /// The changes of all workers.
     pub workers: Vec<WorkerPlan>,
-    /// Streams without a worker in the end.
     pub unassigned: Vec<Unplaced>,
     /// Conditions that the operator sets at once.
     pub conditions: Vec<Condition>,
-    /// The obstacles on the way: conditions that are not true, other than those of any move.
-    pub hindrances: Vec<Condition>,
-    /// Conditions in the end.
-    pub outcome: Vec<Condition>,
-    /// Files to be written.
-    pub files: u64,
+    pub at_once: AtOnce,
     /// Number of workers after autoscaling.
     pub scaled: Option<u32>,
     /// The assumptions, because these facts cannot be known beforehand or from here.
     pub supposed: Vec<String>,
-    /// Now.
     pub before: Figures,
-    /// In the end.
     pub after: Figures,
     /// The reason why not every stream has a worker in the end, or why nothing is done at all.
     pub refused: Option<String>,
@@ -142,38 +171,8 @@ pub struct DryRun {
     pub spec: Vec<Stream>,
     /// The page of the first pass, for the commands that explain.
     #[serde(skip)]
-    pub first: Option<Page>,
+    pub page: Option<Page>,
     /// The file as it is.
     #[serde(skip)]
     pub published: Arc<Published>,
-}
-
-impl Figures {
-    pub(super) fn of(page: &Page) -> Self {
-        let streams = page.streams;
-        Self {
-            epoch: page.epoch,
-            owned: streams.owned,
-            releasing: streams.releasing,
-            free: streams.free,
-            unassigned: streams.unassigned,
-            workers: page.workers.len(),
-            load_ratio: page.load_ratio,
-        }
-    }
-
-    /// The content of the file before anything is written.
-    pub(super) fn now(published: &Published, first: Option<&Page>) -> Self {
-        let owned: BTreeSet<_> = published.owners().map(|(stream, _)| stream).collect();
-        let releasing: BTreeSet<_> = published.releasing.keys().map(|(stream, _)| stream).collect();
-        Self {
-            epoch: published.epoch,
-            owned: owned.len(),
-            releasing: releasing.len(),
-            free: first.map_or(0, |page| page.streams.free),
-            unassigned: first.map_or(0, |page| page.streams.unassigned),
-            workers: first.map_or(0, |page| page.workers.len()),
-            load_ratio: first.map_or(1.0, |page| page.load_ratio),
-        }
-    }
 }

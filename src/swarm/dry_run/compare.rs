@@ -1,10 +1,7 @@
 //! Comparison of the current and the final assignment, with the reasons for differences.
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeSet, HashMap};
 
-use super::{Move, Surroundings, Unplaced, WorkerPlan};
+use super::{DryRun, Move, Surroundings, Unplaced, WorkerPlan, refreshed};
 use crate::{
     api::swarm::{Policy, Stream},
     swarm::{
@@ -12,35 +9,48 @@ use crate::{
         natural_sort,
         plan::word,
         settings::Settings,
-        watches::{PodFacts, WorkloadView},
     },
 };
 
-/// The state before and after.
 pub(super) struct Compared<'a> {
-    pub settings: &'a Settings,
-    pub around: &'a Surroundings,
-    pub before: &'a Published,
-    pub after: &'a Published,
-    pub unassigned: &'a [Unplaced],
-    /// The simulated cluster, in the end.
-    pub last: &'a WorkloadView,
-}
-
-/// An index for [`Compared::moves`].
-struct Index<'a> {
-    after: HashMap<&'a str, &'a Name>,
+    run: &'a DryRun,
+    settings: &'a Settings,
+    around: &'a Surroundings,
+    before: &'a Published,
+    after: &'a Published,
+    /// The final worker of each stream.
+    owners: HashMap<&'a str, &'a Name>,
     unassigned: HashMap<&'a str, &'a Unplaced>,
     /// The dedicated workers at the end, with their streams.
-    own: HashMap<&'a str, &'a str>,
-    /// Those that have a list in the end.
-    wanted: BTreeSet<&'a str>,
+    dedicated: HashMap<&'a str, &'a str>,
 }
 
-impl Compared<'_> {
+impl<'a> Compared<'a> {
+    pub(super) fn new(
+        run: &'a DryRun,
+        settings: &'a Settings,
+        around: &'a Surroundings,
+        after: &'a Published,
+    ) -> Self {
+        let owners: HashMap<_, _> =
+            after.owners().map(|(stream, worker)| (&**stream, worker)).collect();
+        let dedicated = settings.streams.iter().filter(|stream| stream.dedicated);
+        let dedicated =
+            dedicated.filter_map(|stream| Some((&***owners.get(&*stream.id)?, &*stream.id)));
+        Self {
+            run,
+            settings,
+            around,
+            before: &run.published,
+            after,
+            dedicated: dedicated.collect(),
+            owners,
+            unassigned: run.unassigned.iter().map(|one| (&*one.id, one)).collect(),
+        }
+    }
+
     /// The streams that do not stay, and how many do.
     pub(super) fn moves(&self) -> (Vec<Move>, usize) {
-        let index = self.index();
         let mut before: HashMap<&str, Vec<&Name>> = HashMap::new();
         for (stream, worker) in self.before.owners() {
             before.entry(stream).or_default().push(worker);
@@ -48,89 +58,53 @@ impl Compared<'_> {
         let (mut moves, mut stay) = (Vec::new(), 0);
         for stream in &self.settings.streams {
             let id = stream.id.as_str();
-            let to = index.after.get(id).copied();
-            match (before.remove(id).as_deref(), to) {
-                (None, None) => {}
-                (None, Some(to)) => moves.push(Move {
-                    stream: id.to_owned(),
-                    from: None,
-                    to: Some(to.to_string()),
-                    reason: "added",
-                    why: match stream.pin.as_deref() {
-                        Some(pin) if *pin == **to => format!("it is pinned to {to}"),
-                        _ if stream.dedicated => "it has a dedicated worker".into(),
-                        _ => "nobody has it".into(),
-                    },
-                }),
-                (Some(owners), to) => {
-                    let stays = to.is_some_and(|to| owners.contains(&to));
-                    stay += usize::from(stays);
-                    for from in owners.iter().filter(|from| Some(**from) != to) {
-                        let (cause, why) = if stays {
-                            (Cause::Duplicate, "both have it in the file".to_owned())
-                        } else {
-                            self.why(&index, stream, from, to)
-                        };
-                        moves.push(moved(id, from, to, cause, why));
-                    }
-                }
+            let to = self.owners.get(id).copied();
+            let Some(owners) = before.remove(id) else {
+                moves.extend(to.map(|to| added(stream, to)));
+                continue;
+            };
+            let stays = to.is_some_and(|to| owners.contains(&to));
+            stay += usize::from(stays);
+            for from in owners.into_iter().filter(|from| Some(*from) != to) {
+                let (cause, why) = if stays {
+                    (Cause::Duplicate, "both have it in the file".to_owned())
+                } else {
+                    self.why(stream, from, to)
+                };
+                moves.push(moved(id, Some(from), to, word(cause), why));
             }
         }
         let mut rest: Vec<_> = before.into_iter().collect();
         rest.sort_by(|(a, _), (b, _)| natural_sort::compare(a, b));
         for (id, owners) in rest {
-            for from in owners {
-                let why = "it is not in the spec".to_owned();
-                moves.push(moved(id, from, None, Cause::Removed, why));
-            }
+            let why = || "it is not in the spec".to_owned();
+            let removed = |from| moved(id, Some(from), None, word(Cause::Removed), why());
+            moves.extend(owners.into_iter().map(removed));
         }
         (moves, stay)
     }
 
-    fn index(&self) -> Index<'_> {
-        let specs: HashMap<_, _> =
-            self.settings.streams.iter().map(|stream| (stream.id.as_str(), stream)).collect();
-        let owners = self.after.owners();
-        let after: HashMap<_, _> = owners.map(|(stream, worker)| (&**stream, worker)).collect();
-        let dedicated = after.iter().filter(|(id, _)| specs.get(**id).is_some_and(|s| s.dedicated));
-        Index {
-            own: dedicated.map(|(id, worker)| (&***worker, *id)).collect(),
-            unassigned: self.unassigned.iter().map(|one| (one.id.as_str(), one)).collect(),
-            wanted: self.after.shares.keys().map(|worker| &**worker).collect(),
-            after,
-        }
-    }
-
     /// Why a stream of the spec leaves its worker.
-    fn why(
-        &self,
-        index: &Index<'_>,
-        stream: &Stream,
-        from: &Name,
-        to: Option<&Name>,
-    ) -> (Cause, String) {
-        if !index.wanted.contains(&**from) {
+    fn why(&self, stream: &Stream, from: &Name, to: Option<&Name>) -> (Cause, String) {
+        if !self.after.shares.contains_key(from) {
             return (Cause::Unwanted, format!("{from} is no longer a worker"));
         }
         let Some(to) = to else {
-            let reason = index.unassigned.get(stream.id.as_str());
+            let reason = self.unassigned.get(stream.id.as_str());
             let why = reason.map_or("no worker can take it", |one| one.meaning);
             return (Cause::Unassigned, why.to_owned());
         };
-        (Cause::Moved, self.why_moved(index, stream, from, to))
+        (Cause::Moved, self.why_moved(stream, from, to))
     }
 
-    fn why_moved(&self, index: &Index<'_>, stream: &Stream, from: &Name, to: &Name) -> String {
-        if stream.pin.as_deref() == Some(&**to) {
-            return format!("it is pinned to {to}");
+    fn why_moved(&self, stream: &Stream, from: &Name, to: &Name) -> String {
+        if let Some(why) = chosen(stream, to) {
+            return why;
         }
-        if stream.dedicated {
-            return "it has a dedicated worker".into();
-        }
-        if let Some(node) = self.unfit(from) {
+        if let Some(node) = self.node(from).filter(|node| self.around.unfit.contains(*node)) {
             return format!("node {node} of {from} is unfit");
         }
-        if let Some(other) = index.own.get(&**from) {
+        if let Some(other) = self.dedicated.get(&**from) {
             return format!("{from} is dedicated to {other}");
         }
         let had = self.before.shares.get(from).map_or(0, |share| share.streams.len());
@@ -144,57 +118,55 @@ impl Compared<'_> {
         }
     }
 
-    fn unfit(&self, worker: &str) -> Option<&str> {
-        let node = pod(&self.around.view, worker)?.node.as_deref()?;
-        self.around.unfit.contains(node).then_some(node)
+    fn node(&self, worker: &str) -> Option<&str> {
+        self.around.view.pods.iter().find(|pod| *pod.name == *worker)?.node.as_deref()
     }
 
     /// Returns the changes of each worker.
-    pub(super) fn workers(&self, refreshes: &[(Arc<str>, &'static str)]) -> Vec<WorkerPlan> {
+    pub(super) fn workers(&self) -> Vec<WorkerPlan> {
         let mut names: Vec<&Name> =
             self.before.shares.keys().chain(self.after.shares.keys()).collect();
         names.sort_by(|a, b| natural_sort::compare(a, b));
         names.dedup();
-        let mut done: BTreeMap<&str, (usize, &'static str)> = BTreeMap::new();
-        for (worker, how) in refreshes {
-            let (times, last) = done.entry(worker).or_default();
-            *times += 1;
-            *last = how;
-        }
         let each = names.into_iter().map(|name| {
-            let list = |file: &Published| -> BTreeSet<Name> {
-                let share = file.shares.get(name);
-                share.into_iter().flat_map(|share| share.streams.iter().cloned()).collect()
+            let list = |file: &'a Published| -> BTreeSet<&'a Name> {
+                file.shares.get(name).into_iter().flat_map(|share| &share.streams).collect()
             };
             let (now, then) = (list(self.before), list(self.after));
-            let (times, refresh) = done.get(&**name).copied().unwrap_or((0, "none"));
-            let pod = pod(&self.around.view, name).or_else(|| pod(self.last, name));
-            let node = pod.and_then(|pod| pod.node.as_deref()).filter(|node| *node != "?");
             WorkerPlan {
                 name: name.to_string(),
-                node: node.map(str::to_owned),
+                node: self.node(name).map(str::to_owned),
                 now: now.len(),
                 then: then.len(),
                 gains: then.difference(&now).count(),
                 loses: now.difference(&then).count(),
-                refresh,
-                times,
+                refresh: refreshed(&self.run.at_once.refresh, name),
             }
         });
         each.collect()
     }
 }
 
-fn pod<'a>(view: &'a WorkloadView, worker: &str) -> Option<&'a PodFacts> {
-    view.pods.iter().find(|pod| *pod.name == *worker)
+fn added(stream: &Stream, to: &Name) -> Move {
+    let why = chosen(stream, to).unwrap_or_else(|| "nobody has it".into());
+    moved(&stream.id, None, Some(to), "added", why)
 }
 
-fn moved(id: &str, from: &Name, to: Option<&Name>, cause: Cause, why: String) -> Move {
-    Move {
-        stream: id.to_owned(),
-        from: Some(from.to_string()),
-        to: to.map(ToString::to_string),
-        reason: word(cause),
-        why,
+/// What the spec says about the worker of this stream.
+fn chosen(stream: &Stream, to: &Name) -> Option<String> {
+    if stream.pin.as_deref() == Some(&**to) {
+        return Some(format!("it is pinned to {to}"));
     }
+    stream.dedicated.then(|| "it has a dedicated worker".into())
+}
+
+fn moved(
+    id: &str,
+    from: Option<&Name>,
+    to: Option<&Name>,
+    reason: &'static str,
+    why: String,
+) -> Move {
+    let (from, to) = (from.map(ToString::to_string), to.map(ToString::to_string));
+    Move { stream: id.to_owned(), from, to, reason, why }
 }

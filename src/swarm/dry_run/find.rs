@@ -4,7 +4,7 @@ use kube::Client;
 use crate::{
     api::{Swarm, swarm::WorkloadKind},
     controller::Error,
-    swarm::{memory::Memory, polls, settings::Settings, watches},
+    swarm::{settings::Settings, watches},
 };
 
 /// Reports whether the spec itself lists a stream.
@@ -24,7 +24,7 @@ pub async fn is_written(client: &Client, swarm: &Swarm, stream: &str) -> Result<
     let view = watches::maps(client, swarm).await?;
     let listed = Settings::of(swarm, view.source.as_ref())
         .is_ok_and(|settings| settings.streams.iter().any(|one| one.id == stream));
-    let published = polls::published(swarm, &view, &Memory::default()).unwrap_or_default();
+    let published = super::published(swarm, &view);
     let owned = published.owners().any(|(id, _)| **id == *stream);
     Ok(listed || owned || published.releasing.keys().any(|(id, _)| **id == *stream))
 }

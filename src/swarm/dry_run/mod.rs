@@ -1,5 +1,5 @@
-//! A simulation of all that the operator would do, to the end. The passes are the operator's own
-//! (`observe::look`, `plan::plan`, `apply::apply`); only the cluster below them is simulated.
+//! What the operator would do to a `Swarm` at once, and the worker that each stream gets in the end.
+//! Both are decisions of the operator's own `observe::look` and `plan::plan`; nothing is written.
 use std::{
     collections::BTreeSet,
     sync::Arc,
@@ -9,20 +9,21 @@ use std::{
 use kube::{Client, Resource, ResourceExt, api::ListParams};
 
 use super::{
-    apply, cluster, conflict,
-    handover::Published,
+    conflict,
+    file::stored,
+    handover::{Published, Refresh},
     inspection,
-    memory::Memories,
+    memory::Memory,
     observe,
-    plan::{self, Observed},
+    plan::{self, Desired, Observed},
     polls,
     settings::Settings,
-    watches,
-    watches::WorkloadView,
+    snapshot::Snapshot,
+    watches::{self, WorkloadView},
 };
 use crate::{
-    api::{Mode, Swarm, SwarmStatus},
-    controller::{Error, Plan},
+    api::{Mode, Swarm, swarm::Strategy},
+    controller::{Error, Verdict},
     infra::Api,
     nodes::NodeStore,
 };
@@ -30,8 +31,7 @@ use crate::{
 mod answer;
 mod compare;
 mod find;
-mod known;
-mod simulated_cluster;
+mod known_cluster;
 mod supposed;
 mod text;
 
@@ -40,40 +40,31 @@ mod tests;
 
 pub use answer::{Condition, DryRun, Figures, Move, Unplaced, WorkerPlan};
 pub use find::{is_listed, is_written, may_be_of};
-pub use known::Known;
-use simulated_cluster::{Done, SimulatedCluster};
+use known_cluster::KnownCluster;
+pub use known_cluster::{Reports, reports_of_page, reports_of_status};
 pub use text::text;
 
-/// The most passes: a thousand workers restarted one by one are three thousand.
-const MOST_PASSES: usize = 5_000;
+/// The most passes at once: up to two files, the template of an immutable one, and the pods.
+const PASSES_AT_ONCE: usize = 5;
 
-/// The longest that it may take on this machine: a person waits for it.
-const LONGEST: Duration = Duration::from_mins(1);
+/// The longest that the final assignment may take on this machine, because a person waits for it.
+/// Only `spec.maxMoves` makes it take more than a few passes.
+const MAX_WAIT: Duration = Duration::from_mins(1);
 
-/// Above this many workers the simulation restarts all at once, regardless of `maxUnavailable`: the
-/// final owners are the same, and it takes seconds.
-const MANY: usize = 200;
-
-/// Longer than a free stream waits for others that go to the same worker.
-const GATHERED: Duration = Duration::from_secs(6);
-
-/// Longer than any cooldown that a spec may have, so that everything known before the first pass is
-/// older.
-const BEFORE: Duration = Duration::from_hours(200);
+/// Longer than any cooldown that a spec may have: the time of the last change is unknown here.
+const LONG_AGO: Duration = Duration::from_hours(200);
 
 /// The state that the operator would observe.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// True if the `Swarm` is there already.
     pub exists: bool,
-    /// The objects that it depends on.
     pub(super) view: WorkloadView,
     /// The nodes that streams should leave.
     pub(super) unfit: BTreeSet<String>,
     /// The objects claimed by this `Swarm` that an older one holds.
     pub(super) held: Option<String>,
-    /// The last reports of workers.
-    pub known: Known,
+    pub reports: Reports,
     /// True if the namespace is known to be missing.
     pub(super) no_namespace: bool,
 }
@@ -108,8 +99,8 @@ pub async fn observe(client: &Client, swarm: &mut Swarm) -> Result<Surroundings,
         let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone());
         no_namespace = matches!(namespaces.get_opt(&namespace).await, Ok(None));
     }
-    let known = swarm.status.as_ref().map(Known::of_status).unwrap_or_default();
-    Ok(Surroundings { exists, view, unfit: BTreeSet::new(), held, known, no_namespace })
+    let reports = swarm.status.as_ref().map(reports_of_status).unwrap_or_default();
+    Ok(Surroundings { exists, view, unfit: BTreeSet::new(), held, reports, no_namespace })
 }
 
 impl Surroundings {
@@ -119,7 +110,7 @@ impl Surroundings {
         self.view.fitness.is_some()
     }
 
-    /// Keeps the facts about nodes that the simulation needs.
+    /// Keeps the facts about nodes that the decisions need.
     pub fn look_at(&mut self, nodes: &NodeStore) {
         if let Some(key) = &self.view.fitness {
             self.unfit = observe::unfit(nodes, key);
@@ -127,23 +118,40 @@ impl Surroundings {
     }
 }
 
-/// One simulated pass.
-struct Passed {
-    plan: Plan<(), SwarmStatus>,
-    idle: bool,
+/// The file as it is.
+fn published(swarm: &Swarm, view: &WorkloadView) -> Arc<Published> {
+    let parts = stored::read(swarm, view, &[]);
+    polls::published(swarm, view, &Memory { parts, ..Memory::default() }).unwrap_or_default()
 }
 
+/// One pass without its writes.
+struct Pass {
+    desired: Desired,
+    conditions: Vec<Verdict>,
+    snapshot: Arc<Snapshot>,
+}
+
+/// Plans a pass.
+///
+/// # Errors
+/// The conditions that say why nothing is decided.
 async fn pass(
-    simulated: &SimulatedCluster<'_>,
+    cluster: &KnownCluster<'_>,
     swarm: &Swarm,
     around: &Surroundings,
-    memories: &Memories,
-) -> Result<Passed, Error> {
-    let mut view = simulated.view();
-    let mut memory = memories.get(&swarm.key());
-    let confirmed = observe::look(simulated, swarm, &mut view, &mut memory).await?;
+) -> Result<Pass, Vec<Verdict>> {
+    let failed = |error: Error| vec![error.verdict()];
+    let mut view = cluster.view.clone();
+    let began = Instant::now();
+    let replicas = view.workload.as_ref().map(|workload| (workload.replicas, began));
+    let mut memory = Memory { replicas, ..Memory::default() };
+    let confirmed = observe::look(cluster, swarm, &mut view, &mut memory).await.map_err(failed)?;
+    for report in memory.reports.values_mut().filter(|report| report.error.is_some()) {
+        // The leader has asked it often enough.
+        report.failures = u32::MAX;
+    }
     let observed = Observed {
-        now: cluster::Cluster::now(simulated),
+        now: began + LONG_AGO,
         held: around.held.clone(),
         view: Some(view),
         confirmed,
@@ -151,180 +159,128 @@ async fn pass(
         unfit: around.unfit.clone(),
         measuring: None,
     };
-    let Plan { desired, status, conditions, notices, period } = plan::plan(swarm, &observed)?;
-    let idle = desired.publish.is_none()
-        && desired.immutable.is_none()
-        && desired.refresh.is_empty()
-        && desired.scale.is_none();
-    apply::apply(simulated, swarm, memories, desired).await?;
-    Ok(Passed { plan: Plan { desired: (), status, conditions, notices, period }, idle })
+    let plan = plan::plan(swarm, &observed).map_err(failed)?;
+    match plan.desired.memory.as_ref().and_then(Memory::decision) {
+        Some(snapshot) => Ok(Pass { desired: plan.desired, conditions: plan.conditions, snapshot }),
+        None => Err(plan.conditions),
+    }
 }
 
-/// Simulates the whole way. Reads and writes nothing.
-///
-/// # Errors
-/// Never because of the spec: its errors are part of the answer.
+/// Decides what happens at once, and the final assignment. Reads and writes nothing.
 pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
-    let began = Instant::now();
-    let now = began + BEFORE;
-    let memories = Memories::default();
-    let key = swarm.key();
-    if let Some(workload) = &around.view.workload {
-        // The cooldown of autoscale has passed: the time of the last change is unknown here.
-        memories.change(&key, |memory| memory.replicas = Some((workload.replicas, began)));
-    }
-    let published = polls::published(swarm, &around.view, &memories.get(&key)).unwrap_or_default();
-    let mut run = DryRun::of(swarm, around, Arc::clone(&published));
-    let first = {
-        let memories = Memories::default();
-        let simulated = SimulatedCluster::new(swarm, &around.known, around.view.clone(), now);
-        let first = pass(&simulated, swarm, around, &memories).await;
-        run.first = memories.get(&key).decision().map(|last| inspection::page(&key, &last, now));
-        first
+    let (namespace, name) = swarm.key();
+    let workload = &swarm.spec.workload;
+    let mut run = DryRun {
+        workload: format!("{} {}", workload.kind.as_str(), workload.name),
+        exists: around.exists,
+        supposed: supposed::supposed(swarm, around),
+        published: published(swarm, &around.view),
+        ..DryRun::default()
     };
-    match first {
-        Ok(first) => run.conditions = first.plan.conditions.iter().map(Condition::from).collect(),
-        Err(error) => run.conditions = vec![Condition::from(&error.verdict())],
+    if let Ok(settings) = Settings::of(swarm, around.view.source.as_ref()) {
+        run.streams = settings.streams.len();
+        run.spec = settings.streams;
     }
-    // The result if the Swarm were served.
-    let mut served = swarm.clone();
-    served.spec.mode = Mode::Enforce;
-    served.spec.paused = false;
-    let many =
-        around.view.workload.as_ref().is_some_and(|workload| {
-            usize::try_from(workload.replicas).unwrap_or(usize::MAX) > MANY
-        });
-    if many {
-        served.spec.refresh.max_unavailable = u32::MAX;
-    }
-    let simulated = SimulatedCluster::new(swarm, &around.known, around.view.clone(), now);
-    let mut rested = 0;
-    let mut passes = 0;
-    loop {
-        let passed = match pass(&simulated, &served, around, &memories).await {
-            Ok(passed) => passed,
-            Err(error) => {
-                run.outcome = vec![Condition::from(&error.verdict())];
-                break;
-            }
-        };
-        passes += 1;
-        run.outcome = passed.plan.conditions.iter().map(Condition::from).collect();
-        served.status = Some(passed.plan.status);
-        let stirred = simulated.advance(passed.plan.period);
-        if !passed.idle || stirred {
-            // Between two waits that only a change ends: such conditions are those on the way.
-            rested = 0;
-            run.hindered();
-        } else if rested == 0 {
-            simulated.advance(GATHERED);
-            rested = 1;
-        } else if rested == 1 {
-            simulated.advance(patience(&served));
-            rested = 2;
-        } else {
-            break;
+    let decided = match run.at_once(swarm, around).await {
+        Ok(()) => run.in_the_end(swarm, around).await,
+        Err(conditions) => {
+            run.conditions = conditions.iter().map(Condition::from).collect();
+            Err(conditions)
         }
-        if passes >= MOST_PASSES || began.elapsed() > LONGEST {
-            run.refused = Some(format!("the way has no end after {passes} steps"));
-            break;
-        }
+    };
+    let (Ok(conditions) | Err(conditions)) = decided;
+    run.refused = conditions.iter().find_map(|condition| {
+        let Condition { type_, status, reason, message } = condition.into();
+        let failed = type_ == "Ready" && status != "True";
+        failed.then(|| format!("Ready={status} {reason}: {message}"))
+    });
+    if around.no_namespace {
+        run.refused = Some(format!("there is no namespace {namespace}"));
     }
-    run.end(swarm, around, &simulated, &memories);
-    if many {
-        run.supposed.push(format!(
-            "more than {MANY} workers are restarted all at once here, and by spec.refresh.maxUnavailable \
-             there: they may be restarted more often than it says"
-        ));
-    }
-    run
-}
-
-/// Longer than anything in the spec is waited for.
-fn patience(swarm: &Swarm) -> Duration {
-    let spec = &swarm.spec;
-    let cooldown = spec.autoscale.as_ref().map(|autoscale| Duration::from(autoscale.cooldown));
-    let heavy = spec.weights.as_ref().map(|weights| Duration::from(weights.for_));
-    let timeout = Duration::from(spec.refresh.timeout);
-    let longest = [cooldown, heavy].into_iter().flatten().fold(timeout, Duration::max);
-    longest + Duration::from_secs(1)
+    DryRun { namespace, name, ..run }
 }
 
 impl DryRun {
-    fn of(swarm: &Swarm, around: &Surroundings, published: Arc<Published>) -> Self {
-        let (namespace, name) = swarm.key();
-        let workload = &swarm.spec.workload;
-        Self {
-            namespace,
-            name,
-            workload: format!("{} {}", workload.kind.as_str(), workload.name),
-            exists: around.exists,
-            supposed: supposed::supposed(swarm, around),
-            published,
-            ..Self::default()
-        }
-    }
-
-    /// Keeps the conditions of this moment that a move does not have by itself.
-    fn hindered(&mut self) {
-        let ordinary = ["Moving", "Refreshing", "AwaitingWorkers"];
-        for condition in &self.outcome {
-            let known = self
-                .hindrances
-                .iter()
-                .any(|other| (other.type_, other.reason) == (condition.type_, condition.reason));
-            if condition.status != "True" && !ordinary.contains(&condition.reason) && !known {
-                self.hindrances.push(condition.clone());
+    /// The first pass, and those that follow it before anything else happens: pods are acted on
+    /// only for a file that is written.
+    async fn at_once(&mut self, swarm: &Swarm, around: &Surroundings) -> Result<(), Vec<Verdict>> {
+        let published = Arc::clone(&self.published);
+        let mut cluster = KnownCluster::new(around.view.clone(), published, Some(&around.reports));
+        for _ in 0..PASSES_AT_ONCE {
+            let Pass { desired, conditions, snapshot } = pass(&cluster, swarm, around).await?;
+            let page = inspection::page(&swarm.key(), &snapshot, Instant::now() + LONG_AGO);
+            self.at_once.waiting.clone_from(&page.waiting);
+            if self.page.is_none() {
+                self.conditions = conditions.iter().map(Condition::from).collect();
+                self.before = Figures::now(&self.published, &page);
+                self.page = Some(page);
+            }
+            if let Some(publish) = &desired.publish {
+                self.at_once.writes = Some(publish.published.epoch);
+                let events = publish.notices.iter();
+                let events = events.map(|event| format!("{}: {}", event.reason, event.note));
+                self.at_once.events.extend(events);
+                cluster.write(swarm, publish).map_err(|error| vec![error.verdict()])?;
+            } else if let Some(immutable) = desired.immutable {
+                cluster.pin(&immutable);
+            } else {
+                self.at_once.refresh = desired.refresh;
+                break;
             }
         }
+        Ok(())
     }
 
-    fn end(
+    /// The assignment once every worker is there, and reads each file as soon as it is written.
+    async fn in_the_end(
         &mut self,
         swarm: &Swarm,
         around: &Surroundings,
-        simulated: &SimulatedCluster<'_>,
-        memories: &Memories,
-    ) {
-        let key = swarm.key();
-        let memory = memories.get(&key);
-        let Done { files, refreshes, scaled } = simulated.done();
-        (self.files, self.scaled) = (files, scaled);
-        if let Some(last) = memory.decision() {
-            let page = inspection::page(&key, &last, Instant::now());
-            self.after = Figures::of(&page);
-            let unassigned = page.unassigned.into_iter().map(|one| Unplaced {
-                meaning: inspection::meaning(&one.reason),
-                id: one.id,
-                reason: one.reason,
-            });
-            self.unassigned = unassigned.collect();
-        }
-        let after = memory.published.unwrap_or_else(|| Arc::clone(&self.published));
-        self.before = Figures::now(&self.published, self.first.as_ref());
-        if let Ok(settings) = Settings::of(swarm, around.view.source.as_ref()) {
-            self.streams = settings.streams.len();
-            let compared = compare::Compared {
-                settings: &settings,
-                around,
-                before: &self.published,
-                after: &after,
-                unassigned: &self.unassigned,
-                last: &simulated.view(),
-            };
-            (self.moves, self.stay) = compared.moves();
-            self.workers = compared.workers(&refreshes);
-            self.spec = settings.streams;
-        }
-        let failed = |c: &&Condition| c.type_ == "Ready" && c.status != "True";
-        if self.refused.is_none()
-            && let Some(Condition { reason, message, .. }) = self.outcome.iter().find(failed)
-        {
-            self.refused = Some(format!("Ready=False {reason}: {message}"));
-        }
-        if around.no_namespace {
-            let text = format!("there is no namespace {}", self.namespace);
-            self.refused = Some(text);
-        }
+    ) -> Result<Vec<Verdict>, Vec<Verdict>> {
+        let failed = |error: Error| vec![error.verdict()];
+        let mut served = swarm.clone();
+        served.spec.mode = Mode::Enforce;
+        served.spec.paused = false;
+        // How they read it changes nothing then.
+        served.spec.refresh.strategy = Some(Strategy::HotReload);
+        served.spec.config_map.immutable = false;
+        let began = Instant::now();
+        let mut cluster = KnownCluster::new(around.view.clone(), Arc::clone(&self.published), None);
+        let (conditions, snapshot) = loop {
+            cluster.complete(served.spec.workload.kind);
+            let Pass { desired, conditions, snapshot } = pass(&cluster, &served, around).await?;
+            if desired.publish.is_none() && desired.scale.is_none() {
+                break (conditions, snapshot);
+            }
+            if let Some(publish) = &desired.publish {
+                cluster.write(&served, publish).map_err(failed)?;
+            }
+            if let (Some(scale), Some(workload)) = (desired.scale, &mut cluster.view.workload) {
+                workload.replicas = scale.to;
+                self.scaled = Some(scale.to);
+            }
+            if began.elapsed() > MAX_WAIT {
+                let text = "the final assignment takes too many passes to compute here";
+                return Err(failed(Error::Pending("Moving", text.into())));
+            }
+        };
+        let page = inspection::page(&swarm.key(), &snapshot, Instant::now());
+        self.after = Figures::then(&page);
+        self.unassigned = page.unassigned.into_iter().map(Unplaced::from).collect();
+        let settings = Settings::of(swarm, around.view.source.as_ref()).map_err(failed)?;
+        let compared = compare::Compared::new(self, &settings, around, &cluster.published);
+        let (moves, stay) = compared.moves();
+        let workers = compared.workers();
+        (self.moves, self.stay, self.workers) = (moves, stay, workers);
+        Ok(conditions)
     }
+}
+
+/// The operator's action on the pod of a worker.
+fn refreshed(all: &[Refresh], name: &str) -> &'static str {
+    let its = all.iter().find_map(|refresh| match refresh {
+        Refresh::Evict { worker, .. } => (**worker == *name).then_some("evicted"),
+        Refresh::Nudge { worker, .. } => (**worker == *name).then_some("reloaded"),
+    });
+    its.unwrap_or("none")
 }

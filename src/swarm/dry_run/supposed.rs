@@ -1,6 +1,6 @@
-//! The assumptions of a dry run: facts that cannot be known beforehand, or not from where a command
-//! runs.
-use super::{Surroundings, known::LastReport};
+//! What the final assignment supposes: facts that cannot be known beforehand, or not from where a
+//! command runs.
+use super::Surroundings;
 use crate::{
     api::{
         Mode, Swarm,
@@ -21,24 +21,32 @@ pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
     if spec.mode == Mode::Observe {
         all.push("spec.mode is Enforce: with Observe, none of this is written".into());
     }
-    let pods = |which: &dyn Fn(&PodFacts) -> bool| {
-        let pods = around.view.pods.iter().filter(|pod| which(pod));
-        names(&pods.map(|pod| &*pod.name).collect::<Vec<_>>())
+    let mut pods = |which: &dyn Fn(&PodFacts) -> bool, text: &str| {
+        let pods = around.view.pods.iter().filter(|pod| !pod.stopped && which(pod));
+        let pods: Vec<_> = pods.map(|pod| &*pod.name).collect();
+        if !pods.is_empty() {
+            all.push(format!("{}: {text}", names(&pods)));
+        }
     };
-    let live = |pod: &PodFacts| !pod.terminating && !pod.stopped && !pod.ended;
-    if let Some(names) = pods(&|pod| !live(pod) && !pod.stopped) {
-        all.push(format!(
-            "{names}: the containers end. If the node is gone for good, confirm it: \
-             docs/reference/swarm.md#unreachable-nodes"
-        ));
-    }
-    if let Some(names) = pods(&|pod| live(pod) && pod.started && !pod.ready) {
-        all.push(format!("{names}: not ready, and becomes ready"));
-    }
-    if let Some(names) = pods(&|pod| live(pod) && !pod.started) {
-        all.push(format!("{names}: not started, and starts once there is a file"));
-    }
-    reports(swarm, around, &mut all);
+    let going = |pod: &PodFacts| pod.terminating || pod.ended;
+    pods(
+        &going,
+        "the containers end. If the node is gone for good, confirm it: \
+         docs/reference/swarm.md#unreachable-nodes",
+    );
+    pods(&|pod| !going(pod) && !pod.ready, "not ready, and becomes ready");
+    let report = |pod: &PodFacts| around.reports.get(&*pod.name);
+    pods(
+        &|pod| report(pod).is_some_and(Result::is_err),
+        "does not answer, and keeps its streams until it does or its pod is gone",
+    );
+    let refresh = &spec.refresh;
+    let unknown = format!(
+        "what they run is unknown here. They run no stream of another file, and answer the operator \
+         at port {}, path {}",
+        refresh.port, refresh.path
+    );
+    pods(&|pod| pod.started && !pod.terminating && report(pod).is_none(), &unknown);
     if spec.weights.is_some() {
         all.push(
             "spec.weights: this command does not ask Prometheus; streams weigh what spec.streams says, 1 \
@@ -46,7 +54,7 @@ pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
                 .into(),
         );
     }
-    if spec.refresh.strategy == Some(Strategy::None) {
+    if refresh.strategy == Some(Strategy::None) {
         all.push("spec.refresh.strategy None: someone makes each worker load its new list".into());
     }
     let workload = around.view.workload.as_ref();
@@ -58,35 +66,8 @@ pub(super) fn supposed(swarm: &Swarm, around: &Surroundings) -> Vec<String> {
     all
 }
 
-/// Returns the unknown facts about workers, because a command cannot reach pod addresses.
-fn reports(swarm: &Swarm, around: &Surroundings, all: &mut Vec<String>) {
-    let running = || {
-        let pods = around.view.pods.iter();
-        pods.filter(|pod| pod.started && !pod.stopped && !pod.terminating)
-    };
-    let unknown =
-        running().filter(|pod| *around.known.last_report(&pod.name) == LastReport::Unknown);
-    let unknown: Vec<_> = unknown.map(|pod| &*pod.name).collect();
-    if let Some(names) = names(&unknown) {
-        let refresh = &swarm.spec.refresh;
-        all.push(format!(
-            "{names}: what they run is unknown here. They run no stream of another file, and answer the \
-             operator at port {}, path {}",
-            refresh.port, refresh.path
-        ));
-    }
-    for pod in running().take(NAMED) {
-        if let LastReport::Silent(why) = around.known.last_report(&pod.name) {
-            all.push(format!("{}: still does not answer ({why})", pod.name));
-        }
-    }
-}
-
-fn names(all: &[&str]) -> Option<String> {
-    let first = all.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    match all.len() {
-        0 => None,
-        n if n > NAMED => Some(format!("{first} and {} more", n - NAMED)),
-        _ => Some(first),
-    }
+/// The first of them, and the number of the others.
+pub(super) fn names(all: &[&str]) -> String {
+    let first = all[..all.len().min(NAMED)].join(", ");
+    if all.len() > NAMED { format!("{first} and {} more", all.len() - NAMED) } else { first }
 }

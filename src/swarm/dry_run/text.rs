@@ -1,7 +1,7 @@
 //! A dry run as a person reads it.
 use std::fmt::Write;
 
-use super::{Condition, DryRun, Figures};
+use super::{Condition, DryRun, supposed::names};
 use crate::text::{figures::number, table::table};
 
 /// Maximum number of streams and workers in the text; the JSON has all of them.
@@ -15,21 +15,11 @@ pub fn text(run: &DryRun) -> String {
         "Swarm {}/{}{there}: {} streams, {}\n",
         run.namespace, run.name, run.streams, run.workload
     );
-    conditions(&mut text, "at once", &run.conditions);
-    moves(&mut text, run);
-    workers(&mut text, run);
-    if !run.unassigned.is_empty() {
-        text.push_str("\nStreams without a worker in the end\n");
-        let listed = run.unassigned.iter().take(LISTED);
-        let rows: Vec<_> = listed
-            .map(|one| [one.id.clone(), one.reason.clone(), one.meaning.to_owned()])
-            .collect();
-        text.push_str(&table(["STREAM", "REASON", "WHY"], &rows));
-        more(&mut text, run.unassigned.len());
+    if run.page.is_some() {
+        assignment(&mut text, run);
     }
-    summary(&mut text, run);
-    conditions(&mut text, "on the way", &run.hindrances);
-    conditions(&mut text, "in the end", &run.outcome);
+    at_once(&mut text, run);
+    // Writing to a String cannot fail.
     if let Some(refused) = &run.refused {
         let _ = writeln!(text, "\nand no further: {refused}");
     }
@@ -42,92 +32,83 @@ pub fn text(run: &DryRun) -> String {
     text
 }
 
-// Writing to a String cannot fail.
-fn more(text: &mut String, all: usize) {
-    if all > LISTED {
-        let _ = writeln!(text, "… and {} more: -o json", all - LISTED);
+fn listed<T, const N: usize>(
+    text: &mut String,
+    head: [&'static str; N],
+    all: &[T],
+    row: impl Fn(&T) -> [String; N],
+) {
+    if !all.is_empty() {
+        let rows: Vec<_> = all.iter().take(LISTED).map(row).collect();
+        text.push_str(&table(head, &rows));
+    }
+    if all.len() > LISTED {
+        let _ = writeln!(text, "… and {} more: -o json", all.len() - LISTED);
     }
 }
 
-fn conditions(text: &mut String, when: &str, all: &[Condition]) {
-    for Condition { type_, status, reason, message } in all {
-        let _ = writeln!(text, "  {when:<11}  {type_}={status} {reason}: {message}");
-    }
-}
-
-fn moves(text: &mut String, run: &DryRun) {
-    if run.moves.is_empty() {
-        let _ = writeln!(text, "\nNo stream moves; {} stay where they are", run.stay);
-        return;
-    }
-    let _ = writeln!(text, "\n{} streams move, {} stay where they are", run.moves.len(), run.stay);
+fn assignment(text: &mut String, run: &DryRun) {
+    let _ = match run.moves.len() {
+        0 => writeln!(text, "\nNo stream moves; {} stay where they are", run.stay),
+        moves => writeln!(text, "\n{moves} streams move, {} stay where they are", run.stay),
+    };
     let worker = |worker: &Option<String>| worker.clone().unwrap_or_else(|| "-".into());
-    let rows: Vec<_> = run
-        .moves
-        .iter()
-        .take(LISTED)
-        .map(|one| {
-            let (from, to) = (worker(&one.from), worker(&one.to));
-            [one.stream.clone(), from, to, one.reason.to_owned(), one.why.clone()]
-        })
-        .collect();
-    text.push_str(&table(["STREAM", "FROM", "TO", "REASON", "WHY"], &rows));
-    more(text, run.moves.len());
-}
-
-fn workers(text: &mut String, run: &DryRun) {
-    if run.workers.is_empty() {
-        return;
-    }
-    let listed = run.workers.iter().take(LISTED);
-    let rows: Vec<_> = listed
-        .map(|one| {
-            let refresh = match one.times {
-                0 | 1 => one.refresh.to_owned(),
-                times => format!("{} {times} times", one.refresh),
-            };
-            [
-                one.name.clone(),
-                one.node.clone().unwrap_or_else(|| "-".into()),
-                one.now.to_string(),
-                one.then.to_string(),
-                format!("+{} -{}", one.gains, one.loses),
-                refresh,
-            ]
-        })
-        .collect();
+    listed(text, ["STREAM", "FROM", "TO", "REASON", "WHY"], &run.moves, |one| {
+        let (from, to) = (worker(&one.from), worker(&one.to));
+        [one.stream.clone(), from, to, one.reason.to_owned(), one.why.clone()]
+    });
     text.push('\n');
-    text.push_str(&table(["WORKER", "NODE", "NOW", "THEN", "CHANGE", "REFRESH"], &rows));
-    more(text, run.workers.len());
-}
-
-fn summary(text: &mut String, run: &DryRun) {
-    let (now, then): (&Figures, &Figures) = (&run.before, &run.after);
+    let head = ["WORKER", "NODE", "NOW", "THEN", "CHANGE", "REFRESH"];
+    listed(text, head, &run.workers, |one| {
+        let (now, then) = (one.now.to_string(), one.then.to_string());
+        let change = format!("+{} -{}", one.gains, one.loses);
+        [one.name.clone(), worker(&one.node), now, then, change, one.refresh.to_owned()]
+    });
+    if !run.unassigned.is_empty() {
+        text.push_str("\nStreams without a worker in the end\n");
+        listed(text, ["STREAM", "REASON", "WHY"], &run.unassigned, |one| {
+            [one.id.clone(), one.reason.clone(), one.meaning.to_owned()]
+        });
+    }
+    let (now, then) = (&run.before, &run.after);
+    let ratio = |ratio: f64| number((ratio * 100.0).round() / 100.0);
     let _ = writeln!(text, "\n                                           now        then");
     for (what, now, then) in [
-        ("version of the file", now.epoch, then.epoch),
-        ("streams in a worker's list", now.owned as u64, then.owned as u64),
-        ("streams that a worker has to stop", now.releasing as u64, then.releasing as u64),
-        ("streams that move to a worker", now.free as u64, then.free as u64),
-        ("streams that no worker can take", now.unassigned as u64, then.unassigned as u64),
-        ("workers", now.workers as u64, then.workers as u64),
+        ("streams in a worker's list", now.owned.to_string(), then.owned.to_string()),
+        (
+            "streams that no worker can take",
+            now.unassigned.to_string(),
+            then.unassigned.to_string(),
+        ),
+        ("workers", now.workers.to_string(), then.workers.to_string()),
+        ("heaviest worker, times the mean", ratio(now.load_ratio), ratio(then.load_ratio)),
     ] {
         let _ = writeln!(text, "{what:<34}  {now:>10}  {then:>10}");
     }
-    let ratio = |ratio: f64| number((ratio * 100.0).round() / 100.0);
-    let (now, then) = (ratio(now.load_ratio), ratio(then.load_ratio));
-    let _ = writeln!(text, "{:<34}  {now:>10}  {then:>10}", "heaviest worker, times the mean");
-    let times = |how: &str| -> usize {
-        run.workers.iter().filter(|one| one.refresh == how).map(|one| one.times).sum()
-    };
-    let _ = writeln!(
-        text,
-        "{} files written, {} pods evicted, {} reloaded",
-        run.files,
-        times("evicted"),
-        times("reloaded")
-    );
     if let Some(replicas) = run.scaled {
         let _ = writeln!(text, "{} scaled to {replicas}", run.workload);
+    }
+}
+
+fn at_once(text: &mut String, run: &DryRun) {
+    text.push_str("\nAt once\n");
+    for Condition { type_, status, reason, message } in &run.conditions {
+        let _ = writeln!(text, "  {type_}={status} {reason}: {message}");
+    }
+    if let Some(version) = run.at_once.writes {
+        let _ = writeln!(text, "  version {version} of the file is written");
+    }
+    for event in &run.at_once.events {
+        let _ = writeln!(text, "  {event}");
+    }
+    for how in ["evicted", "reloaded"] {
+        let pods = run.workers.iter().filter(|one| one.refresh == how);
+        let pods: Vec<_> = pods.map(|one| one.name.as_str()).collect();
+        if !pods.is_empty() {
+            let _ = writeln!(text, "  {how}: {}", names(&pods));
+        }
+    }
+    for one in run.at_once.waiting.iter().take(LISTED) {
+        let _ = writeln!(text, "  waits for {}: {}", one.worker, one.text);
     }
 }

@@ -1,5 +1,5 @@
-//! `plan swarm`, `explain stream` and `explain worker` beside a running operator: the plan printed
-//! before `kubectl apply` is what the operator then does.
+//! `plan swarm`, `explain stream` and `explain worker` beside a running operator: the
+//! assignment printed before `kubectl apply` is the one that the operator then makes.
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
