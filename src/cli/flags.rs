@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use clap::Args;
 use k8s_openapi::jiff::Timestamp;
-pub(super) use traffic_operator_agent::cli::values::duration;
+pub(super) use traffic_operator_agent::cli::duration;
 
 use crate::{
     prometheus::{EndpointsConfig, Exporters, exporters::NODE_EXPORTER, promql::Matchers},
