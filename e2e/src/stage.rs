@@ -174,7 +174,9 @@ impl<'a> Stage<'a> {
     /// Queries Prometheus and returns the finite values by one label, or by several of them as
     /// `a -> b`.
     pub async fn by(&self, labels: &[&str], query: &str) -> Result<BTreeMap<String, f64>> {
-        let samples = self.cluster.query(query).await?;
+        // Where everything is busy, one answer may take longer than a request waits.
+        let ask = async || self.cluster.query(query).await.map(Some);
+        let samples = self.until("an answer of Prometheus", PATIENCE, ask).await?;
         let key = |found: &BTreeMap<String, String>| {
             let words: Vec<&str> =
                 labels.iter().map(|label| found.get(*label).map_or("", String::as_str)).collect();

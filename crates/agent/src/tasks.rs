@@ -1,4 +1,4 @@
-//! The tasks of a process, and the signals that end it.
+//! The tasks of a process, the signals that end it, and its limit of open files.
 use anyhow::{Context, anyhow};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
@@ -54,13 +54,13 @@ impl Signals {
     }
 }
 
-/// The limit assumed if the system reports none: the usual initial limit of a process.
-const USUAL: u64 = 1024;
+/// The limit of descriptors assumed if the system reports none: the usual initial one of a process.
+const USUAL_DESCRIPTORS: u64 = 1024;
 
-/// Raises the soft limit to the hard limit, and returns the new limit. The soft limit exists for
+/// Raises the soft limit of descriptors to the hard limit, and returns the new limit. The soft limit exists for
 /// programs that use `select()`; the hard limit is what the node's administrator intends.
 pub(super) fn raise_descriptors() -> u64 {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return USUAL };
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return USUAL_DESCRIPTORS };
     if soft >= hard {
         return soft;
     }
