@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use jiff::Timestamp;
 use kube::Client;
+use lab::cluster::Sample;
 use lab::cluster::operator::{NAMESPACE, OURS};
 use lab::{AuditEvent, Cluster};
 use serde_json::Value;
@@ -171,12 +172,17 @@ impl<'a> Stage<'a> {
         state.map(|arguments| self.cluster.kubectl(arguments).unwrap_or_default()).join("\n")
     }
 
+    /// Queries Prometheus until it answers: where everything is busy, one answer may take longer than a
+    /// request waits.
+    pub async fn query(&self, query: &str) -> Result<Vec<Sample>> {
+        let ask = async || self.cluster.query(query).await.map(Some);
+        self.until("an answer of Prometheus", PATIENCE, ask).await
+    }
+
     /// Queries Prometheus and returns the finite values by one label, or by several of them as
     /// `a -> b`.
     pub async fn by(&self, labels: &[&str], query: &str) -> Result<BTreeMap<String, f64>> {
-        // Where everything is busy, one answer may take longer than a request waits.
-        let ask = async || self.cluster.query(query).await.map(Some);
-        let samples = self.until("an answer of Prometheus", PATIENCE, ask).await?;
+        let samples = self.query(query).await?;
         let key = |found: &BTreeMap<String, String>| {
             let words: Vec<&str> =
                 labels.iter().map(|label| found.get(*label).map_or("", String::as_str)).collect();

@@ -57,7 +57,7 @@ async fn disruptions(stage: &Stage<'_>) -> Result<Check> {
     let query = format!(
         "max(max_over_time(count by (zone) (traffic_operator_disruption_in_progress)[{minutes}m:2s]))"
     );
-    let most = stage.cluster.query(&query).await?.first().map(|sample| sample.1);
+    let most = stage.query(&query).await?.first().map(|sample| sample.1);
     let acts = stage.by(&["kind"], "sum by (kind) (traffic_operator_disruptions_total)").await?;
     Ok(Check::new(
         "one disruption at a time: never two objects in a zone, by Prometheus",

@@ -77,7 +77,7 @@ async fn round_trips(stage: &Stage<'_>) -> Result<()> {
     let selector = format!(r#"{{job="{PROBER}"}}"#);
     // Only native histograms have a count that is a function's.
     let native = format!("count(histogram_count(rate(netprober_rtt_seconds{selector}[20s])) >= 0)");
-    let native = count(&stage.cluster.query(&native).await?);
+    let native = count(&stage.query(&native).await?);
     stage.check(Check::new(
         "round trips are native histograms too",
         native > 0.0,
