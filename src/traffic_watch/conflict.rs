@@ -5,7 +5,7 @@ use kube::ResourceExt;
 
 use super::TrafficWatchReconciler;
 use crate::{
-    api::{TrafficWatch, has_ended, traffic_watch::Mode},
+    api::{TrafficWatch, UNFIT_SUFFIX, has_ended, traffic_watch::Mode},
     controller::Reconciler,
 };
 
@@ -183,10 +183,10 @@ fn resource(watch: &TrafficWatch) -> Option<&str> {
 }
 
 /// Returns the key that an object had before, when `spec.label` could still change: nodes may have
-/// it.
+/// it. Any other text in the status is not from the operator.
 pub(super) fn former_key(watch: &TrafficWatch) -> Option<&str> {
     let published = watch.status.as_ref()?.label.as_deref()?;
-    (published != watch.label_key()).then_some(published)
+    (published != watch.label_key() && published.ends_with(UNFIT_SUFFIX)).then_some(published)
 }
 
 /// Observe writes no label, so it claims none; nor does an object that is cleaned up.
@@ -248,6 +248,20 @@ mod tests {
             "spec": spec
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_former_key_is_one_of_ours_and_not_the_present_one() {
+        for (published, former) in [
+            (json!({}), None),
+            (json!({"label": "w.traffic.example.com/unfit"}), None),
+            (json!({"label": "b.traffic.example.com/unfit"}), Some("b.traffic.example.com/unfit")),
+            (json!({"label": "node-role.kubernetes.io/control-plane"}), None),
+        ] {
+            let mut watch = watch("a", "w", "2026-01-01T00:00:00Z", json!({}));
+            watch.status = Some(serde_json::from_value(published).unwrap());
+            assert_eq!(former_key(&watch), former);
+        }
     }
 
     /// Original 1.4 #15: two of one name in different namespaces fought over the node label.

@@ -137,9 +137,9 @@ impl Large {
                 round.large |= arrived == round.length;
                 // Peers of one node share the series: only what changes is written, so that two
                 // families with different paths do not look like one path that changes.
-                if hops.is_some() && self.hops != hops {
-                    self.hops = hops;
-                    self.series.set_hops(hops.unwrap_or_default());
+                if let Some(hops) = hops.filter(|hops| self.hops != Some(*hops)) {
+                    self.hops = Some(hops);
+                    self.series.set_hops(hops);
                 }
             }
             if !(round.short && round.large) && Instant::now() < round.ends {
