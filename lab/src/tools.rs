@@ -104,10 +104,11 @@ pub fn ensure_all(names: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| found[*name].clone()).collect())
 }
 
-/// Karpenter with its provider of simulated nodes, which nobody has installed.
-pub fn karpenter() -> Result<PathBuf> {
-    build(&["karpenter"])?;
-    Ok(workspace::bin().join("karpenter"))
+/// A program that is only built here: Karpenter with its provider of simulated nodes, or a server
+/// in Prometheus' place.
+pub fn only(name: &str) -> Result<PathBuf> {
+    build(&[name])?;
+    Ok(workspace::bin().join(name))
 }
 
 /// The same without blocking the caller's runtime: a first build takes minutes, and signals must be

@@ -19,6 +19,8 @@ pub const COLLECTOR: &str = "v0.165.0";
 pub const KARPENTER: &str = "v1.14.1";
 /// A single node of `VictoriaMetrics`.
 pub const VICTORIA_METRICS: &str = "v1.151.0";
+pub const THANOS: &str = "v0.42.2";
+pub const CORTEX: &str = "v1.21.1";
 /// Version of `CoreDNS`.
 pub const COREDNS: &str = "v1.15.0";
 /// Helm, which renders the chart in the tests.
@@ -43,7 +45,9 @@ mod tests {
             let path = crate::workspace::root().join("lab/tools").join(file);
             std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
         };
-        ["go.mod", "others/go.mod", "karpenter/go.mod"].map(read).concat()
+        ["go.mod", "others/go.mod", "karpenter/go.mod", "thanos/go.mod", "cortex/go.mod"]
+            .map(read)
+            .concat()
     }
 
     #[test]
@@ -58,6 +62,8 @@ mod tests {
             ("go.opentelemetry.io/collector/otelcol", COLLECTOR),
             ("sigs.k8s.io/karpenter", KARPENTER),
             ("github.com/VictoriaMetrics/VictoriaMetrics", VICTORIA_METRICS),
+            ("github.com/thanos-io/thanos", THANOS),
+            ("github.com/cortexproject/cortex", CORTEX),
             ("github.com/coredns/coredns", COREDNS),
             ("helm.sh/helm/v3", HELM),
             ("github.com/operator-framework/api", OPERATOR_FRAMEWORK),
@@ -66,7 +72,10 @@ mod tests {
         ];
         for (module, version) in pins {
             let pinned = format!("{module} {version}");
-            let line = |line: &str| line.trim().trim_end_matches(" // indirect") == pinned;
+            let line = |line: &str| {
+                line.trim().trim_start_matches("require ").trim_end_matches(" // indirect")
+                    == pinned
+            };
             assert!(text.lines().any(line), "lab/tools/go.mod does not require {pinned}");
         }
     }

@@ -10,9 +10,9 @@ mod probing;
 mod recorded;
 mod scraping;
 mod server;
+mod servers;
 mod sessions;
 mod trusting;
-mod victoria_metrics;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, time::Duration};
 

@@ -24,7 +24,7 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
 
 /// Starts Karpenter, with a pool of Linux nodes.
 async fn begin(stage: &Stage<'_>) -> Result<()> {
-    let program = tokio::task::spawn_blocking(tools::karpenter).await??;
+    let program = tokio::task::spawn_blocking(|| tools::only("karpenter")).await??;
     // Last of all: nothing of Karpenter's is left when its definitions go.
     for definition in tokio::task::spawn_blocking(lab::cluster::definitions_of_karpenter).await?? {
         stage.apply(&definition).await?;
