@@ -140,7 +140,7 @@ bench-peer: image ## Measure the operator and a Go operator side by side, at 5,0
 
 .PHONY: explore
 explore: ## Search a million states of each small world of Swarms (the tests: 1,500).
-	EXPLORE=1000000 $(OPTIMIZED) --lib -- --nocapture swarm::explorer::plots swarm::history::parts::explorer
+	EXPLORE=1000000 $(OPTIMIZED) --lib -- --nocapture swarm::explorer::plots
 
 .PHONY: prove-reflectors
 prove-reflectors: protoc ## Play every fault of every layout of route reflectors, judged by the lab's model (the tests: a sample).

@@ -1,5 +1,5 @@
 //! The cluster of a pass: the real one (`live`), what a command knows of it (`dry_run`), and small
-//! ones in the explorers of the tests.
+//! ones in the explorer of the tests.
 use std::{sync::Arc, time::Instant};
 
 use kube::core::ObjectMeta;

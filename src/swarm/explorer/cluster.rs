@@ -1,24 +1,27 @@
 //! The API server and the workers of a small world, as a pass meets them.
 use std::{
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard},
     time::Instant,
 };
 
 use kube::core::ObjectMeta;
+use serde_json::{Value, from_value};
 
 use super::{
     facts::{File, facts, streams, uid},
-    plot::Plot,
+    plot::{Old, Plot},
     pod::{Pod, has},
     world::World,
 };
 use crate::{
     acknowledgement::Key,
+    api::Swarm,
     controller::Error,
     swarm::{
         acknowledge::Answer,
         cluster::{Cluster, Eviction},
-        live::file_object,
+        live::{file_object, part_object},
         plan::{Immutable, Part, Publish, Scale},
         watches::{MapFacts, PodFacts, WorkloadFacts},
         workers::epoch_of,
@@ -68,32 +71,28 @@ impl World {
     }
 }
 
-/// One pass in a world. It may be killed before one of its writes.
+/// One pass in a world. It makes these of its writes; it is killed before the others, or has made
+/// them before.
 pub(super) struct Small<'a> {
     plot: &'a Plot,
     world: &'a World,
     now: Instant,
+    makes: Range<usize>,
     done: Mutex<Done>,
 }
 
 /// The actions of a pass.
 #[derive(Default)]
 pub(super) struct Done {
-    /// The number of writes that are left before it is killed.
-    left: Option<usize>,
+    /// The number of writes so far, and of those that it made.
+    tried: usize,
     pub writes: u32,
     pub effects: Vec<Effect>,
 }
 
 impl<'a> Small<'a> {
-    pub(super) fn new(
-        plot: &'a Plot,
-        world: &'a World,
-        now: Instant,
-        writes: Option<usize>,
-    ) -> Self {
-        let done = Done { left: writes, ..Done::default() };
-        Self { plot, world, now, done: Mutex::new(done) }
+    pub(super) fn new(plot: &'a Plot, world: &'a World, now: Instant, makes: Range<usize>) -> Self {
+        Self { plot, world, now, makes, done: Mutex::default() }
     }
 
     pub(super) fn done(self) -> Done {
@@ -104,16 +103,47 @@ impl<'a> Small<'a> {
         self.done.lock().expect("one thread")
     }
 
-    /// Succeeds if the operator still lives; counts its writes.
-    fn writes(&self) -> Result<(), Error> {
+    /// Succeeds if the operator still lives; returns false if it has made this write before.
+    fn writes(&self) -> Result<bool, Error> {
         let mut done = self.lock();
-        match &mut done.left {
-            Some(0) => return Err(Error::Refused("killed".into())),
-            Some(left) => *left -= 1,
-            None => {}
+        if done.tried == self.makes.end {
+            return Err(Error::Refused("killed".into()));
         }
-        done.writes += 1;
-        Ok(())
+        done.tried += 1;
+        let now = done.tried > self.makes.start;
+        done.writes += u32::from(now);
+        Ok(now)
+    }
+
+    /// Replaces a `ConfigMap`, over the very version that this write is based on.
+    fn put(&self, place: usize, object: &Value) -> Result<Option<ObjectMeta>, Error> {
+        let metadata: ObjectMeta = from_value(object["metadata"].clone()).expect("metadata");
+        if !self.writes()? {
+            return Ok(Some(metadata));
+        }
+        let there = self.world.maps[place].as_ref().map(|file| &file.facts.resource_version);
+        if there != metadata.resource_version.as_ref() {
+            return Ok(None);
+        }
+        let data = from_value(object["data"].clone()).expect("data");
+        let facts = MapFacts::new(&metadata, Arc::new(data));
+        let mut done = self.lock();
+        let wrote = |effect: &&Effect| matches!(effect, Effect::Wrote(_));
+        let wrote = u8::try_from(done.effects.iter().filter(wrote).count()).expect("few");
+        let version = self.world.newest() + 1 + wrote;
+        let key = &self.swarm().spec.config_map.key;
+        done.effects.push(Effect::Wrote(File::new(version, place, facts, key, false)));
+        Ok(Some(metadata))
+    }
+
+    fn put_part(&self, part: &Part) -> Result<bool, Error> {
+        let place = self.swarm().parts().iter().position(|name| *name == part.name);
+        let object = part_object(self.swarm(), part);
+        Ok(self.put(1 + place.expect("a part"), &object)?.is_some())
+    }
+
+    fn swarm(&self) -> &Swarm {
+        &self.plot.wishes[self.world.wish].swarm
     }
 
     fn does(&self, effect: Effect) {
@@ -162,32 +192,27 @@ impl Cluster for Small<'_> {
     }
 
     async fn publish(&self, publish: &Publish) -> Result<Option<ObjectMeta>, Error> {
-        self.writes()?;
-        let swarm = &self.plot.wishes[self.world.wish].swarm;
-        let on = self.world.map.as_ref().map(|map| map.facts.resource_version.clone());
-        if on != publish.on {
-            return Ok(None);
+        if self.plot.old == Some(Old::HeadLast) {
+            for part in &publish.parts {
+                if !self.put_part(part)? {
+                    return Ok(None);
+                }
+            }
         }
-        let object = file_object(swarm, publish);
-        let metadata: ObjectMeta =
-            serde_json::from_value(object["metadata"].clone()).expect("metadata");
-        let facts = MapFacts::new(&metadata, Arc::new(publish.data.clone()));
-        let key = &swarm.spec.config_map.key;
-        self.does(Effect::Wrote(File::new(self.world.newest() + 1, facts, key, false)));
-        Ok(Some(metadata))
+        self.put(0, &file_object(self.swarm(), publish))
     }
 
     fn published(&self, _: &ObjectMeta, _: &Publish) {}
 
-    async fn part(&self, _: &Part) -> Result<bool, Error> {
-        unreachable!("in these worlds one file holds all")
+    async fn part(&self, part: &Part) -> Result<bool, Error> {
+        Ok(self.plot.old == Some(Old::HeadLast) || self.put_part(part)?)
     }
 
     async fn pin(&self, immutable: Immutable) -> Result<(), Error> {
-        self.writes()?;
-        let swarm = &self.plot.wishes[self.world.wish].swarm;
-        let epoch = epoch_of(&swarm.config_map(), &immutable.name).expect("an epoch");
-        self.does(Effect::Pinned(u8::try_from(epoch).expect("small epochs")));
+        let epoch = epoch_of(&self.swarm().config_map(), &immutable.name).expect("an epoch");
+        if self.writes()? {
+            self.does(Effect::Pinned(u8::try_from(epoch).expect("small epochs")));
+        }
         Ok(())
     }
 
@@ -200,8 +225,8 @@ impl Cluster for Small<'_> {
     }
 
     async fn evict(&self, _: &str, uid: &str) -> Result<Eviction, Error> {
-        self.writes()?;
-        Ok(match self.place(uid) {
+        let now = self.writes()?;
+        Ok(match self.place(uid).filter(|_| now) {
             Some(w) => {
                 self.does(Effect::Evicted(w));
                 Eviction::Done
@@ -212,8 +237,8 @@ impl Cluster for Small<'_> {
 
     async fn nudge(&self, _: &str, uid: &str, epoch: u64) -> Result<bool, Error> {
         // The kubelet delivers the file sooner, which is a move of the world's.
-        self.writes()?;
-        let place = self.place(uid);
+        let now = self.writes()?;
+        let place = self.place(uid).filter(|_| now);
         let epoch = u8::try_from(epoch).expect("small epochs");
         Ok(place.map(|w| self.does(Effect::Nudged(w, epoch))).is_some())
     }

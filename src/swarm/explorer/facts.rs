@@ -21,6 +21,8 @@ pub(super) const MAP: &str = "w-config";
 #[derive(Debug, Default)]
 pub(super) struct File {
     pub facts: MapFacts,
+    /// Its place among the `ConfigMap`s: 0 of the only one, or of the head; the parts follow.
+    pub place: usize,
     pub epoch: u64,
     /// The list of each worker, by the number of its name.
     lists: Vec<(u8, Set)>,
@@ -33,22 +35,29 @@ pub(super) struct File {
 
 impl File {
     /// The version of this number, as edited by a user.
-    pub(super) fn new(version: u8, facts: MapFacts, key: &str, foreign: bool) -> Arc<Self> {
+    pub(super) fn new(
+        version: u8,
+        place: usize,
+        facts: MapFacts,
+        key: &str,
+        foreign: bool,
+    ) -> Arc<Self> {
         let facts = MapFacts { resource_version: version.to_string(), ..facts };
         let config = facts.data.get(key).map_or("", String::as_str);
         let parsed = file::parse(config, None).expect("a file").published;
         let lists = parsed.shares.iter().map(|(worker, share)| {
-            let set = share.streams.iter().fold(0, |set, stream| set | 1 << place(stream));
+            let set = share.streams.iter().fold(0, |set, stream| set | 1 << self::place(stream));
             (id(worker), set)
         });
         let lists: Vec<_> = lists.collect();
-        let lists_hash = lists.iter().fold(combine(parsed.epoch, foreign.into()), |all, list| {
+        let kind = combine(u64::try_from(place).expect("few"), foreign.into());
+        let lists_hash = lists.iter().fold(combine(parsed.epoch, kind), |all, list| {
             combine(all, u64::from(list.0) << 8 | u64::from(list.1))
         });
         let texts = facts.data.values().chain(&facts.content);
         let hash = texts
             .fold(combine(lists_hash, version.into()), |all, text| combine(all, hash::of(text)));
-        Arc::new(Self { epoch: parsed.epoch, facts, lists, foreign, hash, lists_hash })
+        Arc::new(Self { place, epoch: parsed.epoch, facts, lists, foreign, hash, lists_hash })
     }
 
     /// Returns the list of the worker of this name.
@@ -104,6 +113,10 @@ pub(super) fn facts(plot: &Plot, pod: &Pod) -> PodFacts {
     let mut facts = FACTS.with_borrow_mut(|all| {
         all.entry(pod.known().packed()).or_insert_with(|| watches::read_pod(object(pod))).clone()
     });
+    let parts = plot.wishes[0].swarm.parts();
+    if !parts.is_empty() {
+        facts.mounts = parts.into_iter().map(Into::into).collect();
+    }
     let ended = pod.terminating && pod.reported == Reported::Terminated;
     facts.stopped |= match plot.old {
         Some(Old::Stopped) => ended,

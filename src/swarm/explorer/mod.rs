@@ -1,13 +1,14 @@
 //! Explores every order of events in small worlds, with the product's own functions that observe,
 //! confirm, decide and write.
 //!
-//! A world ([`world`]) is an API server with one file, a `StatefulSet` or Deployment that creates
-//! and deletes pods, kubelets that deliver files and start containers, workers that read, run and
-//! answer, people who edit and delete, and the operator's process, which may be killed before any
-//! of its writes. A plot ([`plot`]) defines the participants, the user's successive specs, and the
-//! faults with their numbers. The search ([`search`]) starts when the first spec is fulfilled,
-//! visits every state that any order of events ([`moves`], [`people`]) leads to, and checks in each
-//! of them:
+//! A world ([`world`]) is an API server with one file, or with a head and its parts; a `StatefulSet`
+//! or Deployment that creates and deletes pods, kubelets that deliver files and start containers,
+//! workers that read, run and answer, people who edit and delete, and the operator's process. It may
+//! be killed before any of its writes, or hang there: what it has decided may still arrive, each
+//! write over the version that it was decided on. A plot ([`plot`]) defines the participants, the
+//! user's successive specs, and the faults with their numbers. The search ([`search`]) starts when
+//! the first spec is fulfilled, visits every state that any order of events ([`moves`], [`people`])
+//! leads to, and checks in each of them:
 //!
 //! - **one owner**: no pod starts a stream by a file of the operator while another pod runs it;
 //! - **rest**: without further faults, everything settles in a bounded number of rounds, and then
@@ -31,12 +32,11 @@
 //!
 //! In addition to the plots without violations ([`plots`]), some have a wrong rule ([`weakened`]),
 //! and the search finds its fault.
-pub(super) mod breadth_first;
 mod cluster;
 mod decided;
 mod facts;
 mod moves;
-pub(super) mod operator;
+mod operator;
 mod people;
 mod plot;
 mod plots;
@@ -55,12 +55,6 @@ use world::World;
 /// as `make night` does: all tests together take half a minute of a processor, unoptimized.
 const MOST: usize = 1_500;
 
-/// Returns the maximum number of states that a search visits.
-pub(super) fn most() -> usize {
-    let most = std::env::var("EXPLORE").ok().and_then(|number| number.parse().ok());
-    most.unwrap_or(MOST)
-}
-
 fn explore(plot: &Plot) -> Found {
     let began = std::time::Instant::now();
     let explorer = Explorer::new(plot);
@@ -68,14 +62,15 @@ fn explore(plot: &Plot) -> Found {
     for _ in 0..search::ROUNDS {
         explorer.fair_round(&mut settled);
     }
-    let (found, complained) = search(&explorer, settled, most());
+    let most = std::env::var("EXPLORE").ok().and_then(|number| number.parse().ok());
+    let found = search(&explorer, settled, most.unwrap_or(MOST));
     println!(
         "{} states{}, {} moves, {} passes, {} wait, {:?}",
         found.states,
         if found.all { " (all)" } else { "" },
         found.moves,
         explorer.operator.passes(),
-        complained,
+        found.complained,
         began.elapsed()
     );
     found

@@ -49,7 +49,7 @@ pub(super) enum Move {
     /// The workload's controller sees the new template.
     Observe,
     /// A user changes the file, or the `Swarm`.
-    Meddle(Hazard),
+    Meddle(Hazard, usize),
 }
 
 /// All that can happen in a plot.
@@ -58,7 +58,7 @@ fn all(plot: &Plot) -> Vec<Move> {
     all.extend((0..plot.wishes.len()).map(Move::Wish));
     if plot.crashes > 0 {
         all.push(Move::Killed);
-        all.extend((0..MOST_WRITES).map(|writes| Move::Finish(Some(writes))));
+        all.extend((0..MOST_WRITES + plot.maps() - 1).map(|writes| Move::Finish(Some(writes))));
     }
     for w in 0..plot.workers {
         all.extend([Move::Deliver(w), Move::Start(w), Move::Delete(w), Move::End(w)]);
@@ -78,7 +78,7 @@ fn all(plot: &Plot) -> Vec<Move> {
     all.extend(plot.hazards.iter().flat_map(|hazard| match hazard {
         Hazard::Restarts | Hazard::Cuts | Hazard::Deletions => vec![],
         Hazard::Deposed => vec![Move::Depose, Move::Late],
-        hazard => vec![Move::Meddle(*hazard)],
+        hazard => (0..plot.maps()).map(|map| Move::Meddle(*hazard, map)).collect(),
     }));
     all
 }
@@ -111,9 +111,10 @@ impl<'a> Explorer<'a> {
                 world.restarted();
             }
             Move::Depose => {
-                (world.decided.is_some() && world.deposed.is_none()).then_some(())?;
+                world.decided.as_ref()?;
                 self.hazard(world, Hazard::Deposed)?;
-                world.deposed = world.decided.take();
+                // One that was deposed before is dead.
+                world.deposed = world.decided.take().map(|decided| (decided, 0));
                 world.restarted();
             }
             Move::Late => self.operator.finish_late(world)?,
@@ -127,17 +128,17 @@ impl<'a> Explorer<'a> {
                 world.cache[w] = world.pods[w];
             }
             Move::Hear => {
-                let (heard, there) = (world.heard.as_ref(), world.map.as_ref());
+                let (heard, there) = (world.heard.as_ref(), world.maps[0].as_ref());
                 let hash = |file: Option<&Arc<File>>| file.map(|file| file.hash);
                 (world.cached && hash(heard) != hash(there)).then_some(())?;
-                world.heard.clone_from(&world.map);
+                world.heard.clone_from(&world.maps[0]);
             }
             Move::Observe => {
                 (world.observed != world.template).then_some(())?;
                 world.observed = world.template;
             }
-            Move::Meddle(hazard) => {
-                let next = self.meddled(world, hazard)?;
+            Move::Meddle(hazard, map) => {
+                let next = self.meddled(world, hazard, map)?;
                 *world = next;
                 self.hazard(world, hazard)?;
             }
@@ -150,21 +151,19 @@ impl<'a> Explorer<'a> {
     fn befall(&self, world: &mut World, happens: Move) -> Option<()> {
         match happens {
             Move::Schedule(w) => {
-                let delivered = self.mounted(world).1;
-                let pod = world.pods[w].as_mut().filter(|pod| !pod.scheduled)?;
+                let pod = world.pods[w].filter(|pod| !pod.scheduled)?;
+                let delivered = self.mounted(world, pod.id).1;
+                let pod = world.pods[w].as_mut()?;
                 (pod.scheduled, pod.delivered) = (true, delivered);
             }
             Move::Deliver(w) => {
-                let there = world.map.is_some();
-                let newest = world.newest();
-                let pod = world.pods[w].as_mut().filter(|pod| !pod.ended && !pod.cut)?;
-                let may = pod.scheduled && pod.mounts == 0 && pod.delivered < newest;
-                (may && there).then_some(())?;
-                // A worker without a file gets the newest first.
-                pod.delivered = if pod.delivered == 0 { newest } else { pod.delivered + 1 };
-                if pod.running && self.plot.reloads {
-                    pod.read = pod.delivered;
-                    let read = pod.read;
+                let pod = world.pods[w].filter(|pod| !pod.ended && !pod.cut)?;
+                (pod.scheduled && pod.mounts == 0).then_some(())?;
+                let delivered = world.next(self.plot, &pod)?;
+                let reads = pod.running && self.plot.reloads;
+                let read = if reads { delivered } else { pod.read };
+                world.pods[w] = Some(Pod { delivered, read, ..pod });
+                if reads {
                     world.start(w, read);
                 }
             }
@@ -245,7 +244,7 @@ impl<'a> Explorer<'a> {
         let serial = world.serials[w];
         let id = id_of(self.plot, w, serial)?;
         world.serials[w] = serial.checked_add(1)?;
-        let (mounts, version) = self.mounted(world);
+        let (mounts, version) = self.mounted(world, id);
         let scheduled = !has(self.plot.pending, w);
         let delivered = if scheduled { version } else { 0 };
         world.pods[w] = Some(Pod { id, serial, scheduled, delivered, mounts, ..Pod::default() });
@@ -253,11 +252,10 @@ impl<'a> Explorer<'a> {
     }
 
     /// Returns the object that a new pod mounts, and the version that its kubelet finds there.
-    #[allow(clippy::unused_self, reason = "the workload's part in a plot")]
-    fn mounted(&self, world: &World) -> (u8, u8) {
+    fn mounted(&self, world: &World, id: u8) -> (u8, u8) {
         let immutable = world.version_of(world.observed).filter(|_| world.observed > 0);
-        let newest = if world.map.is_some() { world.newest() } else { 0 };
-        (world.observed, immutable.unwrap_or(newest))
+        let first = || world.first(self.plot, id).unwrap_or(0);
+        (world.observed, immutable.unwrap_or_else(first))
     }
 
     /// Uses up a fault of this kind among those that may still happen.
@@ -274,7 +272,7 @@ impl<'a> Explorer<'a> {
             next.map(|next| *world = next).is_some()
         };
         happens(Move::Finish(None));
-        happens(Move::Late);
+        while happens(Move::Late) {}
         happens(Move::Observe);
         // Of a Deployment's pods, the last is deleted first.
         for w in (0..self.plot.workers).rev() {

@@ -6,6 +6,7 @@ use std::{
     cell::RefCell,
     collections::{BTreeSet, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -37,7 +38,7 @@ use crate::{
 const LONG: Duration = Duration::from_hours(1);
 const SHORT: Duration = Duration::from_millis(1);
 
-/// The most writes of a pass before which the operator may be killed.
+/// The most writes of a pass before which the operator may be killed, apart from parts.
 pub(super) const MOST_WRITES: usize = 3;
 
 /// The operator in a plot, and the results of its passes.
@@ -59,6 +60,8 @@ struct Look {
 struct End {
     effects: Arc<[Effect]>,
     writes: u32,
+    /// It was killed.
+    killed: bool,
     remembered: Arc<Remembered>,
 }
 
@@ -95,7 +98,7 @@ impl<'a> Operator<'a> {
     fn observed(&self, world: &World, clock: Duration) -> Option<Look> {
         let swarm = self.swarm(world);
         let (mut view, mut memory) = (world.view(self.plot), world.remembered.memory.clone());
-        let small = Small::new(self.plot, world, self.began + clock, None);
+        let small = Small::new(self.plot, world, self.began + clock, 0..0);
         let now = small.now();
         let look = observe::look(&small, &swarm, &mut view, &mut memory);
         let mut confirmed = look.now_or_never()?.ok()?;
@@ -145,12 +148,13 @@ impl<'a> Operator<'a> {
             // There is no such write: the same as a kill between passes.
             let Desired { publish, immutable, refresh, .. } = &decided.desired;
             let all = [publish.is_some(), immutable.is_some(), world.reported != decided.reported];
-            let all = all.into_iter().map(usize::from).sum::<usize>() + refresh.len();
+            let parts = publish.as_ref().map_or(0, |publish| publish.parts.len());
+            let all = all.into_iter().map(usize::from).sum::<usize>() + parts + refresh.len();
             (writes < all).then_some(())?;
             world.crashes = world.crashes.checked_sub(1)?;
         }
         world.decided = None;
-        let end = self.written(world, &decided, writes);
+        let end = self.written(world, &decided, 0..writes.unwrap_or(usize::MAX));
         if writes.is_some() {
             world.restarted();
             return Some(());
@@ -160,13 +164,17 @@ impl<'a> Operator<'a> {
         Some(())
     }
 
-    /// A process that no longer leads still executes its decision.
+    /// A process that no longer leads makes its next write, and reports after the last.
     pub(super) fn finish_late(&self, world: &mut World) -> Option<()> {
-        let decided = world.deposed.take()?;
+        let (decided, made) = world.deposed.take()?;
         let heard = world.heard.clone();
-        self.written(world, &decided, None);
+        let end = self.written(world, &decided, made..made + 1);
         world.heard = heard;
-        self.tell(world, &decided);
+        if end.killed {
+            world.deposed = Some((decided, made + 1));
+        } else {
+            self.tell(world, &decided);
+        }
         Some(())
     }
 
@@ -178,23 +186,26 @@ impl<'a> Operator<'a> {
         }
     }
 
-    fn written(&self, world: &mut World, decided: &Decided, writes: Option<usize>) -> End {
-        let stop = writes.map_or(u64::MAX, |writes| u64::try_from(writes).expect("few"));
-        let key = combine(combine(world.seen(self.plot), decided.hash), stop);
+    fn written(&self, world: &mut World, decided: &Decided, makes: Range<usize>) -> End {
+        let mut hasher = DefaultHasher::new();
+        (world.seen(self.plot), decided.hash, &makes).hash(&mut hasher);
+        let key = hasher.finish();
         let known = self.ends.borrow().get(&key).cloned();
         let end = known.unwrap_or_else(|| {
             let swarm = self.swarm(world);
             let memories = Memories::default();
             memories.put(swarm.key(), world.remembered.memory.clone());
-            let small = Small::new(self.plot, world, self.began + world.clock, writes);
+            let small = Small::new(self.plot, world, self.began + world.clock, makes);
             let done = apply::apply(&small, &swarm, &memories, decided.desired.clone());
             let done = done.now_or_never().expect("nothing waits");
+            let killed = matches!(done, Err(Error::Refused(_)));
             let outpaced = matches!(done, Err(Error::Outpaced));
-            assert!(writes.is_some() || outpaced || done.is_ok(), "no write is refused here");
+            assert!(killed || outpaced || done.is_ok(), "no write is refused here");
             let memory = memories.get(&swarm.key());
             let remembered = Arc::new(Remembered { hash: remembered(&memory), memory });
             let done = small.done();
-            let end = End { effects: done.effects.into(), writes: done.writes, remembered };
+            let effects = done.effects.into();
+            let end = End { effects, writes: done.writes, killed, remembered };
             self.ends.borrow_mut().insert(key, end.clone());
             end
         });
@@ -215,6 +226,9 @@ fn decision(desired: &Desired) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Desired { publish, immutable, refresh, memory, .. } = desired;
     publish.as_ref().map(|publish| (&publish.data, &publish.on)).hash(&mut hasher);
+    for part in publish.iter().flat_map(|publish| &publish.parts) {
+        (&part.data, &part.on).hash(&mut hasher);
+    }
     immutable.as_ref().map(|immutable| &immutable.name).hash(&mut hasher);
     for refresh in refresh {
         match refresh {
@@ -228,7 +242,7 @@ fn decision(desired: &Desired) -> u64 {
 
 /// All of a memory that affects a decision, except times: whatever began in an earlier pass has
 /// lasted equally long.
-pub(in crate::swarm) fn remembered(memory: &Memory) -> u64 {
+fn remembered(memory: &Memory) -> u64 {
     let mut hasher = DefaultHasher::new();
     let hasher = &mut hasher;
     for (uid, report) in &memory.reports {

@@ -5,18 +5,20 @@ use super::{facts::File, moves::Explorer, plot::Hazard, world::World};
 use crate::swarm::{
     file,
     handover::{Published, Share},
+    watches::MapFacts,
 };
 
 impl Explorer<'_> {
     /// The world after a user's action.
-    pub(super) fn meddled(&self, world: &World, hazard: Hazard) -> Option<World> {
+    pub(super) fn meddled(&self, world: &World, hazard: Hazard, place: usize) -> Option<World> {
         let mut next = world.clone();
         match hazard {
             Hazard::Edits => {
-                let key = &self.plot.wishes[world.wish].swarm.spec.config_map.key;
-                let mut facts = world.map.as_ref()?.facts.clone();
+                let is_head = !self.plot.mounted().contains(&place);
+                let key = if is_head { file::STATE_KEY } else { self.key(world) };
+                let mut facts = world.maps[place].as_ref()?.facts.clone();
                 Arc::make_mut(&mut facts.data).get_mut(key)?.push_str("# by hand\n");
-                next.wrote(&File::new(world.newest() + 1, facts, key, true));
+                next.wrote(&self.by_hand(world, place, facts));
             }
             Hazard::Swaps => next.wrote(&self.edited(world, |shares| {
                 let mut lists = shares.values_mut();
@@ -31,17 +33,15 @@ impl Explorer<'_> {
                 Some(())
             })?),
             Hazard::Backups => {
-                let key = &self.plot.wishes[world.wish].swarm.spec.config_map.key;
-                world.map.as_ref()?;
+                world.maps[0].as_ref()?;
                 let older = world.history.iter().rev().skip(1).find(|file| file.epoch > 0)?;
-                let facts = older.facts.clone();
-                next.wrote(&File::new(world.newest() + 1, facts, key, true));
+                next.wrote(&self.by_hand(world, 0, older.facts.clone()));
             }
             Hazard::Losses => {
-                next.map.take()?;
+                next.maps[place].take()?;
             }
             Hazard::Reapplied => {
-                (next.map, next.reported) = (None, (0, 0));
+                (next.maps, next.reported) = Default::default();
                 next.restarted();
             }
             _ => return None,
@@ -55,12 +55,19 @@ impl Explorer<'_> {
         world: &World,
         edit: impl FnOnce(&mut BTreeMap<Arc<str>, Share>) -> Option<()>,
     ) -> Option<Arc<File>> {
-        let key = &self.plot.wishes[world.wish].swarm.spec.config_map.key;
-        let mut facts = world.map.as_ref()?.facts.clone();
-        let config = Arc::make_mut(&mut facts.data).get_mut(key)?;
+        let mut facts = world.maps[0].as_ref()?.facts.clone();
+        let config = Arc::make_mut(&mut facts.data).get_mut(self.key(world))?;
         let mut published: Published = file::parse(config, None).ok()?.published;
         edit(&mut published.shares)?;
         *config = file::render(&published).config;
-        Some(File::new(world.newest() + 1, facts, key, true))
+        Some(self.by_hand(world, 0, facts))
+    }
+
+    fn by_hand(&self, world: &World, place: usize, facts: MapFacts) -> Arc<File> {
+        File::new(world.newest() + 1, place, facts, self.key(world), true)
+    }
+
+    fn key(&self, world: &World) -> &str {
+        &self.plot.wishes[world.wish].swarm.spec.config_map.key
     }
 }

@@ -1,8 +1,15 @@
 //! The kinds of worlds: their objects, wishes and faults.
+use std::ops::RangeInclusive;
+
 use serde_json::json;
 
-use super::pod::Set;
-use crate::api::Swarm;
+use super::{facts::name, pod::Set};
+use crate::{api::Swarm, placement::part};
+
+/// The most `ConfigMap`s of a world. The lists of its two workers are then in different parts, and
+/// two parts have none.
+pub(super) const MAPS: usize = 1 + PARTS;
+const PARTS: usize = 4;
 
 /// The wish of the user: a number of workers, and this `Swarm`.
 pub(super) struct Wish {
@@ -56,7 +63,7 @@ pub(super) enum Hazard {
     Deletions,
     /// A node is cut off.
     Cuts,
-    /// A user adds a comment to the file.
+    /// A user adds a comment to the file, or to its head, or to a part.
     Edits,
     /// A user swaps the lists of two workers in the file.
     Swaps,
@@ -64,7 +71,7 @@ pub(super) enum Hazard {
     Gifts,
     /// A user restores the version before the newest, with all its contents.
     Backups,
-    /// A user deletes the file.
+    /// A user deletes it.
     Losses,
     /// The `Swarm` is deleted with its file, and is applied again.
     Reapplied,
@@ -89,6 +96,10 @@ pub(super) enum Old {
     Forgotten,
     /// No pod is made to read a file.
     Unrefreshed,
+    /// The head is written after the parts.
+    HeadLast,
+    /// A part that is older than the head states is trusted.
+    NoFence,
 }
 
 /// Two workers and two streams; one worker.
@@ -125,6 +136,30 @@ impl Plot {
         });
         // A pod is created before the one that it replaces is gone.
         Self { deployment: true, workers: 3, ..plot }
+    }
+
+    /// The same with a divided file.
+    pub(super) fn divided(self) -> Self {
+        self.with(|swarm| swarm.spec.config_map.files = u32::try_from(PARTS).expect("few"))
+    }
+
+    fn files(&self) -> u32 {
+        self.wishes[0].swarm.spec.config_map.files
+    }
+
+    /// The number of `ConfigMap`s.
+    pub(super) fn maps(&self) -> usize {
+        self.mounted().end() + 1
+    }
+
+    /// The places of those that workers mount.
+    pub(super) fn mounted(&self) -> RangeInclusive<usize> {
+        if self.files() == 1 { 0..=0 } else { 1..=PARTS }
+    }
+
+    /// The place of the one with the list of this worker.
+    pub(super) fn place(&self, id: u8) -> usize {
+        if self.files() == 1 { 0 } else { 1 + part::of(&name(id), self.files()) as usize }
     }
 
     pub(super) fn immutable(&self) -> bool {

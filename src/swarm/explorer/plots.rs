@@ -189,3 +189,20 @@ fn silent_workers_and_people() {
         is_sound(&Plot { faults: 2, hazards, ..plot }, 1);
     }
 }
+
+/// Parts that hang still arrive, in any state of a file of later versions.
+#[test]
+fn a_divided_file_and_an_operator_that_is_killed_or_hangs_between_any_two_writes() {
+    let hazards = &[Hazard::Deposed];
+    let plot = || Plot { changes: 2, hazards, ..plot("HotReload").divided() };
+    is_sound(&Plot { faults: 2, ..plot() }, 500);
+    is_sound(&Plot { faults: 1, crashes: 1, ..plot() }, 500);
+}
+
+#[test]
+fn a_divided_file_of_which_people_edit_or_delete_any_part() {
+    let hazards = &[Hazard::Edits, Hazard::Losses];
+    let plot = || Plot { hazards, ..plot("HotReload").divided() };
+    is_sound(&Plot { faults: 2, ..plot() }, 500);
+    is_sound(&Plot { faults: 1, crashes: 1, ..plot() }, 500);
+}

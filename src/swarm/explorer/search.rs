@@ -1,8 +1,10 @@
-//! The properties that must hold in every state.
-use std::{collections::HashSet, fmt};
+//! The search through all states of a small world, and the properties that must hold in each.
+use std::{
+    collections::{HashSet, VecDeque},
+    fmt,
+};
 
 use super::{
-    breadth_first::{self, Explored, Violation},
     facts::place,
     moves::{Explorer, Move},
     pod::{Pod, has},
@@ -14,23 +16,69 @@ use crate::api::Mode;
 /// for a restart of each worker.
 pub(super) const ROUNDS: usize = 60;
 
-pub(super) type Found = breadth_first::Found<World, Move>;
+/// The results of a search.
+pub(super) struct Found {
+    pub states: usize,
+    /// True if these are all states.
+    pub all: bool,
+    pub moves: usize,
+    /// The number of states that end with Ready=False.
+    pub complained: usize,
+    pub violation: Option<Violation>,
+}
 
-impl fmt::Debug for Violation<World, Move> {
+/// A forbidden state, and the events that led to it.
+pub(super) struct Violation {
+    pub what: String,
+    after: Vec<Move>,
+    state: World,
+}
+
+impl fmt::Debug for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, after, state: world } = self;
         write!(f, "{what}, after {after:?}, with pods {:?}", world.pods)?;
-        let map = world.map.as_ref();
-        map.map_or(Ok(()), |map| write!(f, " and the file {:?}", map.facts.data))
+        let mut maps = world.maps.iter().flatten();
+        maps.try_for_each(|map| write!(f, " and the file {:?}", map.facts.data))
     }
 }
 
-/// Visits every state that can follow this one, or `most` of them. Also returns the number of those
-/// that end with Ready=False.
-pub(super) fn search(explorer: &Explorer<'_>, beginning: World, most: usize) -> (Found, usize) {
+/// Visits every state that can follow this one, the nearest first, up to the first violation or to
+/// `most` states.
+pub(super) fn search(explorer: &Explorer<'_>, beginning: World, most: usize) -> Found {
     let mut search = Search { explorer, calm: HashSet::new(), complained: 0 };
-    let found = breadth_first::search(&mut search, beginning, most);
-    (found, search.complained)
+    let mut known = HashSet::from([beginning.fingerprint()]);
+    // The origin of each state: the previous state, and the event.
+    let mut reached: Vec<(usize, Option<Move>)> = vec![(0, None)];
+    let mut queue = VecDeque::from([(beginning, 0)]);
+    let (mut moves, mut all, mut violation) = (0, true, None);
+    while let Some((state, index)) = queue.pop_front() {
+        if let Some(what) = search.wrong(&state) {
+            let mut after = Vec::new();
+            let mut at = index;
+            while let (from, Some(happened)) = reached[at] {
+                after.push(happened);
+                at = from;
+            }
+            after.reverse();
+            violation = Some(Violation { what, after, state });
+            break;
+        }
+        for &happens in &explorer.moves {
+            let Some(next) = explorer.after(&state, happens) else { continue };
+            moves += 1;
+            if !known.insert(next.fingerprint()) {
+                continue;
+            }
+            if reached.len() == most {
+                all = false;
+                continue;
+            }
+            queue.push_back((next, reached.len()));
+            reached.push((index, Some(happens)));
+        }
+    }
+    Found { states: reached.len(), all, moves, complained: search.complained, violation }
 }
 
 struct Search<'a> {
@@ -40,28 +88,14 @@ struct Search<'a> {
     complained: usize,
 }
 
-impl Explored for Search<'_> {
-    type State = World;
-    type Move = Move;
-
-    fn moves(&self) -> Vec<Move> {
-        self.explorer.moves.clone()
-    }
-
-    fn after(&self, world: &World, happens: Move) -> Option<World> {
-        self.explorer.after(world, happens)
-    }
-
-    fn fingerprint(world: &World) -> u64 {
-        world.fingerprint()
-    }
-
-    fn wrong(&mut self, world: &World) -> Option<String> {
-        overlap(world).or_else(|| self.ends_badly(world))
-    }
-}
-
 impl Search<'_> {
+    /// Returns the error in a state, or in its consequences.
+    fn wrong(&mut self, world: &World) -> Option<String> {
+        // One that hangs goes on, or dies.
+        let dead = world.deposed.is_some().then(|| World { deposed: None, ..world.clone() });
+        overlap(world).or_else(|| self.ends_badly(world)).or_else(|| self.ends_badly(&dead?))
+    }
+
     fn ends_badly(&mut self, world: &World) -> Option<String> {
         let mut now = World { changes: 0, faults: 0, crashes: 0, ..world.clone() };
         let mut passed = Vec::new();
@@ -131,7 +165,7 @@ impl Search<'_> {
     /// Reports whether a stream is in the list of a worker that cannot have a pod on a node.
     fn is_with_a_lost(&self, end: &World, stream: usize) -> bool {
         let plot = self.explorer.plot;
-        let mut owners = end.map.iter().flat_map(|file| file.owners(stream));
+        let mut owners = end.maps.iter().flatten().flat_map(|file| file.owners(stream));
         owners.any(|id| has(plot.pending | plot.absent, id.into()))
     }
 }

@@ -56,3 +56,13 @@ fn what_is_revoked_is_not_granted_in_the_same_file() {
 fn pods_that_are_not_refreshed_keep_what_they_have() {
     goes_wrong(&Plot { old: Some(Old::Unrefreshed), ..plot("DeletePod") }, "owned");
 }
+
+/// A part that was decided and hangs arrives after another operator has assigned the stream to
+/// another worker: the head comes first, and a part that is older than it is not trusted.
+#[test]
+fn a_part_that_arrives_late_gives_no_stream_twice() {
+    for old in [Old::HeadLast, Old::NoFence] {
+        let plot = Plot { faults: 1, changes: 2, hazards: &[Hazard::Deposed], ..plot("HotReload") };
+        goes_wrong(&Plot { old: Some(old), ..plot.divided() }, "one owner");
+    }
+}

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     decided::{Decided, Remembered},
     facts::File,
-    plot::Plot,
+    plot::{MAPS, Plot},
     pod::{Pod, Set, WORKERS, has, packed},
 };
 use crate::placement::hash::combine;
@@ -12,10 +12,11 @@ use crate::placement::hash::combine;
 /// The whole state. Large parts are shared, because a world is copied for each possible event.
 #[derive(Clone, Debug)]
 pub(super) struct World {
-    pub map: Option<Arc<File>>,
+    /// The file, or the head and the parts of one that is divided.
+    pub maps: [Option<Arc<File>>; MAPS],
     /// The last file delivered by the operator's watch.
     pub heard: Option<Arc<File>>,
-    /// All versions of the file that ever existed, by any writer.
+    /// All versions of each that ever existed, by any writer.
     pub history: Arc<Vec<Arc<File>>>,
     /// The version in the status of the `Swarm`, and a fingerprint of the whole status.
     pub reported: (i64, u64),
@@ -36,8 +37,9 @@ pub(super) struct World {
     /// The operator's memory, and the decision that it has not carried out yet.
     pub remembered: Arc<Remembered>,
     pub decided: Option<Arc<Decided>>,
-    /// The decision that the previous operator has not carried out yet.
-    pub deposed: Option<Arc<Decided>>,
+    /// The decision that the previous operator has not carried out yet, and how many writes of it
+    /// are made.
+    pub deposed: Option<(Arc<Decided>, usize)>,
     /// The time since the start.
     pub clock: Duration,
     /// A pod started a stream by a file of the operator while another ran it.
@@ -52,7 +54,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn beginning(plot: &Plot) -> Self {
         Self {
-            map: None,
+            maps: [const { None }; MAPS],
             heard: None,
             history: Arc::new(vec![Arc::default()]),
             reported: (0, 0),
@@ -76,7 +78,7 @@ impl World {
         }
     }
 
-    /// The newest version of the file.
+    /// The newest version of any file.
     pub(super) fn newest(&self) -> u8 {
         u8::try_from(self.history.len() - 1).expect("short histories")
     }
@@ -88,7 +90,25 @@ impl World {
     /// A user has written the file.
     pub(super) fn wrote(&mut self, file: &Arc<File>) {
         Arc::make_mut(&mut self.history).push(Arc::clone(file));
-        self.map = Some(Arc::clone(file));
+        self.maps[file.place] = Some(Arc::clone(file));
+    }
+
+    /// The version of its file that a new pod finds: its volume needs all of them.
+    pub(super) fn first(&self, plot: &Plot, id: u8) -> Option<u8> {
+        self.maps[plot.mounted()].iter().all(Option::is_some).then_some(())?;
+        let place = plot.place(id);
+        u8::try_from(self.history.iter().rposition(|file| file.place == place)?).ok()
+    }
+
+    /// The next version of its file that a pod can read.
+    pub(super) fn next(&self, plot: &Plot, pod: &Pod) -> Option<u8> {
+        if pod.delivered == 0 {
+            return self.first(plot, pod.id);
+        }
+        let place = plot.place(pod.id);
+        self.maps[place].as_ref()?;
+        let after = pod.delivered + 1;
+        (after..=self.newest()).find(|version| self.history[usize::from(*version)].place == place)
     }
 
     /// The version in the immutable file of this epoch.
@@ -117,7 +137,7 @@ impl World {
     pub(super) fn restarted(&mut self) {
         (self.remembered, self.decided) = (Arc::default(), None);
         if self.cached {
-            (self.cache, self.heard) = (self.pods, self.map.clone());
+            (self.cache, self.heard) = (self.pods, self.maps[0].clone());
         }
     }
 
@@ -144,12 +164,14 @@ impl World {
             }
         }
         self.history[usize::from(oldest)..].iter().for_each(|file| add(file.lists_hash));
-        let files = [&self.map, &self.heard].into_iter();
+        let files = self.maps.iter().chain([&self.heard]);
         files.for_each(|file| add(file.as_ref().map_or(0, |file| file.hash)));
         add(self.reported.0.unsigned_abs());
         add(self.remembered.hash);
-        let decided = [&self.decided, &self.deposed].into_iter();
-        decided.for_each(|decided| add(decided.as_ref().map_or(0, |decided| decided.hash)));
+        add(self.decided.as_ref().map_or(0, |decided| decided.hash));
+        add(self.deposed.as_ref().map_or(0, |(decided, made)| {
+            combine(decided.hash, u64::try_from(*made).expect("few writes"))
+        }));
         all
     }
 
@@ -161,7 +183,7 @@ impl World {
         add(u64::try_from(self.wish).expect("few wishes"));
         add(u64::from(self.template) << 8 | u64::from(self.observed));
         add(u64::from(self.newest()));
-        let files = [&self.map, &self.heard].into_iter();
+        let files = self.maps.iter().chain([&self.heard]);
         files.for_each(|file| add(file.as_ref().map_or(0, |file| file.hash)));
         for (w, (pod, cached)) in self.pods.iter().zip(&self.cache).enumerate() {
             add(packed(cached.as_ref()));

@@ -197,6 +197,4 @@ pub fn published(swarm: &Swarm, view: &WorkloadView, memory: &Memory) -> Option<
 }
 
 #[cfg(test)]
-mod explorer;
-#[cfg(test)]
 mod tests;
