@@ -52,7 +52,7 @@ use search::{Found, search};
 use world::World;
 
 /// The number of states that a search visits, unless `EXPLORE` in the environment sets another one,
-/// as `make night` does: all tests together take half a minute of a processor, unoptimized.
+/// as `make night` does: all tests together take 40 seconds of a processor, unoptimized.
 const MOST: usize = 1_500;
 
 fn explore(plot: &Plot) -> Found {

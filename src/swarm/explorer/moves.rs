@@ -16,7 +16,7 @@ pub(super) enum Move {
     /// It executes its decision, or is killed before one of its writes.
     Finish(Option<usize>),
     Killed,
-    /// Another process becomes the leader; this one still executes its decision.
+    /// Another process becomes the leader; this one still executes its decision, write by write.
     Depose,
     Late,
     /// The user changes the desired state.
@@ -48,7 +48,7 @@ pub(super) enum Move {
     Hear,
     /// The workload's controller sees the new template.
     Observe,
-    /// A user changes the file, or the `Swarm`.
+    /// A user changes the file, the head or a part of it, or the `Swarm`.
     Meddle(Hazard, usize),
 }
 

@@ -6,10 +6,11 @@ use serde_json::json;
 use super::{facts::name, pod::Set};
 use crate::{api::Swarm, placement::part};
 
-/// The most `ConfigMap`s of a world. The lists of its two workers are then in different parts, and
-/// two parts have none.
-pub(super) const MAPS: usize = 1 + PARTS;
+/// The parts of a divided file: so many that the lists of two workers are in different ones.
 const PARTS: usize = 4;
+
+/// The most `ConfigMap`s of a world: a head and its parts.
+pub(super) const MAPS: usize = 1 + PARTS;
 
 /// The wish of the user: a number of workers, and this `Swarm`.
 pub(super) struct Wish {
