@@ -332,4 +332,20 @@ mod tests {
         assert_eq!(measure.rules.direction, Some(Direction::Receive));
         assert_eq!(measure.rules.max_age, Duration::from_secs(5));
     }
+    #[test]
+    fn the_capacity_of_the_spec_counts_before_that_of_the_annotation() {
+        for (spec, annotation, expected) in [
+            (json!(null), None, Ok(None)),
+            (json!(null), Some("1G"), Ok(Some(1e9))),
+            (json!(null), Some("fast"), Err(())),
+            (json!("10G"), Some("1G"), Ok(Some(1e10))),
+        ] {
+            let spec = json!({"maxBandwidthPercent": "60", "capacity": spec});
+            let watch = json!({"metadata": {"name": "web"}, "spec": spec});
+            let settings = Settings::of(&serde_json::from_value(watch).unwrap()).unwrap();
+            let mut node = NodeFacts::named("node".into());
+            node.capacity = annotation.map(Into::into);
+            assert_eq!(settings.capacity(&node), expected, "{spec} {annotation:?}");
+        }
+    }
 }

@@ -18,14 +18,6 @@ pub fn object(name: &str, spec: &Value) -> Value {
     })
 }
 
-#[test]
-fn a_name_too_long_for_a_label_is_accepted_with_a_label() {
-    run(async |bench| {
-        let name = "n".repeat(250);
-        bench.watch_in("default", &name, json!({"label": "short"})).await.expect("accepted");
-    });
-}
-
 /// Generated specs have a resource of ours, which the operator may write.
 #[test]
 fn a_resource_may_have_any_domain_but_that_of_kubernetes() {

@@ -282,6 +282,13 @@ impl Bench {
         eventually_or(&what, holds, async || self.status(name).await.to_string()).await
     }
 
+    /// A condition of a TrafficWatch in a namespace, as it is now.
+    pub async fn condition_in(&self, namespace: &str, name: &str, type_: &str) -> Option<Value> {
+        let status = self.watches(namespace).get(name).await.ok()?.status?;
+        let all = serde_json::to_value(status.conditions).expect("conditions");
+        all.as_array()?.iter().find(|condition| condition["type"] == type_).cloned()
+    }
+
     pub async fn label(&self, node: &str, key: &str) -> Option<String> {
         let node = self.nodes().get(node).await.expect("node");
         node.labels().get(key).cloned()

@@ -5,8 +5,8 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::{
-    bench::{ACCOUNT, Bench, run},
-    traffic_watch::judging::three_nodes,
+    bench::{ACCOUNT, Bench},
+    traffic_watch::judging::with_three_nodes,
 };
 
 pub struct Outcome {
@@ -39,8 +39,7 @@ fn check<'a>(checks: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn the_doctor_finds_a_healthy_operator_healthy_and_says_what_is_missing_to_others() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.watch("web", json!({})).await;
         let operator = bench.operator();
         bench.condition("web", "Ready", "True", "Judged").await;
@@ -88,8 +87,7 @@ fn the_doctor_finds_a_healthy_operator_healthy_and_says_what_is_missing_to_other
 
 #[test]
 fn evaluate_reads_labels_and_capacities_of_the_cluster_and_changes_nothing() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let zone = json!({"metadata": {
             "labels": {"zone": "a"}, "annotations": {"traffic.example.com/capacity": "10k"}
         }});

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use traffic_operator::api::Swarm;
 
 use crate::{
-    bench::{Bench, eventually, run},
+    bench::{Bench, eventually},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, three_nodes},
+    traffic_watch::judging::{KEY, with_three_nodes},
 };
 
 /// The memory limit of the controllers' container in the Deployment.
@@ -64,17 +64,9 @@ fn endpoints(name: &str, text: &str) -> String {
     file.display().to_string()
 }
 
-async fn available(bench: &Bench, namespace: &str, name: &str) -> Option<Value> {
-    let watch = bench.watches(namespace).get(name).await.ok()?;
-    let status = serde_json::to_value(watch.status?).ok()?;
-    let conditions = status["conditions"].as_array()?.clone();
-    conditions.into_iter().find(|condition| condition["type"] == "MetricsAvailable")
-}
-
 #[test]
 fn a_hostile_prometheus_of_one_namespace_harms_no_other() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         namespace(&bench, "greedy").await;
         let (hostile, count) = hostile().await;
         let text = format!(
@@ -117,7 +109,11 @@ fn a_hostile_prometheus_of_one_namespace_harms_no_other() {
         let over = eventually("a reason of its own", async || {
             let mut all = vec![];
             for object in 0..4 {
-                all.push(available(&bench, "greedy", &format!("greedy-{object}")).await?);
+                all.push(
+                    bench
+                        .condition_in("greedy", &format!("greedy-{object}"), "MetricsAvailable")
+                        .await?,
+                );
             }
             let over = |c: &Value| c["status"] == "False" && c["reason"] == "OverBudget";
             all.into_iter().find(over)
@@ -137,8 +133,7 @@ fn a_hostile_prometheus_of_one_namespace_harms_no_other() {
 
 #[test]
 fn texts_of_a_hostile_prometheus_are_short_wherever_they_stand() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.watch("web", json!({})).await;
         let operator = bench.operator();
         bench.until("web", &[("/ready", json!(true))]).await;
@@ -161,7 +156,7 @@ fn texts_of_a_hostile_prometheus_are_short_wherever_they_stand() {
         let mode = crate::prometheus::Mode::Raw(200, "application/json", body.to_string());
         bench.prometheus.answer(mode);
         let message = eventually("few nodes", async || {
-            let condition = available(&bench, "default", "web").await?;
+            let condition = bench.condition_in("default", "web", "MetricsAvailable").await?;
             let reason = condition["reason"].as_str()?;
             (reason == "LowCoverage" || reason == "NoSamples")
                 .then(|| condition["message"].to_string())
@@ -178,8 +173,7 @@ fn texts_of_a_hostile_prometheus_are_short_wherever_they_stand() {
 
 #[test]
 fn an_endpoint_is_asked_for_objects_of_its_namespaces_only() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         namespace(&bench, "greedy").await;
         let edge = crate::prometheus::Prometheus::start().await;
         for node in ["node-1", "node-2", "node-3"] {

@@ -12,8 +12,8 @@ use serde_json::json;
 use traffic_operator::manifests;
 
 use crate::{
-    bench::{Bench, eventually, run},
-    traffic_watch::judging::three_nodes,
+    bench::{Bench, eventually},
+    traffic_watch::judging::with_three_nodes,
 };
 
 async fn holder(bench: &Bench) -> Option<String> {
@@ -28,8 +28,7 @@ async fn until_holder(bench: &Bench, identity: &str) {
 
 #[test]
 fn a_rollover_of_two_replicas_hands_the_lease_over_and_changes_no_label() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.watch("web", json!({})).await;
         let first = bench.operator_with("first", "5s");
         until_holder(&bench, "first").await;
@@ -54,8 +53,7 @@ fn a_rollover_of_two_replicas_hands_the_lease_over_and_changes_no_label() {
 #[test]
 fn a_leader_that_sees_nothing_says_so_and_gives_the_lease_up() {
     const BLIND: &str = "system:serviceaccount:blind:operator";
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.watch("web", json!({})).await;
         let binding = json!({
             "metadata": {"name": "blind", "namespace": manifests::NAMESPACE},

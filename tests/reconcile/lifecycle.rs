@@ -6,14 +6,13 @@ use serde_json::{Value, json};
 use crate::{
     bench::{eventually, run},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, deployment, three_nodes},
+    traffic_watch::judging::{KEY, deployment, with_three_nodes},
 };
 
 /// Original 1.4 #11: labels stayed after the object was deleted.
 #[test]
 fn labels_go_with_the_object_and_those_of_a_former_key_before_it() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let foreign =
             Patch::Merge(json!({"metadata": {"labels": {"other.example.com/unfit": "true"}}}));
         bench.nodes().patch("node-1", &PatchParams::default(), &foreign).await.unwrap();
@@ -76,8 +75,7 @@ fn the_label_and_the_resource_cannot_change() {
 /// Original 1.4 #15, design rule 9.
 #[test]
 fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
         let _operator = bench.operator();
@@ -114,8 +112,7 @@ fn of_two_claims_to_one_label_the_younger_writes_nothing_until_the_older_goes() 
 /// A foreign Deployment of that name stopped judging.
 #[test]
 fn a_deployment_of_anothers_does_not_stop_the_judgment() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.prometheus.set("node-2", Sample::percent("90"));
         let foreign = json!({"metadata": {"name": "web"}, "spec": deployment()});
         let foreign = serde_json::from_value(foreign).expect("Deployment");
@@ -141,8 +138,7 @@ fn a_deployment_of_anothers_does_not_stop_the_judgment() {
 
 #[test]
 fn edits_of_the_deployment_are_repaired_and_what_the_author_left_open_is_left_alone() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let mut spec = deployment();
         spec.as_object_mut().unwrap().remove("replicas");
         bench.watch("web", json!({"deployment": spec})).await;
@@ -177,8 +173,7 @@ fn edits_of_the_deployment_are_repaired_and_what_the_author_left_open_is_left_al
 
 #[test]
 fn a_namespace_can_be_deleted_while_the_operator_runs() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let namespaces = kube::Api::<Namespace>::all(bench.client.clone());
         let namespace = serde_json::from_value(json!({"metadata": {"name": "tenant"}})).unwrap();
         namespaces.create(&PostParams::default(), &namespace).await.unwrap();

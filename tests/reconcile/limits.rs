@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::{
     bench::{eventually, run},
     prometheus::Sample,
-    traffic_watch::judging::{deployment, three_nodes},
+    traffic_watch::judging::{deployment, with_three_nodes},
 };
 
 /// The longest name of an object, and the longest prefix of a label key.
@@ -70,8 +70,7 @@ fn the_longest_names_of_nodes_objects_and_labels_are_served() {
 
 #[test]
 fn text_of_every_alphabet_passes_through() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let query = "max by (node) (errors{zone=\"größte Zone – 東京 🚦\", x=~\"ß+|я\"}) # Ende ☕";
         for node in ["node-1", "node-2", "node-3"] {
             bench.prometheus.own(query, node, "5");
@@ -108,8 +107,7 @@ fn text_of_every_alphabet_passes_through() {
 
 #[test]
 fn objects_as_large_as_the_api_server_takes_disturb_nobody() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let with = |size: usize, annotated: bool| {
             let (mut spec, text) = (deployment(), "x".repeat(size));
             if annotated {
@@ -149,8 +147,7 @@ fn objects_as_large_as_the_api_server_takes_disturb_nobody() {
 
 #[test]
 fn a_query_of_16384_characters_is_asked_and_one_more_is_refused() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let query = |characters: usize| {
             let (begin, end) = ("max by (node) (x{y=\"", "\"})");
             format!("{begin}{}{end}", "é".repeat(characters - begin.len() - end.len()))

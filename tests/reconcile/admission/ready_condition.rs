@@ -2,15 +2,11 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::{
-    bench::run,
-    traffic_watch::judging::{KEY, deployment, three_nodes},
-};
+use crate::traffic_watch::judging::{KEY, deployment, with_three_nodes};
 
 #[test]
 fn what_only_the_operator_can_see_is_reported_in_the_ready_condition() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let mut mismatch = deployment();
         mismatch["selector"] = json!({"matchLabels": {"app": "other"}});
         bench.watch("mismatch", json!({"deployment": mismatch})).await;
@@ -69,8 +65,7 @@ fn what_only_the_operator_can_see_is_reported_in_the_ready_condition() {
 
 #[test]
 fn queries_of_authors_can_be_switched_off_and_the_flag_is_named() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.watch("query", json!({"query": "x", "window": null})).await;
         let criteria = json!([{"name": "loss", "query": "loss", "max": 1}]);
         bench.watch("criteria", json!({"criteria": criteria})).await;

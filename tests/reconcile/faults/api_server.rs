@@ -7,7 +7,7 @@ use lab::fault::{Fault, Rule, Wire};
 use serde_json::json;
 use traffic_operator::api::TrafficWatch;
 
-use super::{Stage, WRITES, start};
+use super::{WRITES, staged, start};
 use crate::{
     bench::{define, eventually, run},
     prometheus::Sample,
@@ -38,8 +38,7 @@ fn an_operator_that_starts_without_an_api_server_begins_when_it_is_there() {
 /// Shorter than the lease: a longer outage ends the process, which its supervisor restarts.
 #[test]
 fn an_outage_changes_no_label_and_is_over_when_the_api_server_is_back() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "30s").await;
+    staged("30s", async |mut stage| {
         stage.proxy.wire(Wire::Refused);
         stage.measures("1");
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -51,8 +50,7 @@ fn an_outage_changes_no_label_and_is_over_when_the_api_server_is_back() {
 
 #[test]
 fn ten_interruptions_cost_no_list_of_all_nodes_each() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "30s").await;
+    staged("30s", async |mut stage| {
         let lists = stage.about_nodes("list");
         for _ in 0..10 {
             stage.reconnects().await;
@@ -67,8 +65,7 @@ fn ten_interruptions_cost_no_list_of_all_nodes_each() {
 /// A real one: the API server runs, and its store does not answer.
 #[test]
 fn a_store_that_stands_still_changes_nothing() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "60s").await;
+    staged("60s", async |mut stage| {
         stage.bench.plane().pause("etcd").expect("pause");
         stage.measures("1");
         tokio::time::sleep(Duration::from_secs(15)).await;
@@ -86,26 +83,8 @@ fn a_store_that_stands_still_changes_nothing() {
 }
 
 #[test]
-fn a_verb_that_is_always_unavailable_is_reported_and_tried_now_and_then() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
-        stage.proxy.set([Rule::new(Fault::Refuse(503)).verbs(&["patch"]).resource("nodes")]);
-        stage.measures("1");
-        let message = stage.bench.condition("web", "Ready", "Unknown", "ApiError").await;
-        assert!(message.contains("patch node"), "{message}");
-        let before = stage.proxy.faults();
-        stage.bench.judgments(8).await;
-        let tries = stage.proxy.faults() - before;
-        assert!(tries <= 2, "{tries} tries in 8 judgments: the first pause is ten seconds");
-        assert_eq!(stage.bench.label("node-2", KEY).await.as_deref(), Some("true"));
-        stage.recovers().await;
-    });
-}
-
-#[test]
 fn a_write_that_is_never_answered_is_given_up_after_its_deadline() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         stage.proxy.set([Rule::new(Fault::Never).verbs(&["patch"]).resource("nodes")]);
         stage.measures("1");
         let message = stage.bench.condition("web", "Ready", "Unknown", "ApiError").await;
@@ -118,8 +97,7 @@ fn a_write_that_is_never_answered_is_given_up_after_its_deadline() {
 /// The write is executed and its answer is lost: making it once more does no harm.
 #[test]
 fn a_write_whose_answer_is_lost_is_not_made_over_and_over() {
-    run(async |bench| {
-        let stage = Stage::new(bench, "15s").await;
+    staged("15s", async |stage| {
         let rule = Rule::new(Fault::Lost).verbs(&["patch"]).resource("nodes").name("node-2");
         stage.proxy.set([rule.times(1)]);
         stage.measures("1");
@@ -134,8 +112,7 @@ fn a_write_whose_answer_is_lost_is_not_made_over_and_over() {
 
 #[test]
 fn while_all_writes_are_throttled_few_are_tried() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "60s").await;
+    staged("60s", async |mut stage| {
         stage.proxy.set([Rule::new(Fault::Throttle(1)).verbs(WRITES)]);
         stage.measures("1");
         tokio::time::sleep(Duration::from_secs(15)).await;
@@ -151,8 +128,7 @@ fn while_all_writes_are_throttled_few_are_tried() {
 
 #[test]
 fn every_second_write_is_a_conflict_and_each_change_is_written_once() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         let rule = Rule::new(Fault::Refuse(409)).verbs(&["patch"]).resource("nodes/");
         stage.proxy.set([rule.every(2)]);
         for (percent, unfit) in [("1", "false"), ("90", "true")] {
@@ -166,8 +142,7 @@ fn every_second_write_is_a_conflict_and_each_change_is_written_once() {
 
 #[test]
 fn credentials_that_are_refused_for_a_while_end_nothing() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "30s").await;
+    staged("30s", async |mut stage| {
         stage.proxy.set([Rule::new(Fault::Refuse(401))]);
         stage.reconnects().await;
         stage.measures("1");
@@ -180,8 +155,7 @@ fn credentials_that_are_refused_for_a_while_end_nothing() {
 
 #[test]
 fn a_definition_that_is_deleted_and_created_again_is_served_again_without_a_flood() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         let definitions = Api::<CustomResourceDefinition>::all(stage.bench.client.clone());
         let name = TrafficWatch::crd().name_any();
         definitions.delete(&name, &DeleteParams::default()).await.expect("delete");

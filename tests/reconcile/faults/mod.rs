@@ -13,7 +13,7 @@ use lab::fault::{Proxy, Wire};
 use serde_json::{Value, json};
 
 use crate::{
-    bench::{Bench, Operator},
+    bench::{Bench, Operator, run},
     prometheus::Sample,
     traffic_watch::judging::{KEY, three_nodes},
 };
@@ -69,6 +69,11 @@ struct Stage {
     bench: Bench,
     began: Timestamp,
     descriptors: usize,
+}
+
+/// Runs a test on such a stage, whose lease lasts so long.
+fn staged<F: Future<Output = ()>>(lease: &str, test: impl FnOnce(Stage) -> F) {
+    run(async |bench| test(Stage::new(bench, lease).await).await);
 }
 
 impl Stage {

@@ -23,8 +23,7 @@ fn a_compressed_answer_is_bounded_by_what_it_becomes() {
         proxy.set([Rule::new(Fault::Bomb(256))]);
         // Whatever the reason is.
         let doubted = async || {
-            let conditions = bench.status("web").await["conditions"].as_array()?.clone();
-            let found = conditions.into_iter().find(|c| c["type"] == "MetricsAvailable")?;
+            let found = bench.condition_in("default", "web", "MetricsAvailable").await?;
             (found["status"] == "False").then_some(())
         };
         eventually("a bomb", doubted).await;

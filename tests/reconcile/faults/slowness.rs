@@ -6,7 +6,7 @@ use kube::api::ListParams;
 use lab::fault::{Fault, Rule, Wire};
 use serde_json::json;
 
-use super::{Stage, edit, start};
+use super::{edit, staged, start};
 use crate::{
     bench::{eventually, run},
     prometheus::Sample,
@@ -15,8 +15,7 @@ use crate::{
 
 #[test]
 fn answers_that_take_seconds_delay_a_decision_and_repeat_none() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "60s").await;
+    staged("60s", async |mut stage| {
         let delay = |least, most| {
             Rule::new(Fault::Delay(Duration::from_secs(least), Duration::from_secs(most)))
         };

@@ -8,9 +8,9 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use lab::AuditEvent;
 use serde_json::json;
 
-use super::Stage;
+use super::staged;
 use crate::{
-    bench::{Bench, eventually, run},
+    bench::{Bench, eventually},
     prometheus::Sample,
     traffic_watch::judging::KEY,
 };
@@ -39,8 +39,7 @@ const WATCHES: &str = "trafficwatches.traffic.example.com";
 
 #[test]
 fn each_of_many_nodes_in_a_burst_gets_one_write_and_costs_no_list() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "60s").await;
+    staged("60s", async |mut stage| {
         let lists = stage.about_nodes("list");
         let names: Vec<_> = (0..BURST).map(|i| format!("burst-{i}")).collect();
         for name in &names {
@@ -99,8 +98,7 @@ fn each_of_many_nodes_in_a_burst_gets_one_write_and_costs_no_list() {
 
 #[test]
 fn labels_of_strangers_change_all_the_time_and_only_our_key_is_written() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "60s").await;
+    staged("60s", async |mut stage| {
         let passes = async || stage.operator.metric("traffic_operator_reconcile_total", &[]).await;
         let (lists, before, since) = (stage.about_nodes("list"), passes().await, Timestamp::now());
         let end = Instant::now() + FOREIGN;

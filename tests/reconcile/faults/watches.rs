@@ -5,11 +5,8 @@ use kube::api::DeleteParams;
 use lab::fault::{EventFault, Fault, Rule};
 use serde_json::json;
 
-use super::{Stage, touch, unlabel};
-use crate::{
-    bench::{eventually, run},
-    traffic_watch::judging::KEY,
-};
+use super::{Stage, staged, touch, unlabel};
+use crate::{bench::eventually, traffic_watch::judging::KEY};
 
 const WATCH: &[&str] = &["watch"];
 
@@ -27,8 +24,7 @@ impl Stage {
 
 #[test]
 fn a_watch_that_is_refused_as_too_old_is_opened_again() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         let lists = stage.about_nodes("list");
         stage.proxy.set([
             next(EventFault::End, "node-1"),
@@ -45,8 +41,7 @@ fn a_watch_that_is_refused_as_too_old_is_opened_again() {
 
 #[test]
 fn a_watch_whose_version_is_gone_begins_with_a_list() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         let lists = stage.about_nodes("list");
         stage.proxy.set([next(EventFault::Gone, "node-2")]);
         // The very change that is lost is in the list.
@@ -59,8 +54,7 @@ fn a_watch_whose_version_is_gone_begins_with_a_list() {
 
 #[test]
 fn watches_that_end_each_second_lose_no_change_and_list_nothing() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         stage.proxy.set([Rule::new(Fault::Close(Duration::from_secs(1))).verbs(WATCH)]);
         stage.reconnects().await;
         let (lists, watches) = (stage.about_nodes("list"), stage.about_nodes("watch"));
@@ -77,8 +71,7 @@ fn watches_that_end_each_second_lose_no_change_and_list_nothing() {
 /// Behind a firewall that drops: the request leaves, and nothing ever comes back.
 #[test]
 fn a_watch_that_hangs_is_given_up_and_brings_what_it_missed() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         stage.proxy.set([
             next(EventFault::End, "node-1"),
             Rule::new(Fault::Never).verbs(WATCH).resource("nodes").times(1),
@@ -97,8 +90,7 @@ fn a_watch_that_hangs_is_given_up_and_brings_what_it_missed() {
 
 #[test]
 fn garbage_in_a_watch_ends_nothing() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         stage.proxy.set([next(EventFault::Garbage, "node-2").times(2)]);
         stage.repairs().await;
         stage.recovers_after(2).await;
@@ -107,8 +99,7 @@ fn garbage_in_a_watch_ends_nothing() {
 
 #[test]
 fn lists_that_are_cut_off_or_garbage_are_read_again() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         let list = |fault| Rule::new(fault).verbs(&["list"]).resource("nodes");
         let half = "{\"kind\":\"NodeList\",\"items\":[".to_owned();
         stage.proxy.set([
@@ -127,8 +118,7 @@ fn lists_that_are_cut_off_or_garbage_are_read_again() {
 
 #[test]
 fn events_that_come_twice_are_acted_upon_once() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         stage.proxy.set([Rule::event(EventFault::Duplicate)]);
         for _ in 0..3 {
             stage.repairs().await;
@@ -141,8 +131,7 @@ fn events_that_come_twice_are_acted_upon_once() {
 /// state between two others.
 #[test]
 fn events_in_another_order_or_missing_between_two_end_in_the_same_state() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         stage.proxy.set([next(EventFault::Swap, "node-2")]);
         unlabel(&stage.bench, "node-2").await;
         touch(&stage.bench, "node-1").await;
@@ -157,8 +146,7 @@ fn events_in_another_order_or_missing_between_two_end_in_the_same_state() {
 /// An API server that lags behind, with a node in its view that is gone.
 #[test]
 fn an_old_view_makes_no_write_that_the_present_does_not_need() {
-    run(async |bench| {
-        let mut stage = Stage::new(bench, "15s").await;
+    staged("15s", async |mut stage| {
         stage.proxy.freeze().await.expect("freeze");
         // Watches that are open hold newer events back; those that begin now do so as well.
         stage.reconnects().await;

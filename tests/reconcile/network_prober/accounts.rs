@@ -165,7 +165,7 @@ fn without_the_webhook_pods_are_created_and_the_controller_goes_on() {
         let not_called = async || {
             number += 1;
             bench.pod("default", &format!("c-{number}"), json!({})).await;
-            let status = bench.prober_status("default", "np").await;
+            let status = bench.prober_status("np").await;
             message(&status, "Ready", "False", "NotCalled")
         };
         let text = eventually("the missing calls to be reported", not_called).await;

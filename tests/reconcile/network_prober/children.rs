@@ -11,7 +11,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{selector, with};
+use super::{selector, served, with};
 use crate::bench::{Bench, eventually, run};
 
 fn monitoring(bench: &Bench, kind: &str) -> Api<DynamicObject> {
@@ -151,8 +151,7 @@ fn without_the_prometheus_operator_everything_else_is_served() {
 
 #[test]
 fn in_mode_daemon_set_nodes_have_agents_and_pods_none() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
+    served(async |bench, _operator| {
         let spec = json!({"mode": "DaemonSet", "podSelector": {"matchLabels": {"app": "agents"}}});
         bench.prober("np", spec).await;
         let sets: Api<DaemonSet> = Api::namespaced(bench.client.clone(), "default");
@@ -198,8 +197,7 @@ fn in_mode_daemon_set_nodes_have_agents_and_pods_none() {
 /// Without a change there is no write.
 #[test]
 fn a_quiet_cluster_costs_no_write() {
-    run(async |bench| {
-        let operator = bench.ready_operator().await;
+    served(async |bench, operator| {
         bench.prober("np", selector()).await;
         bench.intercepted("default").await;
         bench.pod("default", "a", json!({})).await;

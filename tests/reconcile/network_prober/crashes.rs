@@ -36,7 +36,7 @@ async fn runs(bench: &Bench, name: &str, ip: &str) {
 async fn lists(bench: &Bench, agents: usize) -> bool {
     let Some(file) = bench.file("default", "np").await else { return false };
     let listed = file["endpointsMap"].as_object().map_or(0, serde_json::Map::len);
-    let status = bench.prober_status("default", "np").await;
+    let status = bench.prober_status("np").await;
     let covered = message(&status, "Covered", "True", "AllInjected").is_some();
     let injects = bench.entry("default", "np").await.is_some();
     listed == agents && status["injected"] == agents && injects && covered

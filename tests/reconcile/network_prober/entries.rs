@@ -8,7 +8,7 @@ use kube::{
 use lab::fault::{Fault, Rule};
 use serde_json::{Value, json};
 
-use super::{selector, with};
+use super::{selector, served, with};
 use crate::{
     bench::{Bench, eventually, run},
     faults::start,
@@ -61,8 +61,7 @@ const APPLY: [&str; 3] = ["apply", "--server-side", "--force-conflicts"];
 
 #[test]
 fn each_prober_has_one_entry_and_writes_no_other() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
+    served(async |bench, _operator| {
         edit(&bench, foreign()).await;
         let since = Timestamp::now();
         bench.prober("one", selector()).await;
@@ -117,8 +116,7 @@ fn each_prober_has_one_entry_and_writes_no_other() {
 
 #[test]
 fn what_went_while_the_operator_was_away_has_no_entry_afterwards() {
-    run(async |bench| {
-        let operator = bench.ready_operator().await;
+    served(async |bench, operator| {
         edit(&bench, foreign()).await;
         for name in ["deleted", "forced", "stays"] {
             bench.prober(name, selector()).await;
@@ -152,8 +150,7 @@ fn what_went_while_the_operator_was_away_has_no_entry_afterwards() {
 #[test]
 #[ignore = "needs kubectl: `make verify` runs it"]
 fn deploying_again_takes_no_entry_away() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
+    served(async |bench, _operator| {
         bench.prober("np", selector()).await;
         bench.intercepted("default").await;
         bench.until_condition("np", "Ready", "True", "Serving").await;
@@ -179,8 +176,7 @@ fn deploying_again_takes_no_entry_away() {
 #[test]
 #[ignore = "needs kubectl: `make verify` runs it"]
 fn without_the_object_all_else_goes_on_and_the_status_says_how_to_bring_it_back() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
+    served(async |bench, _operator| {
         bench.prober("np", selector()).await;
         bench.intercepted("default").await;
         bench.pod("default", "a", json!({})).await;

@@ -9,7 +9,7 @@ use kube::{
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use super::{selector, with};
+use super::{selector, served, with};
 use crate::bench::{Bench, Operator, eventually, run};
 
 /// An agent in a pod, as the operator sees it.
@@ -88,8 +88,7 @@ impl Bench {
 
 #[test]
 fn an_agent_gets_its_own_list_and_hears_of_a_change_at_once() {
-    run(async |bench| {
-        let operator = bench.ready_operator().await;
+    served(async |bench, operator| {
         bench.node("node-1").await;
         let zone = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "east"}}});
         let (params, zone) = (PatchParams::default(), Patch::Merge(zone));
@@ -136,12 +135,11 @@ fn an_agent_gets_its_own_list_and_hears_of_a_change_at_once() {
             (changed.status, changed.peers()),
             (StatusCode::OK, vec!["b".into(), "c".into()])
         );
-        let version = bench.prober_status("default", "np").await["pinglistVersion"].clone();
+        let version = bench.prober_status("np").await["pinglistVersion"].clone();
         bench.pods("default").delete("b", &DeleteParams::default()).await.expect("delete");
         agent.until(&["c"]).await;
-        let other = async || {
-            (bench.prober_status("default", "np").await["pinglistVersion"] != version).then_some(())
-        };
+        let other =
+            async || (bench.prober_status("np").await["pinglistVersion"] != version).then_some(());
         eventually("another version", other).await;
         let answered = operator
             .metric("traffic_operator_networkprober_pinglist_requests_total", &["code=\"304\""])
@@ -152,8 +150,7 @@ fn an_agent_gets_its_own_list_and_hears_of_a_change_at_once() {
 
 #[test]
 fn nobody_gets_a_list_that_is_not_its_own() {
-    run(async |bench| {
-        let operator = bench.ready_operator().await;
+    served(async |bench, operator| {
         bench.prober("np", selector()).await;
         bench.intercepted("default").await;
         let pod = bench.running_pod("a", "10.1.0.1").await;

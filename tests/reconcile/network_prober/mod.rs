@@ -11,7 +11,7 @@ use kube::{
 use serde_json::{Value, json};
 use traffic_operator::api::NetworkProber;
 
-use crate::bench::{Bench, Operator, STRICT, eventually, eventually_or, message, with_values};
+use crate::bench::{Bench, Operator, STRICT, eventually, eventually_or, message, run, with_values};
 
 mod accounts;
 mod children;
@@ -40,6 +40,14 @@ pub fn agent(pod: &Pod) -> Option<&k8s_openapi::api::core::v1::Container> {
     let spec = pod.spec.as_ref()?;
     let all = spec.init_containers.iter().flatten().chain(&spec.containers);
     all.into_iter().find(|container| container.name == "net-prober")
+}
+
+/// Runs a test with an operator that is ready.
+fn served<F: Future<Output = ()>>(test: impl FnOnce(Bench, Operator) -> F) {
+    run(async |bench| {
+        let operator = bench.ready_operator().await;
+        test(bench, operator).await;
+    });
 }
 
 impl Bench {
@@ -189,7 +197,9 @@ impl Bench {
         self.pods(namespace).patch_status(name, &params, &patch).await.expect("status of a pod");
     }
 
-    pub async fn prober_status(&self, namespace: &str, name: &str) -> Value {
+    /// The status of a NetworkProber: of `name` in the default namespace, or of `namespace/name`.
+    pub async fn prober_status(&self, name: &str) -> Value {
+        let (namespace, name) = name.split_once('/').unwrap_or(("default", name));
         let prober = self.probers(namespace).get(name).await.expect("NetworkProber");
         serde_json::to_value(prober.status).expect("status")
     }
@@ -197,7 +207,7 @@ impl Bench {
     /// Waits until the status of a NetworkProber has, at each pointer, the value.
     pub async fn until_prober(&self, name: &str, expected: &[(&str, Value)]) -> Value {
         let what = format!("{name}: {expected:?}");
-        let status = async || self.prober_status("default", name).await;
+        let status = async || self.prober_status(name).await;
         let holds = async || with_values(status().await, expected);
         eventually_or(&what, holds, async || status().await.to_string()).await
     }
@@ -211,7 +221,7 @@ impl Bench {
         reason: &str,
     ) -> String {
         let what = format!("{name}: {type_}={status} {reason}");
-        let all = async || self.prober_status("default", name).await;
+        let all = async || self.prober_status(name).await;
         let holds = async || message(&all().await, type_, status, reason);
         eventually_or(&what, holds, async || all().await.to_string()).await
     }

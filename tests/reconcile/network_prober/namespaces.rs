@@ -4,7 +4,7 @@ use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 
 use super::{agent, selector, with};
-use crate::bench::{Bench, eventually, run};
+use crate::bench::{Bench, run};
 
 impl Bench {
     /// Makes a namespace and, at once, a pod in it; reports whether the pod has an agent.
@@ -45,10 +45,6 @@ fn a_pod_that_is_made_with_its_namespace_has_an_agent() {
         bench.namespace("kube-system", labeled).await;
         let pod = bench.try_pod("kube-system", "system", &json!({}), true).await;
         assert!(agent(&pod.expect("pod")).is_none(), "it belongs to the system");
-        eventually("its status", async || {
-            let status = bench.prober_status("traffic-operator-system", "np").await;
-            (status["injected"] == 10).then_some(())
-        })
-        .await;
+        bench.until_prober("traffic-operator-system/np", &[("/injected", json!(10))]).await;
     });
 }

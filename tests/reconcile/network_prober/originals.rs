@@ -5,7 +5,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{agent, selector, with};
+use super::{agent, selector, served, with};
 use crate::bench::{eventually, run};
 
 mod children;
@@ -22,8 +22,7 @@ fn original() -> Value {
 
 #[test]
 fn the_original_sample_gets_what_it_got() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
+    served(async |bench, _operator| {
         bench.prober("networkprober-sample", original()).await;
         bench.intercepted("default").await;
         let pod = bench.pod("default", "a", json!({})).await;
@@ -55,8 +54,7 @@ fn the_original_sample_gets_what_it_got() {
 /// 1: the selection was cluster-wide, and pods of other namespaces never started.
 #[test]
 fn pods_of_other_namespaces_are_left_alone() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
+    served(async |bench, _operator| {
         bench.namespace("elsewhere", json!({})).await;
         bench.prober("np", selector()).await;
         bench.intercepted("default").await;
@@ -77,8 +75,7 @@ fn pods_of_other_namespaces_are_left_alone() {
 /// 3: without the operator no pod could be created anywhere.
 #[test]
 fn without_the_operator_pods_are_created_in_every_namespace() {
-    run(async |bench| {
-        let operator = bench.ready_operator().await;
+    served(async |bench, operator| {
         bench
             .namespace("elsewhere", json!({"annotations": {"probes.bigmikes.io/allow": "*"}}))
             .await;
@@ -119,8 +116,7 @@ fn without_the_operator_pods_are_created_in_every_namespace() {
 /// 16: Jobs never ended, and restricted namespaces and quotas refused the pod.
 #[test]
 fn restricted_namespaces_and_quotas_take_the_pod_and_jobs_can_end() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
+    served(async |bench, _operator| {
         let metadata = json!({
             "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
             "annotations": {"probes.bigmikes.io/allow": "*"},

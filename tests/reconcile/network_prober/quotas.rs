@@ -47,7 +47,7 @@ impl Bench {
     }
 
     async fn covered_message(&self, namespace: &str, name: &str) -> String {
-        let status = self.prober_status(namespace, name).await;
+        let status = self.prober_status(&format!("{namespace}/{name}")).await;
         let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
         let covered = conditions.iter().find(|condition| condition["type"] == "Covered");
         covered.and_then(|covered| covered["message"].as_str()).unwrap_or_default().to_owned()
@@ -80,12 +80,8 @@ fn pods_that_would_be_refused_with_an_agent_are_created_without_and_it_is_said()
         // The agent requests 10m by default; with it the pod would be refused.
         let pod = bench.pod(namespace, "plain", resourced(&resources)).await;
         assert!(agent(&pod).is_none());
-        let counted = async || {
-            let status = bench.prober_status(namespace, "np").await;
-            (status["notInjected"] == json!([{"reason": "ResourcesRefused", "count": 1}]))
-                .then_some(())
-        };
-        eventually("the pod to be counted", counted).await;
+        let counted = json!([{"reason": "ResourcesRefused", "count": 1}]);
+        bench.until_prober("n09-refuses/np", &[("/notInjected", counted)]).await;
         bench.until_event("np", "ResourcesRefused", "LimitRange at-least").await;
         // The author's remedy.
         let patch = json!({"spec": {"injection": {"resources": {"requests": {"cpu": "20m"}}}}});
@@ -132,7 +128,7 @@ fn resources_that_no_container_may_have_refuse_no_pod() {
                 continue;
             }
             let said = async || {
-                let status = bench.prober_status(namespace, "np").await;
+                let status = bench.prober_status("n09-wrong/np").await;
                 let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
                 let ready = conditions.into_iter().find(|c| c["type"] == "Ready")?;
                 let message = ready["message"].as_str().unwrap_or_default().to_owned();

@@ -82,26 +82,6 @@ impl Bench {
         });
         asked.map(|event| event.namespace).collect()
     }
-
-    async fn until_selected(&self, (namespace, name): (&str, &str), count: i64) {
-        let status = async || self.prober_status(namespace, name).await;
-        let holds = async || (status().await["selected"] == count).then_some(());
-        let what = format!("{namespace}/{name} selects {count}");
-        eventually_or(&what, holds, async || status().await.to_string()).await;
-    }
-
-    /// Waits until Ready of a NetworkProber has a reason; returns its message.
-    async fn until_ready_is(&self, (namespace, name): (&str, &str), reason: &str) -> String {
-        let status = async || self.prober_status(namespace, name).await;
-        let holds = async || {
-            let status = status().await;
-            let conditions = status["conditions"].as_array()?;
-            let ready = conditions.iter().find(|condition| condition["type"] == "Ready")?;
-            (ready["reason"] == reason).then(|| ready["message"].as_str().map(ToOwned::to_owned))?
-        };
-        let what = format!("{namespace}/{name}: Ready {reason}");
-        eventually_or(&what, holds, async || status().await.to_string()).await
-    }
 }
 
 async fn open(operator: &Operator) -> f64 {
@@ -126,8 +106,8 @@ fn pods_are_watched_only_where_the_namespace_consents() {
         bench.pod("s02-team", "own", json!({})).await;
         let began = Timestamp::now();
         let operator = bench.ready_operator().await;
-        let team = ("s02-team", "np");
-        bench.until_selected(team, 1).await;
+        let team = "s02-team/np";
+        bench.until_prober(team, &[("/selected", json!(1))]).await;
         let own: BTreeSet<_> = ["s02-team".to_owned()].into();
         assert_eq!(bench.asked_for_pods(began).await, own, "{SILENT} namespaces do not consent");
 
@@ -136,26 +116,26 @@ fn pods_are_watched_only_where_the_namespace_consents() {
         let account = async || bench.try_pod(&shop, "there", &json!({}), false).await.ok();
         eventually("the service account of the namespace", account).await;
         bench.consent(&shop, Some("s02-team/np")).await;
-        bench.until_selected(team, 2).await;
+        bench.until_prober(team, &[("/selected", json!(2))]).await;
         until_open(&operator, 2.0).await;
         let both: BTreeSet<_> = own.iter().cloned().chain([shop.clone()]).collect();
         assert_eq!(bench.asked_for_pods(began).await, both);
 
         // A second prober that selects the same pods opens no further watch.
         bench.try_prober("s02-team", "same", everywhere.clone()).await.expect("NetworkProber");
-        bench.until_ready_is(("s02-team", "same"), "Serving").await;
+        bench.until_condition("s02-team/same", "Ready", "True", "Serving").await;
         until_open(&operator, 2.0).await;
 
         // The watch ends when consent is taken back.
         bench.consent(&shop, None).await;
-        bench.until_selected(team, 1).await;
+        bench.until_prober(team, &[("/selected", json!(1))]).await;
         until_open(&operator, 1.0).await;
         assert_eq!(bench.asked_for_pods(began).await, both);
 
         // An administrator's prober covers all namespaces with one watch.
-        let admins = ("traffic-operator-system", "all");
-        bench.try_prober(admins.0, admins.1, everywhere).await.expect("NetworkProber");
-        bench.until_selected(admins, 2).await;
+        let system = "traffic-operator-system";
+        bench.try_prober(system, "all", everywhere).await.expect("NetworkProber");
+        bench.until_prober(&format!("{system}/all"), &[("/selected", json!(2))]).await;
         until_open(&operator, 2.0).await;
         assert!(bench.asked_for_pods(began).await.contains(""));
         bench.remove_silent("silent", SILENT).await;

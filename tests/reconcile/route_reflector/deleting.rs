@@ -70,11 +70,7 @@ fn restore_mesh_brings_the_mesh_back_before_anything_goes() {
         drop(operator);
         let _operator = stage.operator().await;
         stage.birds.control(|birds| birds.lacking.clear());
-        stage
-            .wait("the set to be gone", async || {
-                stage.sets().get_opt("main").await.ok()?.is_none().then_some(())
-            })
-            .await;
+        stage.until_gone("main").await;
         assert_eq!(json!(stage.marks().await), json!({}));
         assert_eq!(stage.peers().names().await, <[&str; 0]>::default());
         let changes = stage.changes_since(since).await;
@@ -132,11 +128,7 @@ fn a_deletion_goes_on_though_the_gate_has_no_endpoint() {
         };
         stage.wait("what the gate lacks", reported).await;
         stage.change("main", json!({"transition": {"prometheus": "default"}})).await;
-        stage
-            .wait("the set to be gone", async || {
-                stage.sets().get_opt("main").await.ok()?.is_none().then_some(())
-            })
-            .await;
+        stage.until_gone("main").await;
         assert_eq!(json!(stage.marks().await), json!({}));
         stage.routes_were_kept();
     });

@@ -202,6 +202,10 @@ impl Stage {
     /// Deletes the set, and waits until it is gone.
     pub async fn delete(&self, name: &str) {
         self.sets().delete(name, &DeleteParams::default()).await.expect("delete");
+        self.until_gone(name).await;
+    }
+
+    pub async fn until_gone(&self, name: &str) {
         self.wait("the set to be gone", async || {
             self.sets().get_opt(name).await.ok()?.is_none().then_some(())
         })

@@ -21,7 +21,7 @@ async fn refused(stage: &Stage, cases: Vec<(Value, &str)>) {
 /// A pod that is recreated from an older revision of its template would read the former file. The
 /// same name, explicit or not, is no change: `kubectl apply` of one manifest keeps working.
 #[test]
-fn the_name_of_the_file_cannot_change() {
+fn neither_the_name_nor_the_key_of_the_file_can_change() {
     run(async |bench| {
         let stage = Stage::new(bench).await;
         let change = async |name: &str, spec: Value| {
@@ -60,29 +60,17 @@ fn the_name_of_the_file_cannot_change() {
         let spec = jobs(&json!({"workload": {"name": "applied"}}));
         apply(&spec).await;
         apply(&spec).await;
-    });
-}
-
-/// Workers read the key that their template names.
-#[test]
-fn the_key_of_the_file_cannot_change() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let change = async |name: &str, key: Value| {
-            let patch = kube::api::Patch::Merge(json!({"spec": {"configMap": {"key": key}}}));
-            let params = kube::api::PatchParams::default();
-            let changed = stage.swarms().patch(name, &params, &patch).await;
-            changed.err().map_or_else(String::new, |error| error.to_string())
-        };
+        // Workers read the key that their template names.
+        let keyed = |key: Value| json!({"configMap": {"key": key}});
         let cannot = "spec.configMap.key: cannot change";
-        stage.try_swarm("w", jobs(&json!({}))).await.expect("a Swarm without a key");
-        assert!(change("w", json!("other.yml")).await.contains(cannot));
-        assert_eq!(change("w", json!("config.yml")).await, "");
-        assert_eq!(change("w", json!(null)).await, "");
-        let given = jobs(&json!({"configMap": {"key": "mine.yml"}}));
-        stage.try_swarm("keyed", given).await.expect("a Swarm with a key");
-        assert!(change("keyed", json!("config.yml")).await.contains(cannot));
-        assert!(change("keyed", json!(null)).await.contains(cannot));
+        assert!(change("w", keyed(json!("other.yml"))).await.contains(cannot));
+        for same in [json!("config.yml"), json!(null)] {
+            assert_eq!(change("w", keyed(same)).await, "");
+        }
+        stage.try_swarm("keyed", jobs(&keyed(json!("mine.yml")))).await.expect("with a key");
+        for other in [json!("config.yml"), json!(null)] {
+            assert!(change("keyed", keyed(other)).await.contains(cannot));
+        }
     });
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use super::{Stage, sample, streams};
+use super::{Stage, sample, served, streams};
 use crate::bench::{Operator, eventually, run};
 
 /// The resource of Swarms, as the audit log names it.
@@ -22,9 +22,7 @@ async fn assert_at_rest(stage: &Stage, operator: &Operator, swarms: u32) {
 
 #[test]
 fn twenty_swarms_at_rest_write_nothing() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
+    served(async |stage, operator| {
         let named = |i| format!("rest-{i}");
         for name in (0..20).map(named) {
             stage.stateful_set(&name, 1, json!({})).await;
@@ -57,9 +55,7 @@ fn twenty_swarms_at_rest_write_nothing() {
 
 #[test]
 fn one_that_observes_or_pauses_writes_nothing_but_its_status() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
+    served(async |stage, operator| {
         stage.stateful_set("look", 2, json!({})).await;
         let since = Timestamp::now();
         let spec = json!({"jobs": sample(), "mode": "Observe"});

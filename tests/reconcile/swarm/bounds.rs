@@ -2,15 +2,13 @@
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use super::{Stage, streams};
-use crate::bench::{eventually, run};
+use super::{served, streams};
+use crate::bench::eventually;
 
 /// An author chooses every field of a StatefulSet, and a million replicas cost the author nothing.
 #[test]
 fn a_million_replicas_are_refused_and_cost_nothing() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
+    served(async |stage, operator| {
         // Kubernetes' own controller creates an object for each replica before it creates the first
         // pod.
         let plane = stage.bench.plane();

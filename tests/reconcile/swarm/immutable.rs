@@ -5,8 +5,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Stage, sample, streams};
-use crate::bench::{eventually, run};
+use super::{Stage, sample, served, streams};
+use crate::bench::eventually;
 
 fn on_delete() -> Value {
     json!({"spec": {"updateStrategy": {"type": "OnDelete"}, "podManagementPolicy": "Parallel"}})
@@ -25,9 +25,7 @@ async fn mounted(stage: &Stage, set: &str) -> Option<String> {
 
 #[test]
 fn each_file_is_an_immutable_map_that_the_template_mounts_and_old_ones_are_swept() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         // These workers report nothing and read a stale cache: the ConfigMap that they mount is
         // sufficient proof.
         stage.puppet.control(|c| {
@@ -65,9 +63,7 @@ fn each_file_is_an_immutable_map_that_the_template_mounts_and_old_ones_are_swept
 
 #[test]
 fn an_immutable_file_needs_a_set_that_is_not_rolled_out_by_itself() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         stage.stateful_set("roll", 2, json!({})).await;
         stage.swarm("roll", immutable(&streams(4))).await;
         let text = stage.condition("roll", "Ready", "False", "InvalidSpec").await;
@@ -79,9 +75,7 @@ fn an_immutable_file_needs_a_set_that_is_not_rolled_out_by_itself() {
 /// that `kubectl apply` then sends.
 #[test]
 fn a_name_that_kubectl_apply_takes_back_is_put_right_and_nobody_is_restarted() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         stage.stateful_set("again", 2, on_delete()).await;
         stage.swarm("again", immutable(&streams(4))).await;
         let file = stage.settled("again", 2, &streams(4)).await;

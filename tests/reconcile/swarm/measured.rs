@@ -3,7 +3,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Stage, streams};
+use super::{Stage, served, streams};
 use crate::{
     bench::{Bench, eventually, run},
     prometheus::Mode,
@@ -28,9 +28,7 @@ fn weighed(more: &Value) -> Value {
 
 #[test]
 fn streams_move_by_what_prometheus_measures_and_stay_when_it_says_nothing() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         let even = ["stream:0", "stream:1", "stream:2", "stream:3"].map(|s| (s, "1"));
         weigh(&stage.bench, &even);
         stage.stateful_set("load", 2, json!({})).await;
@@ -65,9 +63,7 @@ fn streams_move_by_what_prometheus_measures_and_stay_when_it_says_nothing() {
 
 #[test]
 fn the_number_of_workers_follows_the_weight_and_rests_between() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         stage.stateful_set("auto", 1, json!({})).await;
         let spec = json!({
             "jobs": streams(8), "refresh": {"strategy": "HotReload"},

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use traffic_operator::api::Swarm;
 
 use crate::{
-    bench::{Bench, Operator, STRICT, eventually, eventually_or, message, with_values},
+    bench::{Bench, Operator, STRICT, eventually, eventually_or, message, run, with_values},
     network_prober::with,
 };
 use fake_kubelet::Puppet;
@@ -60,6 +60,15 @@ pub fn streams(n: usize) -> Vec<String> {
 pub struct Stage {
     pub bench: Bench,
     pub puppet: Puppet,
+}
+
+/// Runs a test on a stage with an operator that is ready.
+fn served<F: Future<Output = ()>>(test: impl FnOnce(Stage, Operator) -> F) {
+    run(async |bench| {
+        let stage = Stage::new(bench).await;
+        let operator = stage.ready_operator().await;
+        test(stage, operator).await;
+    });
 }
 
 impl Stage {

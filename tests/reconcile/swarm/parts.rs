@@ -7,8 +7,7 @@ use kube::{
 use serde_json::{Value, json};
 use traffic_operator::placement::part;
 
-use super::{Stage, streams};
-use crate::bench::run;
+use super::{Stage, served, streams};
 
 /// With this name, the first three workers read different parts.
 const NAME: &str = "ag";
@@ -43,9 +42,7 @@ async fn versions(stage: &Stage) -> Vec<String> {
 
 #[test]
 fn a_divided_file_moves_streams_is_repaired_and_rests() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
+    served(async |stage, operator| {
         let parts: std::collections::BTreeSet<_> =
             (0..3).map(|i| part::of(&format!("{NAME}-{i}"), 3)).collect();
         assert_eq!(parts.len(), 3, "each worker reads another part");
@@ -99,9 +96,7 @@ fn a_divided_file_moves_streams_is_repaired_and_rests() {
 /// Each write of the head is news for the next pass, which would write it again at once.
 #[test]
 fn a_part_that_no_quota_allows_costs_no_flood() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         stage.stateful_set(NAME, 2, template(NAME)).await;
         stage.swarm(NAME, spec(6)).await;
         let before = stage.settled(NAME, 2, &streams(6)).await;

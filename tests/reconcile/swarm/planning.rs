@@ -8,9 +8,9 @@ use std::{
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{File, Stage, streams};
+use super::{File, Stage, served, streams};
 use crate::{
-    bench::{Bench, Operator, run},
+    bench::{Bench, Operator},
     commands::{Outcome, command},
 };
 
@@ -122,9 +122,7 @@ async fn assert_plan_comes_true(
 
 #[test]
 fn what_plan_swarm_says_is_what_the_operator_then_does() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
+    served(async |stage, operator| {
         let began = Timestamp::now();
         stage.stateful_set("way", 3, json!({})).await;
         // The Swarm does not exist yet.

@@ -2,7 +2,7 @@
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{Stage, streams};
+use super::{Stage, served, streams};
 use crate::bench::{eventually, run};
 
 fn hot(jobs: &[String]) -> Value {
@@ -29,9 +29,7 @@ impl Stage {
 
 #[test]
 fn streams_of_a_config_map_are_followed_as_it_changes() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         stage.stateful_set("from", 2, json!({})).await;
         let text = |n| format!("jobs: {}\nversion: 0\n", json!(streams(n)));
         stage.map("source", "config.yml", &text(4)).await;
@@ -72,9 +70,7 @@ fn streams_of_a_config_map_are_followed_as_it_changes() {
 
 #[test]
 fn a_config_map_of_someone_else_is_not_touched_until_it_is_handed_over() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         // The original's file, which its workers follow.
         let theirs = "workloads:\n  take-0:\n    jobs: [\"stream:0\", \"stream:1\"]\n    version: 0\n  \
                       take-1:\n    jobs: [\"stream:2\"]\n    version: 0\nversion: 41\n";

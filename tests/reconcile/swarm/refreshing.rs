@@ -6,8 +6,8 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Stage, fake_kubelet::Delivery, streams};
-use crate::bench::{eventually, run};
+use super::{fake_kubelet::Delivery, served, streams};
+use crate::bench::eventually;
 
 /// Returns streams other than the former ones: every list changes.
 fn other(n: usize) -> Vec<String> {
@@ -18,9 +18,7 @@ fn other(n: usize) -> Vec<String> {
 /// exist.
 #[test]
 fn a_pod_that_two_budgets_guard_keeps_no_other_from_its_list() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         stage.stateful_set("two", 2, json!({})).await;
         stage.puppet.control(|c| c.delivery = Delivery::Birth);
         stage.swarm("two", json!({"jobs": streams(6)})).await;

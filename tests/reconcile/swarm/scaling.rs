@@ -4,7 +4,7 @@ use std::time::Duration;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::{Stage, sample, streams};
+use super::{Stage, sample, served, streams};
 use crate::{
     bench::{eventually, run},
     faults,
@@ -20,9 +20,7 @@ fn counts(file: &super::file::File) -> Vec<usize> {
 /// Bugs 1 and 3.7: the original lost the last L mod N streams and ran the same number twice.
 #[test]
 fn every_stream_is_on_exactly_one_worker_whatever_their_number() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         let parallel = json!({"spec": {"podManagementPolicy": "Parallel"}});
         stage.stateful_set("hot", 0, parallel).await;
         stage.swarm("hot", json!({"jobs": sample(), "refresh": {"strategy": "HotReload"}})).await;
@@ -102,9 +100,7 @@ fn only_a_worker_whose_list_changed_is_restarted_and_only_that_very_pod() {
 
 #[test]
 fn a_deployment_that_is_rolled_out_hands_over_pod_by_pod() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         let surge = json!({"spec": {
             "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         }});

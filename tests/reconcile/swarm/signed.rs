@@ -7,8 +7,8 @@ use kube::{
 use serde_json::{Value, json};
 use traffic_operator::acknowledgement::KEY_FILE;
 
-use super::{Stage, fake_kubelet::Delivery, streams};
-use crate::bench::{eventually, run};
+use super::{Stage, fake_kubelet::Delivery, served, streams};
+use crate::bench::eventually;
 
 /// Returns the fields that identify our worker: its program, and its UID in the environment, as the
 /// API server stores them.
@@ -35,9 +35,7 @@ impl Stage {
 /// A neighbor takes the address of a worker, and reports that no stream runs there any more.
 #[test]
 fn an_acknowledgement_that_a_neighbor_forges_frees_no_stream() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let operator = stage.ready_operator().await;
+    served(async |stage, operator| {
         stage.puppet.control(|c| c.delivery = Delivery::Eager);
         stage.stateful_set("sign", 2, ours()).await;
         stage.swarm("sign", hot(&streams(6))).await;
@@ -74,9 +72,7 @@ fn an_acknowledgement_that_a_neighbor_forges_frees_no_stream() {
 
 #[test]
 fn workers_of_others_acknowledge_as_ever_and_are_counted() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         stage.puppet.control(|c| c.delivery = Delivery::Eager);
         stage.stateful_set("plain", 2, json!({})).await;
         stage.swarm("plain", hot(&streams(4))).await;

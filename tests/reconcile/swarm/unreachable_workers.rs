@@ -7,7 +7,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Stage, sample, streams};
+use super::{Stage, sample, served, streams};
 use crate::bench::{Operator, eventually, run};
 
 /// Waits until the operator has made this many more passes.
@@ -50,9 +50,7 @@ fn a_disruption_budget_is_respected_and_reported_and_the_rest_goes_on_when_it_al
 
 #[test]
 fn a_workload_may_come_late_go_and_come_again() {
-    run(async |bench| {
-        let stage = Stage::new(bench).await;
-        let _operator = stage.ready_operator().await;
+    served(async |stage, _operator| {
         stage.swarm("late", hot(&sample())).await;
         let text = stage.condition("late", "Ready", "False", "WorkloadNotFound").await;
         assert!(text.contains("no StatefulSet late"), "{text}");

@@ -1,68 +1,20 @@
-//! Deployments that get no pods, belong to another owner, or are scaled by another client.
-use k8s_openapi::api::{
-    apps::v1::ReplicaSet,
-    core::v1::{Pod, ResourceQuota},
-};
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-};
+//! Deployments that belong to another owner, or are scaled by another client.
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::{
-    bench::{eventually, run},
+    bench::eventually,
     prometheus::Sample,
     traffic_watch::{
         evicting::{bind_and_ready, leaving},
-        judging::{KEY, deployment, patch_spec, three_nodes},
-        refusals::OBSTACLE,
+        judging::{KEY, deployment, patch_spec, with_three_nodes},
     },
 };
-
-/// No replacement can be created: of three pods on the unfit node only one is evicted.
-#[test]
-fn eviction_never_empties_a_deployment_that_gets_no_replacements() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        let spec = json!({"deployment": deployment(), "eviction": {"after": "2s"}});
-        bench.watch("web", spec).await;
-        let _operator = bench.operator();
-        bench.until("web", &[("/ready", json!(true))]).await;
-        bind_and_ready(&bench, "node-2", 2).await;
-        let quota = json!({"metadata": {"name": OBSTACLE}, "spec": {"hard": {"pods": "0"}}});
-        let quotas = Api::<ResourceQuota>::namespaced(bench.client.clone(), "default");
-        let quota = serde_json::from_value(quota).unwrap();
-        quotas.create(&PostParams::default(), &quota).await.expect("quota");
-        bench.prometheus.set("node-2", Sample::percent("99"));
-        let first = eventually("an eviction", async || leaving(&bench).await.pop()).await;
-        let pods = Api::<Pod>::namespaced(bench.client.clone(), "default");
-        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-        pods.delete(&first, &now).await.unwrap();
-        let available = async || {
-            let status = bench.deployments().get("web").await.ok()?.status?;
-            (status.available_replicas == Some(1)).then_some(())
-        };
-        eventually("one replica to be missing", available).await;
-        bench.judgments(5).await;
-        assert!(leaving(&bench).await.is_empty(), "the last pod stays");
-        // Without the quota the replacement is created, and the next eviction is possible.
-        quotas.delete(OBSTACLE, &DeleteParams::default()).await.unwrap();
-        // The ReplicaSet's controller waits longer after each refusal: an edit triggers it.
-        let wake = Patch::Merge(json!({"metadata": {"annotations": {"wake": "up"}}}));
-        let sets = Api::<ReplicaSet>::namespaced(bench.client.clone(), "default");
-        for set in sets.list(&ListParams::default()).await.unwrap() {
-            sets.patch(&set.name_any(), &PatchParams::default(), &wake).await.unwrap();
-        }
-        bind_and_ready(&bench, "node-1", 2).await;
-        eventually("the second eviction", async || leaving(&bench).await.pop()).await;
-    });
-}
 
 /// A Deployment that carries our label and belongs to another owner: its pods must not be evicted.
 #[test]
 fn pods_of_a_deployment_that_is_not_ours_are_not_evicted() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let foreign = json!({
             "metadata": {"name": "web", "labels": {"app.kubernetes.io/managed-by": "traffic-operator"}},
             "spec": deployment(),
@@ -83,8 +35,7 @@ fn pods_of_a_deployment_that_is_not_ours_are_not_evicted() {
 
 #[test]
 fn replicas_that_the_author_hands_over_stay_as_they_are() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let mut spec = deployment();
         spec["replicas"] = 3.into();
         bench.watch("web", json!({"deployment": spec})).await;

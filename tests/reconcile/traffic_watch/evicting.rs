@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use traffic_operator::controller::disruptions;
 
 use crate::{
-    bench::{Bench, Operator, eventually, run},
+    bench::{Bench, Operator, eventually},
     faults,
     prometheus::Sample,
-    traffic_watch::judging::{KEY, deployment, three_nodes},
+    traffic_watch::judging::{KEY, deployment, with_three_nodes},
 };
 
 /// There are no kubelets here: pods are bound and made Ready by hand.
@@ -66,8 +66,7 @@ async fn evictions(operator: &Operator, result: &str) -> f64 {
 
 #[test]
 fn pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let spec = json!({"deployment": deployment(), "eviction": {"after": "2s"}});
         bench.watch("web", spec).await;
         let budgets = Api::<PodDisruptionBudget>::namespaced(bench.client.clone(), "default");
@@ -119,8 +118,7 @@ fn pods_leave_a_node_that_stays_unfit_one_at_a_time_and_budgets_hold() {
 /// Nodes without zones are one zone together.
 #[test]
 fn two_objects_do_not_evict_in_one_zone_at_the_same_time_and_both_have_their_turn() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let apps = ["web", "shop"];
         for app in apps {
             let mut deployment = deployment();
@@ -162,8 +160,7 @@ fn two_objects_do_not_evict_in_one_zone_at_the_same_time_and_both_have_their_tur
 /// Every judgment waited for the whole patience of a request, for as long as a node stayed unfit.
 #[test]
 fn lists_of_pods_delay_no_label() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         for node in ["node-4", "node-5"] {
             bench.node(node).await;
             bench.prometheus.set(node, Sample::percent("10"));

@@ -20,6 +20,13 @@ pub async fn three_nodes(bench: &Bench) {
     }
 }
 
+pub fn with_three_nodes<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        test(bench).await;
+    });
+}
+
 pub async fn patch_spec(bench: &Bench, name: &str, spec: Value) {
     let patch = Patch::Merge(json!({ "spec": spec }));
     bench.watches("default").patch(name, &PatchParams::default(), &patch).await.expect("patch");
@@ -38,8 +45,7 @@ pub fn deployment() -> Value {
 
 #[test]
 fn a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_judgment() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.prometheus.set("node-2", Sample::percent("71.5"));
         bench.watch("web", json!({"deployment": deployment()})).await;
         let operator = bench.operator();
@@ -107,8 +113,7 @@ fn a_loaded_node_is_marked_and_unmarked_and_the_deployment_waits_for_the_first_j
 
 #[test]
 fn twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_nothing_changes() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         for i in 0..20 {
             bench.watch(&format!("web-{i}"), json!({"interval": "2s"})).await;
         }
@@ -147,8 +152,7 @@ fn twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_no
 
 #[test]
 fn a_foreign_edit_of_our_label_is_repaired() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
         let _operator = bench.operator();
@@ -168,8 +172,7 @@ fn a_foreign_edit_of_our_label_is_repaired() {
 
 #[test]
 fn observe_writes_nothing_but_its_status() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.prometheus.set("node-2", Sample::percent("90"));
         let since = Timestamp::now();
         bench.watch("web", json!({"mode": "Observe", "deployment": deployment()})).await;
@@ -194,8 +197,7 @@ fn observe_writes_nothing_but_its_status() {
 
 #[test]
 fn paused_asks_nothing_and_writes_nothing() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
         let operator = bench.operator();
@@ -216,42 +218,5 @@ fn paused_asks_nothing_and_writes_nothing() {
         api.patch("web", &PatchParams::default(), &pause(false)).await.unwrap();
         bench.until_label("node-2", KEY, Some("false")).await;
         bench.condition("web", "Ready", "True", "Judged").await;
-    });
-}
-
-#[test]
-fn capacity_of_the_annotation_then_of_the_spec_replaces_the_link_speed() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        // 100 MB/s, and a link without a known speed.
-        let sample = Sample { percent: None, bytes: Some("100000000"), age: Some("1") };
-        bench.prometheus.set("node-2", sample.clone());
-        bench.watch("web", json!({})).await;
-        let _operator = bench.operator();
-        bench
-            .until(
-                "web",
-                &[
-                    ("/nodes/node-2/state", json!("Unknown")),
-                    ("/nodes/node-2/reason", json!("SpeedUnknown")),
-                    ("/ready", json!(true)),
-                ],
-            )
-            .await;
-        assert_eq!(bench.label("node-2", KEY).await, None, "never judged: no label");
-        let annotate = |value: &str| {
-            Patch::Merge(
-                json!({"metadata": {"annotations": {"traffic.example.com/capacity": value}}}),
-            )
-        };
-        let params = PatchParams::default();
-        bench.nodes().patch("node-2", &params, &annotate("fast")).await.unwrap();
-        bench.until("web", &[("/nodes/node-2/reason", json!("InvalidCapacity"))]).await;
-        bench.nodes().patch("node-2", &params, &annotate("1G")).await.unwrap();
-        let status = bench.until("web", &[("/nodes/node-2/state", json!("Unfit"))]).await;
-        assert_eq!(status["nodes"]["node-2"]["currentBandwidthPercent"], "8e+01");
-        let spec = Patch::Merge(json!({"spec": {"capacity": "10G"}}));
-        bench.watches("default").patch("web", &params, &spec).await.unwrap();
-        bench.until_label("node-2", KEY, Some("false")).await;
     });
 }

@@ -45,10 +45,8 @@ fn objects_of_one_author_in_excess_write_nothing_and_the_platform_is_judged() {
         bench.until_label("node-00", key, Some("false")).await;
         // Of objects that are created in the same second, the first by name are the older ones.
         let ready = async |i: usize| {
-            let watch = bench.watches("greedy").get(&name(i)).await.ok()?;
-            let status = serde_json::to_value(watch.status?).ok()?;
-            let all = status["conditions"].as_array()?;
-            Some(all.iter().find(|c| c["type"] == "Ready")?["reason"].as_str()?.to_owned())
+            let ready = bench.condition_in("greedy", &name(i), "Ready").await?;
+            Some(ready["reason"].as_str()?.to_owned())
         };
         eventually("the first to be judged", async || (ready(0).await? == "Judged").then_some(()))
             .await;
@@ -123,10 +121,7 @@ fn a_tenant_that_has_every_place_gives_some_back_when_the_platform_waits() {
         assert_eq!(unfit(key).await, ["node-5", "node-6", "node-7"]);
         assert_eq!(unfit(greedy).await, ["node-3"], "its worst node");
         let why = async || {
-            let watch = bench.watches("greedy").get("web").await.ok()?;
-            let status = serde_json::to_value(watch.status?).ok()?;
-            let all = status["conditions"].as_array()?;
-            let limited = all.iter().find(|c| c["type"] == "PlacementLimited")?;
+            let limited = bench.condition_in("greedy", "web", "PlacementLimited").await?;
             limited["message"].as_str()?.contains("has its share").then_some(())
         };
         eventually("the reason", why).await;

@@ -6,9 +6,9 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{
-    bench::{Bench, eventually, run},
+    bench::{Bench, eventually},
     prometheus::{Prometheus, Sample},
-    traffic_watch::judging::{KEY, patch_spec, three_nodes},
+    traffic_watch::judging::{KEY, patch_spec, with_three_nodes},
 };
 
 async fn taints(bench: &Bench, node: &str) -> BTreeMap<String, String> {
@@ -26,8 +26,7 @@ async fn until_taint(bench: &Bench, node: &str, effect: Option<&str>) {
 
 #[test]
 fn a_taint_comes_and_goes_with_the_label_and_leaves_the_taints_of_others() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let foreign =
             json!({"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}});
         let params = PatchParams::default();
@@ -60,8 +59,7 @@ fn a_taint_comes_and_goes_with_the_label_and_leaves_the_taints_of_others() {
 
 #[test]
 fn each_object_asks_the_endpoint_that_it_names() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let other = Prometheus::start().await;
         for node in ["node-1", "node-2", "node-3"] {
             other.set(node, Sample::percent(if node == "node-3" { "99" } else { "10" }));

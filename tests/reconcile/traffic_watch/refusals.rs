@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use crate::{
     bench::{ACCOUNT, Bench, apply_object, eventually, run},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, deployment, patch_spec, three_nodes},
+    traffic_watch::judging::{KEY, deployment, patch_spec, with_three_nodes},
 };
 
 /// The name of the obstacles that these tests set up for the operator.
-pub const OBSTACLE: &str = "obstacle";
+const OBSTACLE: &str = "obstacle";
 
 impl Bench {
     pub async fn clean_obstacles(&self) {
@@ -99,8 +99,7 @@ impl Bench {
 /// edit.
 #[test]
 fn a_deployment_that_was_refused_is_applied_when_someone_changes_it() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.watch("web", json!({"deployment": deployment()})).await;
         let _operator = bench.operator();
         eventually("the Deployment", async || bench.deployments().get("web").await.ok()).await;
@@ -138,8 +137,7 @@ fn a_deployment_that_was_refused_is_applied_when_someone_changes_it() {
 
 #[test]
 fn a_node_that_cannot_be_written_holds_nothing_else_back() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         bench.refuse("", "nodes", "object.metadata.name == 'node-2'").await;
         bench.until_refused("node-2").await;
         bench.prometheus.set("node-1", Sample::percent("99"));
@@ -184,40 +182,10 @@ async fn silent_server() -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) 
     (address, task)
 }
 
-/// Each failure names another node; the retries of both come in any order.
-#[test]
-fn two_nodes_that_cannot_be_written_are_reported_once() {
-    run(async |bench| {
-        three_nodes(&bench).await;
-        bench.refuse("", "nodes", "object.metadata.name in ['node-2', 'node-3']").await;
-        bench.until_refused("node-2").await;
-        bench.watch("web", json!({})).await;
-        let since = k8s_openapi::jiff::Timestamp::now();
-        let operator = bench.operator();
-        bench.until_label("node-1", KEY, Some("false")).await;
-        bench.condition("web", "Ready", "Unknown", "ApiError").await;
-        // The first judgments write the states of the nodes.
-        bench.judgments(4).await;
-        let told = k8s_openapi::jiff::Timestamp::now();
-        tokio::time::sleep(Duration::from_secs(40)).await;
-        let writes = bench.writes_since(since).await;
-        let tries = writes.iter().filter(|write| write.resource == "nodes" && write.code != 200);
-        assert!(tries.count() >= 4, "each node is tried again after ten seconds: {writes:?}");
-        let writes = bench.writes_since(told).await;
-        let of_status = writes.iter().filter(|write| write.resource == "trafficwatches").count();
-        assert!(of_status <= 1, "{writes:?}");
-        let reported = bench.events("web").await;
-        let errors = reported.iter().filter(|(reason, _)| reason == "ApiError").count();
-        assert!(errors <= 1, "{reported:?}");
-        assert_eq!(operator.terminate().await, Some(0));
-    });
-}
-
 /// Each event takes five seconds to be refused: decisions do not wait for it.
 #[test]
 fn storage_of_events_that_hangs_delays_no_judgment() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let (address, server) = silent_server().await;
         let hook = json!({
             "metadata": {"name": OBSTACLE},

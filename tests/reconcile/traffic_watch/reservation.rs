@@ -10,7 +10,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    bench::{Bench, eventually, eventually_or, run},
+    bench::{Bench, Operator, eventually, eventually_or, run},
     prometheus::Sample,
     traffic_watch::judging::KEY,
 };
@@ -85,6 +85,18 @@ async fn until_offer(bench: &Bench, node: &str, amount: Option<&str>) {
     until_offer_of(bench, NAME, node, amount).await;
 }
 
+/// An operator, the three nodes, and a pod that requests some of node-1.
+async fn with_a_client(bench: &Bench) -> Operator {
+    three_nodes(bench).await;
+    pod(bench, "client", "node-1", "200").await;
+    bench.watch("web", spec(&json!({}))).await;
+    let operator = bench.operator();
+    until_offer(bench, "node-2", Some("500")).await;
+    // Its pod uses less than it requested: nothing foreign is left, once that has settled.
+    until_offer(bench, "node-1", Some("600")).await;
+    operator
+}
+
 /// The operator's writes to the status of nodes since then.
 async fn writes(bench: &Bench, since: Timestamp) -> usize {
     let writes = bench.writes_since(since).await;
@@ -139,13 +151,7 @@ fn a_device_class_that_takes_the_name_of_the_resource_is_reported() {
 #[test]
 fn a_node_never_offers_less_than_its_pods_request_and_an_unfit_one_no_more() {
     run(async |bench| {
-        three_nodes(&bench).await;
-        pod(&bench, "client", "node-1", "200").await;
-        bench.watch("web", spec(&json!({}))).await;
-        let _operator = bench.operator();
-        until_offer(&bench, "node-2", Some("500")).await;
-        // Its pod uses less than it requested: nothing foreign is left, once that has settled.
-        until_offer(&bench, "node-1", Some("600")).await;
+        let _operator = with_a_client(&bench).await;
         load(&bench, "node-1", "125000000");
         bench.until_label("node-1", KEY, Some("true")).await;
         until_offer(&bench, "node-1", Some("200")).await;
@@ -169,12 +175,7 @@ fn a_node_never_offers_less_than_its_pods_request_and_an_unfit_one_no_more() {
 #[test]
 fn a_deleted_object_takes_its_resource_away_and_names_the_pods_that_request_it() {
     run(async |bench| {
-        three_nodes(&bench).await;
-        pod(&bench, "client", "node-1", "200").await;
-        bench.watch("web", spec(&json!({}))).await;
-        let _operator = bench.operator();
-        until_offer(&bench, "node-2", Some("500")).await;
-        until_offer(&bench, "node-1", Some("600")).await;
+        let _operator = with_a_client(&bench).await;
         bench.watches("default").delete("web", &DeleteParams::default()).await.expect("delete");
         let gone = async || bench.watches("default").get("web").await.err();
         eventually("the object to go", gone).await;

@@ -7,16 +7,12 @@ use kube::{
 use serde_json::{Value, json};
 use traffic_operator::api::TrafficWatch;
 
-use crate::{
-    bench::{eventually, run},
-    traffic_watch::judging::three_nodes,
-};
+use crate::{bench::eventually, traffic_watch::judging::with_three_nodes};
 
 /// The operator is upgraded and its definitions are not.
 #[test]
 fn under_an_older_definition_the_conditions_are_reported() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let crds = Api::<CustomResourceDefinition>::all(bench.client.clone());
         let name = TrafficWatch::crd().name_any();
         let definition = crds.get(&name).await.expect("definition");
@@ -42,8 +38,7 @@ fn under_an_older_definition_the_conditions_are_reported() {
 /// After a change of its schema, or a downgrade of the operator, an object must still be deletable.
 #[test]
 fn an_object_that_cannot_be_read_can_be_deleted() {
-    run(async |bench| {
-        three_nodes(&bench).await;
+    with_three_nodes(async |bench| {
         let crds = Api::<CustomResourceDefinition>::all(bench.client.clone());
         let name = TrafficWatch::crd().name_any();
         bench.watch("web", json!({"label": "odd"})).await;

@@ -7,16 +7,15 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    super::{agent, selector, with},
+    super::{agent, selector, served, with},
     original,
 };
-use crate::bench::{eventually, run};
+use crate::bench::eventually;
 
 /// 9, 10, 11: failed writes were dropped, and a changed or deleted child stayed that way.
 #[test]
 fn what_someone_changes_or_deletes_comes_back() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
+    served(async |bench, _operator| {
         bench.prober("np", original()).await;
         bench.until_listed("default", "np", &[]).await;
         bench.intercepted("default").await;
@@ -39,8 +38,7 @@ fn what_someone_changes_or_deletes_comes_back() {
 /// 11: a foreign `ConfigMap` was overwritten, and later deleted.
 #[test]
 fn a_config_map_of_someone_elses_is_neither_written_nor_deleted() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
+    served(async |bench, _operator| {
         let foreign = json!({"metadata": {"name": "np"}, "data": {"mine": "yes"}});
         let foreign = serde_json::from_value(foreign).expect("ConfigMap");
         bench.maps("default").create(&PostParams::default(), &foreign).await.expect("create");
@@ -64,8 +62,7 @@ fn a_config_map_of_someone_elses_is_neither_written_nor_deleted() {
 /// 12: after the object was deleted, injected pods could not be started again.
 #[test]
 fn everything_outside_goes_with_the_object_and_pods_can_do_without() {
-    run(async |bench| {
-        let _operator = bench.ready_operator().await;
+    served(async |bench, _operator| {
         let consent = json!({"annotations": {"probes.bigmikes.io/allow": "*"}});
         bench.namespace("elsewhere", consent).await;
         bench.prober("np", with(selector(), &json!({"namespaceSelector": {}}))).await;

@@ -7,10 +7,7 @@ use std::{
 
 use etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp};
 use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
-use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, ListParams},
-};
+use kube::{Api, ResourceExt, api::ListParams};
 use lab::{calico::Group, etcd::Etcd};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -200,12 +197,7 @@ fn from_the_mesh_to_reflectors_and_back_with_every_object_in_etcd() {
         store.etcd.resume().expect("resume");
         stage.converged("main", &["node-3", "node-2"]).await;
 
-        stage.sets().delete("main", &DeleteParams::default()).await.expect("delete");
-        stage
-            .wait("the set to be gone", async || {
-                stage.sets().get_opt("main").await.ok()?.is_none().then_some(())
-            })
-            .await;
+        stage.delete("main").await;
         assert_eq!(json!(stage.marks().await), json!({}));
         let mut configuration = configuration;
         configuration["spec"]["nodeToNodeMeshEnabled"] = true.into();
