@@ -2,7 +2,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    forms::{Dice, Form, key},
+    forms::{Dice, Form, KEYS},
     kinds::Kind,
 };
 use crate::traffic_watch::judging::deployment;
@@ -39,6 +39,8 @@ pub enum Shape {
     Reference,
     Text {
         form: &'static Form,
+        /// What its rule says.
+        message: Option<String>,
         least: usize,
         most: Option<usize>,
         or_whole: bool,
@@ -66,8 +68,10 @@ pub struct Field {
 /// Parses the schema of the spec.
 pub fn understand(kind: &'static Kind, object: &Value) -> Result<Schema, String> {
     let mut messages = messages(object);
-    let root = Reader { kind, messages: &mut messages }
-        .node(&object["properties"]["spec"], String::new())?;
+    let root =
+        Reader { messages: &mut messages }.node(&object["properties"]["spec"], String::new())?;
+    // These are not about a single spec.
+    messages.retain(|m| !m.starts_with("metadata.name: ") && !m.contains("cannot change"));
     for message in &messages {
         if !kind.rules.iter().any(|(start, _)| message.starts_with(start)) {
             return Err(format!("the rule {message:?} is new: add it to RULES and to `repair`"));
@@ -88,73 +92,32 @@ fn messages(schema: &Value) -> Vec<String> {
 }
 
 struct Reader<'m> {
-    kind: &'static Kind,
     /// The rules that are not about a single text.
     messages: &'m mut Vec<String>,
 }
 
 impl Reader<'_> {
     fn node(&mut self, schema: &Value, path: String) -> Result<Node, String> {
-        const KNOWN: &[&str] = &[
-            "type",
-            "description",
-            "default",
-            "nullable",
-            "properties",
-            "required",
-            "items",
-            "additionalProperties",
-            "enum",
-            "format",
-            "minimum",
-            "maximum",
-            "minLength",
-            "maxLength",
-            "minItems",
-            "maxItems",
-            "maxProperties",
-            "x-kubernetes-int-or-string",
-            "x-kubernetes-preserve-unknown-fields",
-            "x-kubernetes-validations",
-            "x-kubernetes-list-map-keys",
-            "x-kubernetes-list-type",
-        ];
+        const KNOWN: &str = "type description default nullable properties required items \
+            additionalProperties enum format minimum maximum minLength maxLength minItems maxItems \
+            maxProperties x-kubernetes-int-or-string x-kubernetes-preserve-unknown-fields \
+            x-kubernetes-validations x-kubernetes-list-map-keys x-kubernetes-list-type";
         let nullable = schema["nullable"] == true;
         if path == "deployment" {
             return Ok(Node { path, nullable, shape: Shape::Deployment });
         }
         let keywords = schema.as_object().ok_or(format!("{path}: no schema"))?;
-        if let Some(keyword) = keywords.keys().find(|keyword| !KNOWN.contains(&keyword.as_str())) {
+        let unknown = |keyword: &&String| !KNOWN.split_whitespace().any(|known| known == *keyword);
+        if let Some(keyword) = keywords.keys().find(unknown) {
             return Err(format!(
                 "spec.{path}: the generator does not know the keyword {keyword:?}"
             ));
         }
         let shape = self.shape(schema, &path)?;
-        self.is_bounded(&shape, &path)?;
         if !matches!(shape, Shape::Text { .. }) {
             self.messages.extend(messages(schema));
         }
         Ok(Node { path, nullable, shape })
-    }
-
-    fn is_bounded(&self, shape: &Shape, path: &str) -> Result<(), String> {
-        let length = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
-        let found = match shape {
-            Shape::Whole { least, most } => (*least, *most),
-            Shape::Text { least, most, .. } | Shape::List { least, most, .. } => {
-                (length(*least), length(most.unwrap_or(usize::MAX)))
-            }
-            _ => return Ok(()),
-        };
-        let listed = self.kind.bounds.iter().find(|(listed, ..)| *listed == path);
-        match listed {
-            Some((_, least, most)) if (*least, *most) == found => Ok(()),
-            None if !matches!(shape, Shape::Whole { .. }) => Ok(()),
-            _ => Err(format!(
-                "spec.{path}: is from {} to {}, and BOUNDS says {listed:?}",
-                found.0, found.1
-            )),
-        }
     }
 
     fn shape(&mut self, schema: &Value, path: &str) -> Result<Shape, String> {
@@ -184,11 +147,15 @@ impl Reader<'_> {
                 most: bound("maximum").ok_or_else(|| missing("has no maximum"))?,
             }),
             Some("string") | None if or_whole || schema["type"] == "string" => {
-                let form = self.kind.forms.iter().find(|form| form.path == path).ok_or_else(|| {
-                missing("is a text that this test has no good and bad values for: add it to FORMS")
-            })?;
+                let lacks =
+                    "is a text that this test has no good and bad values for: add it to FORMS";
+                let form = Form::of(path).ok_or_else(|| missing(lacks))?;
+                let message = messages(schema).pop();
+                if message.is_some() == form.bad().is_empty() {
+                    return Err(missing("has a rule without bad values, or these without a rule"));
+                }
                 let (least, most) = (length("minLength").unwrap_or(0), length("maxLength"));
-                Ok(Shape::Text { form, least, most, or_whole })
+                Ok(Shape::Text { form, message, least, most, or_whole })
             }
             Some("array") => {
                 let item = Box::new(self.node(&schema["items"], format!("{path}[]"))?);
@@ -256,7 +223,7 @@ impl Node {
                 let any = dice.draw(least..=most);
                 json!(dice.one(&[least, least, most, any]))
             }
-            Shape::Text { form, .. } => (form.good)(dice),
+            Shape::Text { form, .. } => form.good(dice),
             Shape::Object { fields } => {
                 let mut object = Map::new();
                 for Field { name, required, node } in fields {
@@ -270,9 +237,7 @@ impl Node {
             }
             Shape::Map(item) => {
                 let count = dice.below(2);
-                let entry = |dice: &mut Dice| {
-                    (key(dice).as_str().expect("a key").to_owned(), item.value(dice))
-                };
+                let entry = |dice: &mut Dice| (dice.one(KEYS).to_owned(), item.value(dice));
                 (0..count).map(|_| entry(dice)).collect::<Map<_, _>>().into()
             }
             Shape::List { least, most, .. } => {

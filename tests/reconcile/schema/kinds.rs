@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use traffic_operator::api::KINDS;
 
-use super::forms::{Dice, Form};
+use super::forms::Dice;
 use crate::bench::{Bench, STRICT};
 
 mod network_prober;
@@ -19,22 +19,18 @@ mod route_reflector_set;
 mod swarm;
 mod traffic_watch;
 
-pub use network_prober::KIND as NETWORK_PROBER;
-pub use route_reflector_set::KIND as ROUTE_REFLECTOR_SET;
-pub use swarm::KIND as SWARM;
-pub use traffic_watch::KIND as TRAFFIC_WATCH;
+/// All kinds.
+pub static ALL: [&Kind; 4] =
+    [&traffic_watch::KIND, &network_prober::KIND, &swarm::KIND, &route_reflector_set::KIND];
+pub static TRAFFIC_WATCH: &Kind = ALL[0];
 
 /// A rule that connects fields: the beginning of its message, and a list of merge patches, each of
-/// which breaks it in a good spec; an empty one if it is about the name, or about two versions of a
-/// spec.
+/// which breaks it in a good spec.
 pub type Rule = (&'static str, fn() -> Value);
 
 pub struct Kind {
     pub name: &'static str,
-    pub forms: &'static [Form],
     pub rules: &'static [Rule],
-    /// The least and the most of each whole number, and lengths of some texts and lists.
-    pub bounds: &'static [(&'static str, i64, i64)],
     /// The length of the longest name that a rule admits.
     pub longest_name: Option<usize>,
     /// Makes the fields of a spec consistent, as the rules demand.
@@ -47,11 +43,6 @@ pub struct Kind {
     pub keep: fn(&mut Map<String, Value>),
     /// Fields that cannot be deleted.
     pub kept: &'static [&'static str],
-}
-
-/// What breaks a rule that is not about a single spec.
-fn nothing() -> Value {
-    json!([])
 }
 
 /// Reads an object; the error, if it cannot be read.

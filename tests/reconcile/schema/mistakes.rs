@@ -11,7 +11,7 @@ use super::{
 pub enum Mistake {
     Replace(Value),
     /// A value that a rule of the field refuses, with its words.
-    Ruled(Value, &'static str),
+    Ruled(Value, String),
     Remove(String),
     Add,
     TooMany(usize),
@@ -42,14 +42,15 @@ pub fn mistakes(node: &Node) -> Vec<Mistake> {
         Shape::List { .. } => types(json!(["text", 7, {"a": 1}])),
     };
     let mut all = vec![];
-    if let Shape::Text { form, least, most, .. } = &node.shape {
-        let bad = types((form.bad)()).into_iter();
+    if let Shape::Text { form, message, least, most, .. } = &node.shape {
+        let message = message.clone().unwrap_or_default();
+        let bad = form.bad().into_iter();
         all.extend(bad.map(|value| match value.as_str().map(|text| text.chars().count()) {
             // The schema says it first.
             Some(length) if length < *least || most.is_some_and(|most| length > most) => {
                 Mistake::Replace(value)
             }
-            _ => Mistake::Ruled(value, form.fix),
+            _ => Mistake::Ruled(value, message.clone()),
         }));
         values.extend(most.map(|most| json!("a".repeat(most + 1))));
         values.extend((*least > 0).then(|| json!("")));
@@ -97,9 +98,9 @@ pub fn make(
             *at = value.clone();
             vec![path]
         }
-        Mistake::Ruled(value, fix) => {
+        Mistake::Ruled(value, message) => {
             *at = value.clone();
-            vec![path, (*fix).to_owned()]
+            vec![path, message.clone()]
         }
         Mistake::Remove(field) => {
             at.as_object_mut().expect("an object").remove(field);

@@ -1,23 +1,14 @@
-//! `RouteReflectorSet`: its text fields, its rules, and how to keep them.
+//! `RouteReflectorSet`: its rules, and how to keep them.
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{Kind, Rule, drop_nulls, nothing, read, within};
-use crate::schema::forms::{Dice, Form, duration, free, key, not_duration, operator, query, zone};
+use super::{Kind, Rule, drop_nulls, read, within};
+use crate::schema::forms::Dice;
 
 pub static KIND: Kind = Kind {
     name: "RouteReflectorSet",
-    forms: FORMS,
     rules: RULES,
-    bounds: &[
-        ("count.max", 1, 50),
-        ("count.min", 1, 50),
-        ("count.steps[].count", 1, 50),
-        ("count.steps[].nodes", 1, 100_000),
-        ("peersPerClient", 2, 10),
-        ("transition.maxPerZone", 1, 25),
-    ],
     longest_name: Some(63),
     repair,
     read: read::<traffic_operator::api::RouteReflectorSet>,
@@ -26,104 +17,7 @@ pub static KIND: Kind = Kind {
     kept: &[],
 };
 
-const FORMS: &[Form] = &[
-    Form {
-        path: "candidates.demoteAfter",
-        good: |dice| duration(dice, 0),
-        bad: || not_duration("169h", "-1ns"),
-        fix: "candidates.demoteAfter must be a duration of at most 168h",
-    },
-    Form {
-        path: "candidates.replaceAfter",
-        good: |dice| duration(dice, 0),
-        bad: || not_duration("169h", "-1ns"),
-        fix: "candidates.replaceAfter must be a duration of at most 168h",
-    },
-    Form {
-        path: "candidates.fitnessRef.name",
-        good: |dice| json!(dice.one(&["web", "a.b"])),
-        bad: || json!(["Upper", "a_b", "-a", "a/b"]),
-        fix: "fitnessRef.name must be the name of a TrafficWatch",
-    },
-    Form {
-        path: "candidates.fitnessRef.namespace",
-        good: |dice| json!(dice.one(&["default", "team-a"])),
-        bad: || json!(["Upper", "a.b", "-a", "a/b"]),
-        fix: "fitnessRef.namespace must be the name of a namespace",
-    },
-    free("candidates.forbidden.matchLabels{}", zone),
-    free("candidates.forbidden.matchExpressions[].key", key),
-    free("candidates.forbidden.matchExpressions[].operator", operator),
-    free("candidates.forbidden.matchExpressions[].values[]", zone),
-    free("candidates.nodeSelector.matchLabels{}", zone),
-    free("candidates.nodeSelector.matchExpressions[].key", key),
-    free("candidates.nodeSelector.matchExpressions[].operator", operator),
-    free("candidates.nodeSelector.matchExpressions[].values[]", zone),
-    free("candidates.preferred.matchLabels{}", zone),
-    free("candidates.preferred.matchExpressions[].key", key),
-    free("candidates.preferred.matchExpressions[].operator", operator),
-    free("candidates.preferred.matchExpressions[].values[]", zone),
-    free("candidates.tolerations[].effect", |dice| {
-        json!(dice.one(&["", "NoSchedule", "NoExecute"]))
-    }),
-    free("candidates.tolerations[].key", zone),
-    free("candidates.tolerations[].operator", |dice| json!(dice.one(&["Exists", "Equal"]))),
-    free("candidates.tolerations[].value", zone),
-    Form {
-        path: "clusterID.pool",
-        good: |dice| json!(dice.one(&["224.0.0.0/16", "10.0.0.0/24", "1.2.3.4", "224.0.0.0/8"])),
-        bad: || json!(["224.0.0.256", "fd00::/64", "224.0.0.0/33", "no address"]),
-        fix: "clusterID.pool must be an IPv4 range or address",
-    },
-    Form {
-        path: "count.ratio",
-        good: |dice| json!(dice.one(&["0.005", ".01", "1", "0.5", "1.0"])),
-        bad: || json!(["0", "0.000", "2", "-0.1", "1.1", "a few", "5e-3"]),
-        fix: "count.ratio must be a decimal above 0 and at most 1",
-    },
-    // Nothing listens there.
-    free("datastore.etcd.endpoints[]", |dice| {
-        json!(dice.one(&["http://127.0.0.1:1", "https://127.0.0.1:1"]))
-    }),
-    Form {
-        path: "nodeLabel",
-        good: |dice| json!(dice.one(&["calico-route-reflector", "rr=", "a.b/c=d", "rr"])),
-        bad: || json!(["a b", "rr=a b", "a/b/c", "=x"]),
-        fix: "nodeLabel must be a label key, or key=value",
-    },
-    Form {
-        path: "transition.prometheus",
-        good: |dice| json!(dice.one(&["default", "no-such-endpoint"])),
-        bad: || json!(["http://prometheus:9090", "Default", "a_b", "a.b", "-a"]),
-        fix: "must be the name of an endpoint of the operator's configuration (a DNS label), not a URL",
-    },
-    free("transition.query", query),
-    Form {
-        path: "transition.timeout",
-        good: minutes,
-        bad: || not_duration("25h", "59s"),
-        fix: "transition.timeout must be a duration from 60s to 24h",
-    },
-    Form {
-        path: "transition.wait",
-        good: minutes,
-        bad: || not_duration("25h", "59s"),
-        fix: "transition.wait must be a duration from 60s to 24h",
-    },
-    Form {
-        path: "zoneLabel",
-        good: |dice| json!(dice.one(&["topology.kubernetes.io/zone", "zone"])),
-        bad: || json!(["a/b/c", "a b", "-"]),
-        fix: "zoneLabel must be a label key",
-    },
-];
-
-fn minutes(dice: &mut Dice) -> Value {
-    json!(dice.one(&["60s", "5m", "1h2m3s", "24h", "90.5s"]))
-}
-
 const RULES: &[Rule] = &[
-    ("metadata.name: at most 63 characters", nothing),
     (
         "spec.peersPerClient: applies only to topology Multi",
         || json!([{"topology": "Simple", "peersPerClient": 5}, {"topology": null, "peersPerClient": 2}]),

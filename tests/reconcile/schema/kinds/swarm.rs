@@ -1,28 +1,12 @@
-//! `Swarm`: its text fields, its rules, and how to keep them.
+//! `Swarm`: its rules, and how to keep them.
 use serde_json::{Map, Value, json};
 
-use super::{Kind, Rule, drop_nulls, has, nothing, read, within};
-use crate::{
-    network_prober::with,
-    schema::forms::{Dice, ENDPOINT, Form, duration, free, not_duration, query},
-};
+use super::{Kind, Rule, drop_nulls, has, read, within};
+use crate::{network_prober::with, schema::forms::Dice};
 
 pub static KIND: Kind = Kind {
     name: "Swarm",
-    forms: FORMS,
     rules: RULES,
-    bounds: &[
-        ("autoscale.max", 1, 10_000),
-        ("autoscale.min", 0, 10_000),
-        ("configMap.files", 1, 32),
-        ("jobs", 1, 30_000),
-        ("maxMoves", 1, 30_000),
-        ("maxStreamsPerWorker", 1, 30_000),
-        ("refresh.maxUnavailable", 1, 1000),
-        ("refresh.port", 1, 65_535),
-        ("streams", 1, 30_000),
-        ("streams[].weight", 1, 1_000_000),
-    ],
     longest_name: None,
     repair,
     read: read::<traffic_operator::api::Swarm>,
@@ -41,109 +25,6 @@ pub static KIND: Kind = Kind {
     // The name and the key of the file would change.
     kept: &["configMap"],
 };
-
-const FORMS: &[Form] = &[
-    Form {
-        path: "autoscale.cooldown",
-        good: |dice| duration(dice, 0),
-        bad: || not_duration("169h", "-1ns"),
-        fix: "autoscale.cooldown must be a duration of at most 168h",
-    },
-    Form {
-        path: "autoscale.maxWeightPerWorker",
-        good: |dice| dice.one(&[json!(1), json!("50M"), json!(100), json!("1.5"), json!("2k")]),
-        bad: || json!(["fast", "0", "-1", 0, -5, ""]),
-        fix: "autoscale.maxWeightPerWorker must be a quantity greater than 0",
-    },
-    Form {
-        path: "configMap.key",
-        good: |dice| json!(dice.one(&["config.yml", "a_b.C-1"])),
-        bad: || json!(["handover.yml", "acknowledge.key", "a/b", "a b", "ä"]),
-        fix: "configMap.key must be a key of a ConfigMap",
-    },
-    Form {
-        path: "configMap.name",
-        good: name,
-        bad: not_a_name,
-        fix: "configMap.name must be the name of a ConfigMap",
-    },
-    free("jobs[]", stream),
-    Form {
-        path: "refresh.path",
-        good: |dice| json!(dice.one(&["/internal/version", "/v?x=1", "/"])),
-        bad: || json!(["v", "/a b", "http://a/"]),
-        fix: "refresh.path must be a path that begins with /",
-    },
-    Form {
-        path: "refresh.strategy",
-        good: |dice| json!(dice.one(&["DeletePod", "HotReload", "None"])),
-        bad: || json!(["Recreate", "deletepod", ""]),
-        fix: "refresh.strategy must be DeletePod, HotReload or None",
-    },
-    Form {
-        path: "refresh.timeout",
-        good: |dice| duration(dice, 1),
-        bad: || not_duration("25h", "999ms"),
-        fix: "refresh.timeout must be a duration from 1s to 24h",
-    },
-    free("streams[].id", stream),
-    free("streams[].pin", |dice| json!(dice.one(&["w-0", "w-1"]))),
-    Form {
-        path: "streamsFrom.configMapKeyRef.name",
-        good: name,
-        bad: not_a_name,
-        fix: "name must be the name of a ConfigMap",
-    },
-    Form {
-        path: "streamsFrom.configMapKeyRef.key",
-        good: |dice| json!(dice.one(&["config.yml", "list"])),
-        bad: || json!(["a/b", "a b", "ä"]),
-        fix: "key must be a key of a ConfigMap",
-    },
-    free("weights.query", query),
-    Form {
-        path: "weights.for",
-        good: |dice| duration(dice, 0),
-        bad: || not_duration("169h", "-1ns"),
-        fix: "weights.for must be a duration of at most 168h",
-    },
-    Form {
-        path: "weights.interval",
-        good: |dice| duration(dice, 1),
-        bad: || not_duration("25h", "999ms"),
-        fix: "weights.interval must be a duration from 1s to 24h",
-    },
-    Form {
-        path: "weights.prometheus",
-        good: |dice| json!(dice.one(&["default", "no-such-endpoint"])),
-        bad: || json!(["http://prometheus:9090", "Default", "a_b", "a.b", "-a"]),
-        fix: ENDPOINT,
-    },
-    Form {
-        path: "weights.rebalanceAbove",
-        good: |dice| dice.one(&[json!("1.3"), json!(2), json!("1"), json!("1500m")]),
-        bad: || json!(["0.9", 0, "much", "", "-2"]),
-        fix: "weights.rebalanceAbove must be a number of at least 1",
-    },
-    Form {
-        path: "workload.name",
-        good: name,
-        bad: not_a_name,
-        fix: "workload.name must be the name of a StatefulSet or Deployment",
-    },
-];
-
-fn name(dice: &mut Dice) -> Value {
-    json!(dice.one(&["w", "web", "a.b", "web-1"]))
-}
-
-fn not_a_name() -> Value {
-    json!(["Upper", "a_b", "-a", "a/b", "a b"])
-}
-
-fn stream(dice: &mut Dice) -> Value {
-    json!(dice.draw("[a-z]{1,4}:[0-9]{1,6}"))
-}
 
 /// A patch that leaves one source of streams: this stream.
 fn only(stream: &Value, more: &Value) -> Value {
@@ -202,9 +83,6 @@ const RULES: &[Rule] = &[
         "spec.autoscale.min: must not be greater than spec.autoscale.max",
         || json!([{"autoscale": {"maxWeightPerWorker": 1, "min": 3, "max": 2}}]),
     ),
-    ("spec.configMap.name: cannot change", nothing),
-    ("spec.configMap.key: cannot change", nothing),
-    ("configMap.files cannot change", nothing),
 ];
 
 const SOURCES: [&str; 3] = ["jobs", "streams", "streamsFrom"];

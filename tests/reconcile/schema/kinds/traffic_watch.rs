@@ -1,27 +1,12 @@
 //! `TrafficWatch`: its rules, and how to keep them.
 use serde_json::{Map, Value, json};
 
-use super::{Kind, Rule, has, nothing, read, within};
-use crate::{
-    network_prober::with,
-    schema::forms::{Dice, FORMS},
-    traffic_watch::judging::deployment,
-};
+use super::{Kind, Rule, has, read, within};
+use crate::{network_prober::with, schema::forms::Dice, traffic_watch::judging::deployment};
 
 pub static KIND: Kind = Kind {
     name: "TrafficWatch",
-    forms: FORMS,
     rules: RULES,
-    bounds: &[
-        ("label", 1, 233),
-        ("consecutive.fit", 1, 1000),
-        ("consecutive.unfit", 1, 1000),
-        ("criteria", 0, 10),
-        ("criteria[].name", 1, 63),
-        ("criteria[].recoverPercent", 1, 100),
-        ("eviction.maxPerPass", 1, 100),
-        ("recoverPercent", 1, 100),
-    ],
     longest_name: Some(233),
     repair,
     read: read::<traffic_operator::api::TrafficWatch>,
@@ -36,10 +21,6 @@ pub static KIND: Kind = Kind {
 };
 
 const RULES: &[Rule] = &[
-    (
-        "metadata.name: too long for a node label key (at most 233 characters): set spec.label to a shorter one",
-        nothing,
-    ),
     ("spec: at least one of maxBandwidthPercent, maxBandwidth and criteria is needed", || {
         json!([only(&json!({})), only(&json!({"criteria": []})), only(&json!({"query": "x"}))])
     }),
@@ -73,8 +54,6 @@ const RULES: &[Rule] = &[
         let reservation = json!({"resource": "traffic.example.com/mbps"});
         json!([only(&json!({"criteria": loss(), "reservation": reservation}))])
     }),
-    ("spec.label: cannot change", nothing),
-    ("spec.reservation.resource: cannot change", nothing),
 ];
 
 fn loss() -> Value {
