@@ -308,3 +308,11 @@ async fn leader(server: &Server, identity: &str) -> Replica {
     until(&[&replica], || replica.leads()).await;
     replica
 }
+
+/// A leader, and a replica that has just started.
+async fn leader_and_follower() -> (Server, Replica, Replica) {
+    let server = Server::default();
+    let leader = leader(&server, "one").await;
+    let follower = Replica::start(&server, "two");
+    (server, leader, follower)
+}

@@ -17,6 +17,17 @@ fn at(seconds_before_noon: i64) -> String {
 
 /// Returns the result for pods, the state of every node, and the previous result.
 fn found(spec: &Value, pods: &[Value], node: Option<Readiness>, last: Option<&Members>) -> Members {
+    found_while(spec, pods, node, last, &|_| false)
+}
+
+/// The same, where the end of some nodes is announced.
+fn found_while(
+    spec: &Value,
+    pods: &[Value],
+    node: Option<Readiness>,
+    last: Option<&Members>,
+    ends: &dyn Fn(&str) -> bool,
+) -> Members {
     let prober = prober("np", "2026-01-01T00:00:00Z", spec);
     let setup = setup(Some("operator"));
     let settings = Settings::of(&prober, &setup.tenancy).unwrap();
@@ -28,7 +39,7 @@ fn found(spec: &Value, pods: &[Value], node: Option<Readiness>, last: Option<&Me
         scope: &Scope::of(&settings, None, &setup.tenancy, [&team]),
         older: &[],
         pods: &pods.iter().map(read).collect::<Vec<_>>(),
-        nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| node, ends: &|_| false },
+        nodes: &Nodes { zone: &|_| String::new(), readiness: &|_| node, ends },
         constraints: &ByNamespace::new(),
         last,
         appeared: None,
@@ -50,34 +61,14 @@ fn is_member(change: &Value, node: Option<Readiness>) -> bool {
 /// A node that an autoscaler takes away is no fault of the network.
 #[test]
 fn a_node_whose_end_is_announced_is_not_probed() {
-    let prober = prober("np", "2026-01-01T00:00:00Z", &json!({}));
-    let setup = setup(Some("operator"));
-    let settings = Settings::of(&prober, &setup.tenancy).unwrap();
-    let team = NamespaceFacts { name: "team".into(), ..NamespaceFacts::default() };
     let deleted = json!({"metadata": {"deletionTimestamp": at(60)}});
     let pods = [
         pod("stays", Some("team/np"), &json!({"spec": {"nodeName": "n2"}})),
         pod("ends", Some("team/np"), &json!({})),
         pod("stranded", Some("team/np"), &deleted),
     ];
-    let read = |pod: &Value| Arc::new(serde_json::from_value::<PodObject>(pod.clone()).unwrap());
-    let found = members(&Selection {
-        settings: &settings,
-        recipe: None,
-        scope: &Scope::of(&settings, None, &setup.tenancy, [&team]),
-        older: &[],
-        pods: &pods.iter().map(read).collect::<Vec<_>>(),
-        nodes: &Nodes {
-            zone: &|_| String::new(),
-            readiness: &|_| Some(not_ready(60)),
-            ends: &|node| node == "n1",
-        },
-        constraints: &ByNamespace::new(),
-        last: None,
-        appeared: None,
-        calls_since: None,
-        now: NOON,
-    });
+    let ends = |node: &str| node == "n1";
+    let found = found_while(&json!({}), &pods, Some(not_ready(60)), None, &ends);
     assert_eq!((names(&found), found.injected), (vec!["stays"], 2));
 }
 

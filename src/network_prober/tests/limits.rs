@@ -38,6 +38,26 @@ fn add(all: &mut Snapshot, namespace: &str, name: &str, bytes: Option<usize>) ->
     full
 }
 
+/// The state of one whose nodes are ready, beside others and with their places.
+fn seen(
+    prober: &NetworkProber,
+    reach: Reach,
+    pods: Pods<'_>,
+    places: &Places,
+    before: &Snapshot,
+) -> ProberState {
+    let nodes = Nodes {
+        zone: &|_| String::new(),
+        readiness: &|_| Some(Readiness::Ready),
+        ends: &|_| false,
+    };
+    let (constraints, now) = (BTreeMap::new(), Duration::ZERO);
+    let constraints = &constraints;
+    let surroundings =
+        Surroundings { before, places, constraints, nodes, entry_written: None, now };
+    ProberState::of(prober, reach, pods, None, &surroundings)
+}
+
 /// At each creation of a pod, the API server evaluates every webhook.
 #[test]
 fn webhooks_have_a_limit_and_the_older_keep_theirs() {
@@ -79,21 +99,7 @@ fn one_namespace_never_takes_all_webhooks() {
     let mut add = |namespace: &str, name: &str, bytes: Option<usize>| {
         let prober = prober_in(namespace, name);
         let reach = Reach::of(Settings::of(&prober, &setup.tenancy), &setup, &facts);
-        let nodes = Nodes {
-            zone: &|_| String::new(),
-            readiness: &|_| Some(Readiness::Ready),
-            ends: &|_| false,
-        };
-        let constraints = BTreeMap::new();
-        let surroundings = Surroundings {
-            before: &all,
-            places: &places,
-            constraints: &constraints,
-            nodes,
-            entry_written: None,
-            now: Duration::ZERO,
-        };
-        let mut view = ProberState::of(&prober, reach, Pods::Listed(&[]), None, &surroundings);
+        let mut view = seen(&prober, reach, Pods::Listed(&[]), &places, &all);
         view.webhook_bytes = bytes.unwrap_or(view.webhook_bytes);
         let full = places.full(namespace, view.webhook_bytes);
         view.take_place(&mut places);
@@ -169,22 +175,7 @@ fn one_over_budget_reports_it_and_injects_nothing() {
     let over = Over::Pods(Payer::Namespace("team".into()));
     let look = |pods| {
         let reach = Reach::of(Settings::of(&prober, &setup.tenancy), &setup, &namespaces());
-        let before = Snapshot::default();
-        let nodes = Nodes {
-            zone: &|_| String::new(),
-            readiness: &|_| Some(Readiness::Ready),
-            ends: &|_| false,
-        };
-        let constraints = BTreeMap::new();
-        let surroundings = Surroundings {
-            before: &before,
-            places: &Places::new(&setup.tenancy),
-            constraints: &constraints,
-            nodes,
-            entry_written: None,
-            now: Duration::ZERO,
-        };
-        ProberState::of(&prober, reach, pods, None, &surroundings)
+        seen(&prober, reach, pods, &Places::new(&setup.tenancy), &Snapshot::default())
     };
     let (listed, refused) = (look(Pods::Listed(&[])), look(Pods::OverBudget(&over)));
     assert!(!listed.is_same(&refused));

@@ -78,9 +78,7 @@ async fn while_each_request_takes_more_than_a_third_of_the_lease_nobody_leads() 
 /// An annotation, a label, another controller that adopts it: each is a new version.
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_a_stranger_between_two_renewals_ends_nothing() {
-    let server = Server::default();
-    let replica = leader(&server, "one").await;
-    let follower = Replica::start(&server, "two");
+    let (server, replica, follower) = leader_and_follower().await;
     for round in 0..200 {
         tokio::time::sleep(Duration::from_millis(370)).await;
         server.edit(|lease| lease["metadata"]["annotations"]["example.com/x"] = json!("y"));
@@ -114,9 +112,7 @@ async fn an_edit_between_reading_and_writing_ends_nothing_before_the_claim_ends(
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_given_to_another_is_lost_at_the_next_renewal() {
-    let server = Server::default();
-    let replica = leader(&server, "one").await;
-    let second = Replica::start(&server, "two");
+    let (server, replica, second) = leader_and_follower().await;
     seconds(1).await;
     server.edit_spec(&json!({"holderIdentity": "nobody"}));
     let took = until(&[&replica, &second], || !replica.leads()).await;
@@ -129,9 +125,7 @@ async fn a_lease_that_is_given_to_another_is_lost_at_the_next_renewal() {
 /// An edit by hand, to choose the leader: it must not begin before the old one has noticed.
 #[tokio::test(start_paused = true)]
 async fn a_follower_that_is_named_by_an_edit_waits_for_the_leader() {
-    let server = Server::default();
-    let replica = leader(&server, "one").await;
-    let second = Replica::start(&server, "two");
+    let (server, replica, second) = leader_and_follower().await;
     seconds(1).await;
     replica.line.all(NEVER);
     server.edit_spec(&json!({"holderIdentity": "two"}));
@@ -183,9 +177,7 @@ async fn a_leader_that_was_stopped_for_less_than_its_claim_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_changes_nothing() {
     for time in ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"] {
-        let server = Server::default();
-        let replica = leader(&server, "one").await;
-        let second = Replica::start(&server, "two");
+        let (server, replica, second) = leader_and_follower().await;
         for _ in 0..10 {
             seconds(5).await;
             server.edit_spec(&json!({"renewTime": time}));

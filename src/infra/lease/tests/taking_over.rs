@@ -80,9 +80,7 @@ async fn of_two_processes_of_one_name_the_first_ends_at_its_next_renewal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_closes_the_fence_first_and_is_followed_at_once() {
-    let server = Server::default();
-    let mut first = leader(&server, "one").await;
-    let second = Replica::start(&server, "two");
+    let (_server, mut first, second) = leader_and_follower().await;
     seconds(1).await;
     // The release takes a while to arrive: meanwhile nothing is written any more.
     first.line.all(Trip { there: 700, back: 100, end: End::Answered });
@@ -96,9 +94,7 @@ async fn a_release_closes_the_fence_first_and_is_followed_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_meets_an_edit_is_made_again() {
-    let server = Server::default();
-    let mut first = leader(&server, "one").await;
-    let second = Replica::start(&server, "two");
+    let (server, mut first, second) = leader_and_follower().await;
     seconds(1).await;
     first.line.all(Trip { there: 100, back: 100, end: End::Answered });
     first.terminate();
@@ -111,9 +107,7 @@ async fn a_release_that_meets_an_edit_is_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_does_not_arrive_leaves_the_lease_to_run_out() {
-    let server = Server::default();
-    let mut first = leader(&server, "one").await;
-    let second = Replica::start(&server, "two");
+    let (_server, mut first, second) = leader_and_follower().await;
     seconds(1).await;
     first.line.all(NEVER);
     first.terminate();
@@ -124,9 +118,7 @@ async fn a_release_that_does_not_arrive_leaves_the_lease_to_run_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_deleted_is_made_again_by_its_holder() {
-    let server = Server::default();
-    let first = leader(&server, "one").await;
-    let second = Replica::start(&server, "two");
+    let (server, first, second) = leader_and_follower().await;
     for _ in 0..10 {
         seconds(3).await;
         server.delete();
@@ -139,9 +131,7 @@ async fn a_lease_that_is_deleted_is_made_again_by_its_holder() {
 /// The holder cannot reach the API server, and does not notice the deletion.
 #[tokio::test(start_paused = true)]
 async fn a_follower_that_has_seen_a_holder_waits_for_it_though_the_lease_is_gone() {
-    let server = Server::default();
-    let first = leader(&server, "one").await;
-    let second = Replica::start(&server, "two");
+    let (server, first, second) = leader_and_follower().await;
     seconds(3).await;
     first.line.all(NEVER);
     server.delete();
@@ -191,9 +181,7 @@ async fn a_record_of_nonsense_is_free_when_it_has_not_changed_for_the_duration()
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_repairs_a_record_of_nonsense() {
-    let server = Server::default();
-    let first = leader(&server, "one").await;
-    let second = Replica::start(&server, "two");
+    let (server, first, second) = leader_and_follower().await;
     for fields in [
         json!({"holderIdentity": "", "renewTime": null, "acquireTime": null}),
         json!({"holderIdentity": null}),
