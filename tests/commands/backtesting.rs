@@ -76,11 +76,6 @@ fn transitions_times_and_thresholds_of_an_hour() {
     assert_eq!((unfit(60.0), unfit(75.0)), (json!(600.0), json!(600.0)));
     // At 30 percent node-2 is overloaded all the time, and node-1 waits for its place.
     assert_eq!(unfit(30.0), 3590.0);
-}
-
-#[test]
-fn the_breaker_holds_back_nodes_beyond_the_limit() {
-    let prometheus = hour();
     let result = json_of(&backtest(&prometheus, &["-o", "json", "--thresholds", "30"]));
     let low = &result["thresholds"][0];
     assert_eq!(low["threshold"], 30.0);

@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use traffic_operator::cli::Cli;
 
-use crate::{evaluating::three, program::run_with_input};
+use crate::{evaluating::three, program::run_with_input, shells::pages};
 
 const PAGE: &str = include_str!("../../docs/reference/commands.md");
 const FLAGS: &str = include_str!("../../docs/reference/flags.md");
@@ -28,20 +28,13 @@ fn the_first_judgment_in_the_readme_is_that_of_its_file() {
     assert!(outcome.out.starts_with(shown), "not as shown:\n{shown}but:\n{}", outcome.out);
 }
 
-fn flags(command: &clap::Command, all: &mut Vec<String>) {
-    let own = command.get_arguments().filter_map(|flag| flag.get_long());
-    all.extend(own.map(|flag| format!("--{flag}")));
-    command.get_subcommands().for_each(|command| flags(command, all));
-}
-
 #[test]
 fn every_command_has_a_section_and_every_flag_is_named() {
-    let mut all = Vec::new();
     for command in Cli::command().get_subcommands() {
         let name = command.get_name();
         assert!(PAGE.contains(&format!("\n## {name}\n")), "{name} has no section");
-        flags(command, &mut all);
     }
+    let mut all: Vec<_> = pages().into_iter().flat_map(|(_, flags)| flags).collect();
     assert!(all.len() > 20);
     // The page shows these in their short forms.
     all.retain(|flag| !["--help", "--output", "--file"].contains(&flag.as_str()));

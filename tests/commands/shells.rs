@@ -20,16 +20,17 @@ fn every_shell_gets_a_script_that_knows_every_command() {
     assert!(outcome.err.contains("powershell"), "{}", outcome.err);
 }
 
-/// Returns the names of the pages of a command and of its subcommands, with the flags that each
-/// must describe.
-fn pages(command: &clap::Command, parent: &str, all: &mut Vec<(String, Vec<String>)>) {
-    let name = format!("{parent}{}", command.get_name());
-    let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
-    let flags = flags.filter_map(|flag| flag.get_long()).map(|flag| format!("--{flag}"));
-    all.push((name.clone(), flags.collect()));
-    for below in command.get_subcommands() {
-        pages(below, &format!("{name}-"), all);
+/// Returns the names of the pages of all commands, with the flags that each must describe.
+pub fn pages() -> Vec<(String, Vec<String>)> {
+    fn of(command: &clap::Command, parent: &str) -> Vec<(String, Vec<String>)> {
+        let name = format!("{parent}{}", command.get_name());
+        let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
+        let flags = flags.filter_map(|flag| flag.get_long()).map(|flag| format!("--{flag}"));
+        let own = (name.clone(), flags.collect());
+        let below = command.get_subcommands().flat_map(|below| of(below, &format!("{name}-")));
+        std::iter::once(own).chain(below).collect()
     }
+    of(&Cli::command(), "")
 }
 
 #[test]
@@ -41,8 +42,7 @@ fn every_command_has_a_manual_page_with_all_its_flags() {
         let outcome = run(&["man", "--dir", path]);
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
     }
-    let mut all = Vec::new();
-    pages(&Cli::command(), "", &mut all);
+    let all = pages();
     assert!(all.len() > 20, "{all:?}");
     for (name, flags) in all {
         let file = dir.join(format!("{name}.1"));

@@ -132,10 +132,6 @@ fn an_external_prometheus_brings_no_objects_of_its_own() {
     }
     assert!(alone.keys().all(|(_, namespace, _)| [NAMESPACE, ""].contains(&&**namespace)));
     assert!(!alone.contains_key(&id("NetworkPolicy", NAMESPACE, "traffic-operator-prometheus")));
-    let deployment = &alone[&id("Deployment", NAMESPACE, "traffic-operator")];
-    let env = &deployment["spec"]["template"]["spec"]["containers"][0]["env"];
-    let variable = json!({"name": "TRAFFIC_OPERATOR_PROMETHEUS_URL", "value": url});
-    assert!(env.as_array().expect("env").contains(&variable), "{env}");
     let known = json!({
         "namespace": "mimir", "podLabels": {"app": "querier"}, "port": 8080,
     });
