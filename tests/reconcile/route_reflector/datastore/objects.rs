@@ -12,7 +12,7 @@ use crate::bench::{Bench, run};
 
 /// Runs a test with each of Calico's two groups installed.
 fn in_each_group(test: impl AsyncFn(&Bench, Group, &Datastore)) {
-    run(async |bench| {
+    run(async move |bench| {
         for group in [Group::V1, Group::V3] {
             installed(&bench, &[group]).await;
             test(&bench, group, &store(&bench).await).await;
