@@ -15,6 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use lab::process::kib;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
@@ -28,7 +29,7 @@ const PEERS: u8 = 20;
 const MOST_BYTES: u64 = 6_000_000;
 
 /// The most resident memory, in KiB, at any time.
-const MOST_RESIDENT: u64 = 6 * 1024;
+const MOST_RESIDENT: f64 = 6.0 * 1024.0;
 
 /// The time for which the operator of the bench holds a request: short enough for several in one
 /// run.
@@ -217,9 +218,4 @@ fn free_port() -> anyhow::Result<u16> {
     let port = socket.local_addr()?.port();
     TcpListener::bind(("0.0.0.0", port))?;
     Ok(port)
-}
-
-fn kib(status: &str, key: &str) -> anyhow::Result<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(key)).context("no such line")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }

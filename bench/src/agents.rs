@@ -2,11 +2,12 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use kube::Client;
+use lab::wait::lock;
 use reqwest::{StatusCode, header};
 use tokio::task::JoinSet;
 use traffic_operator::agent::pinglist::Pinglist;
@@ -100,10 +101,6 @@ impl Agents {
     pub fn failures(&self) -> usize {
         lock(&self.board).failures
     }
-}
-
-fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
-    board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sends one request; returns true if it waited in full without a change.

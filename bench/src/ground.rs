@@ -14,7 +14,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
-use lab::{ControlPlane, ControlPlaneOptions};
+use lab::{ControlPlane, ControlPlaneOptions, process};
 use serde_json::json;
 use traffic_operator::{api::KINDS, manifests};
 
@@ -150,12 +150,12 @@ impl Operator {
 
     /// Returns the current and the maximum resident memory, in MiB.
     pub fn memory(&self) -> anyhow::Result<(f64, f64)> {
+        Ok((self.mib("VmRSS:")?, self.mib("VmHWM:")?))
+    }
+
+    fn mib(&self, key: &str) -> anyhow::Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let kib = |key: &str| -> anyhow::Result<f64> {
-            let line = status.lines().find_map(|l| l.strip_prefix(key)).context("VmRSS")?;
-            Ok(line.trim().trim_end_matches(" kB").trim().parse::<f64>()?)
-        };
-        Ok((kib("VmRSS:")? / 1024.0, kib("VmHWM:")? / 1024.0))
+        Ok(process::kib(&status, key)? / 1024.0)
     }
 
     pub fn descriptors(&self) -> anyhow::Result<i64> {
@@ -165,16 +165,11 @@ impl Operator {
 
     /// Returns how much of the resident memory belongs to pages of the binary, in MiB.
     pub fn binary_pages(&self) -> anyhow::Result<f64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let line = status.lines().find_map(|l| l.strip_prefix("RssFile:")).context("RssFile")?;
-        Ok(line.trim().trim_end_matches(" kB").trim().parse::<f64>()? / 1024.0)
+        self.mib("RssFile:")
     }
 
-    /// Returns the processor time so far, in milliseconds (the kernel counts in steps of ten).
+    /// Returns the processor time so far, in milliseconds.
     pub fn cpu(&self) -> anyhow::Result<f64> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
-        let fields: Vec<_> =
-            stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) * 10.0)
+        process::cpu(self.0.id())
     }
 }

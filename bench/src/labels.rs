@@ -1,7 +1,7 @@
 //! Times at which labels of nodes change, as a watch sees them.
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -13,8 +13,8 @@ use kube::{
     core::PartialObjectMeta,
     runtime::{WatchStreamExt, watcher},
 };
+use lab::wait::{Task, lock};
 use serde_json::json;
-use tokio::task::JoinHandle;
 
 use crate::nodes;
 
@@ -27,7 +27,7 @@ type Seen = HashMap<String, (bool, Instant)>;
 /// Follows a label until it is dropped.
 pub struct Labels {
     seen: Arc<Mutex<Seen>>,
-    task: JoinHandle<()>,
+    _task: Task,
 }
 
 impl Labels {
@@ -35,7 +35,7 @@ impl Labels {
         let seen = Arc::<Mutex<Seen>>::default();
         let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
         let reported = Arc::clone(&seen);
-        let task = tokio::spawn(async move {
+        let task = Task::spawn(async move {
             let events = watcher(nodes, watcher::Config::default());
             let mut events = events.default_backoff().applied_objects().boxed();
             while let Some(event) = events.next().await {
@@ -48,7 +48,7 @@ impl Labels {
                 }
             }
         });
-        Self { seen, task }
+        Self { seen, _task: task }
     }
 
     pub fn count(&self, unfit: bool) -> usize {
@@ -59,16 +59,6 @@ impl Labels {
         let seen = lock(&self.seen);
         seen.get(&nodes::name(node)).filter(|(unfit, _)| *unfit).map(|(_, at)| *at)
     }
-}
-
-impl Drop for Labels {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Measures nothing but the patches: a label on each of `count` nodes, with as many concurrent

@@ -9,7 +9,6 @@ use clap::{Args, Parser, Subcommand};
 
 mod agent;
 mod agents;
-mod fit;
 mod ground;
 mod labels;
 mod member;

@@ -3,7 +3,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -35,6 +35,22 @@ pub fn node(i: usize) -> serde_json::Value {
             "images": images,
         }
     })
+}
+
+/// Removes all objects of a kind, and all nodes.
+pub async fn clean<K>(client: &Client, api: Api<K>) -> anyhow::Result<()>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + k8s_openapi::serde::de::DeserializeOwned,
+{
+    let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    for object in api.list(&ListParams::default()).await? {
+        api.patch(&object.name_any(), &PatchParams::default(), &strip).await?;
+        // Without its finalizer it may be gone already.
+        let _ = api.delete(&object.name_any(), &DeleteParams::default()).await;
+    }
+    let nodes = Api::<Node>::all(client.clone());
+    nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+    Ok(())
 }
 
 pub async fn create(

@@ -117,7 +117,7 @@ async fn measure(
     watches::clean(client).await?;
     nodes::create(client, (0..count).map(nodes::node)).await?;
     let (prometheus, url) = Prometheus::start(count).await?;
-    watches::create(client, watches, "2s", "8s").await?;
+    watches::create(client, u32::try_from(watches)?, 1, "2s", |_| "8s".to_owned()).await?;
     let started = Instant::now();
     let admin = free_address()?.to_string();
     let args = ["--prometheus-url", &url, "--admin-address", &admin];

@@ -207,9 +207,9 @@ impl Ground<'_> {
     async fn prepare(&self) -> anyhow::Result<()> {
         watches::clean(self.client).await?;
         nodes::create(self.client, (0..self.nodes).map(nodes::node)).await?;
-        let (interval, window) = (INTERVAL.as_secs(), WINDOW.as_secs());
-        let texts = (format!("{interval}s"), format!("{window}s"));
-        watches::create(self.client, self.watches, &texts.0, &texts.1).await
+        let (count, interval) = (u32::try_from(self.watches)?, INTERVAL.as_secs());
+        let window = |_| format!("{}s", WINDOW.as_secs());
+        watches::create(self.client, count, 1, &format!("{interval}s"), window).await
     }
 
     /// Returns the requests of a program since then, as soon as all are recorded.

@@ -112,7 +112,7 @@ struct Bench {
 impl Bench {
     async fn operator(&self, lease: &str) -> anyhow::Result<Serving> {
         let binary: &Path = &self.binary;
-        Serving::start((binary, &self.plane), lease, self.webhook, &[]).await
+        Serving::start((binary, &self.plane), lease, self.webhook).await
     }
 
     async fn nodes(&self) -> anyhow::Result<()> {
@@ -191,7 +191,7 @@ impl Bench {
         wait("all lists", async || (agents.reported() >= count).then_some(())).await?;
         let all = start.elapsed();
         tokio::time::sleep(CALM).await;
-        let held = serving.metric("traffic_operator_networkprober_pinglist_agents", "").await?;
+        let held = serving.metric("traffic_operator_networkprober_pinglist_agents").await?;
         anyhow::ensure!(held > 0.9 * f64::from(u32::try_from(count)?), "only {held} agents wait");
         let ((waiting, _), (edges, bytes)) = (operator.memory()?, agents.sums());
         let cpu = operator.cpu()?;

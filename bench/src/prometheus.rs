@@ -1,7 +1,7 @@
 //! A Prometheus whose answers are prepared, so that its own work does not count.
 use std::{
     convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -13,6 +13,7 @@ use axum::{
     response::IntoResponse,
 };
 use futures::stream;
+use lab::wait::lock;
 
 /// The bytes written at once, as by Prometheus' own server.
 const PIECE: usize = 32 << 10;
@@ -70,23 +71,19 @@ impl Prometheus {
 
     /// Sets the number of unfit nodes from the next answer on; each later answer adds `step`.
     pub fn set(&self, unfit: usize, step: usize) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.0);
         inner.paint(unfit);
         inner.step = step;
     }
 
     /// Returns, for each answer so far, the number of unfit nodes and the time of its last byte.
     pub fn answers(&self) -> Vec<(usize, Instant)> {
-        self.lock().answers.clone()
+        lock(&self.0).answers.clone()
     }
 
     /// Returns the number of answers so far.
     pub fn requests(&self) -> u32 {
-        u32::try_from(self.lock().answers.len()).unwrap_or(u32::MAX)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        u32::try_from(lock(&self.0).answers.len()).unwrap_or(u32::MAX)
     }
 }
 
@@ -137,7 +134,7 @@ async fn asks_for_all(request: Request) -> bool {
 async fn serve(State(this): State<Prometheus>, request: Request) -> impl IntoResponse {
     let all = asks_for_all(request).await;
     let (body, unfit) = {
-        let mut inner = this.lock();
+        let mut inner = lock(&this.0);
         let step = inner.unfit + inner.step;
         if inner.step > 0 {
             inner.paint(step);
@@ -154,7 +151,7 @@ async fn serve(State(this): State<Prometheus>, request: Request) -> impl IntoRes
         async move {
             let piece = body.split_to(PIECE.min(body.len()));
             if body.is_empty() && !piece.is_empty() {
-                this.lock().answers.push((unfit, Instant::now()));
+                lock(&this.0).answers.push((unfit, Instant::now()));
             }
             (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), body))
         }

@@ -19,7 +19,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams, PostParams},
 };
 use lab::{
     ControlPlane,
@@ -76,7 +76,7 @@ pub async fn run(binary: &Path) -> anyhow::Result<()> {
 /// Returns a node of a usual size that is Ready and speaks BGP.
 fn speaker(i: usize) -> Value {
     let mut node = nodes::node(i);
-    let address = format!("10.{}.{}.{}/8", i / 65536, i / 256 % 256, i % 256);
+    let address = format!("{}/8", nodes::address(i));
     node["metadata"]["annotations"] = json!({"projectcalico.org/IPv4Address": address});
     node["status"]["conditions"] = json!([{
         "type": "Ready", "status": "True", "reason": "Bench", "message": "",
@@ -96,7 +96,7 @@ fn answer(count: usize, query: &str) -> String {
         all.push(element("age", "0".into()));
         all
     };
-    let instance = |i| format!("10.{}.{}.{}:9324", i / 65536, i / 256 % 256, i % 256);
+    let instance = |i| format!("{}:9324", nodes::address(i));
     let result: Vec<_> = (0..count).flat_map(|i| of(instance(i))).collect();
     json!({"status": "success", "data": {"resultType": "vector", "result": result}}).to_string()
 }
@@ -191,17 +191,7 @@ async fn measure(
 }
 
 async fn clean(client: &Client) -> anyhow::Result<()> {
-    let api = Api::<RouteReflectorSet>::all(client.clone());
-    let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    for set in api.list(&ListParams::default()).await? {
-        let name = set.metadata.name.unwrap_or_default();
-        api.patch(&name, &PatchParams::default(), &strip).await?;
-        // Without its finalizer it may be gone already.
-        let _ = api.delete(&name, &DeleteParams::default()).await;
-    }
+    nodes::clean(client, Api::<RouteReflectorSet>::all(client.clone())).await?;
     calico::remove(client, Group::V1).await?;
-    calico::install(client, Group::V1).await?;
-    let nodes = Api::<Node>::all(client.clone());
-    nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    Ok(())
+    calico::install(client, Group::V1).await
 }

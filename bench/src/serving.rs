@@ -8,7 +8,7 @@ use k8s_openapi::api::{
     core::v1::{Pod, ServiceAccount},
 };
 use kube::{Api, Client, api::PostParams};
-use lab::ControlPlane;
+use lab::{ControlPlane, exposition};
 use serde_json::{Value, json};
 use traffic_operator::api::NetworkProber;
 
@@ -39,7 +39,6 @@ impl Serving {
         (binary, plane): (&Path, &ControlPlane),
         lease: &str,
         webhook: SocketAddr,
-        further: &[&str],
     ) -> anyhow::Result<Self> {
         let (admin, pinglists) = (free_address()?.to_string(), free_address()?);
         let (webhook, lists) = (webhook.to_string(), pinglists.to_string());
@@ -49,7 +48,6 @@ impl Serving {
         args.extend(["--agent-image", "registry.example.com/agent:1"]);
         // No query goes to Prometheus here.
         args.extend(["--prometheus-url", "http://127.0.0.1:9"]);
-        args.extend(further);
         let operator = Operator::start(binary, plane.kubeconfig(), lease, &args)?;
         let serving = Self { operator, admin, pinglists };
         wait("the operator to be ready", async || serving.page("/readyz").await.ok()).await?;
@@ -62,18 +60,10 @@ impl Serving {
         Ok(answer.error_for_status()?.text().await?)
     }
 
-    /// Returns the sum of the series of a metric that contain `label`.
-    pub async fn metric(&self, name: &str, label: &str) -> anyhow::Result<f64> {
-        Ok(sum(&self.page("/metrics").await?, name, label))
+    /// Returns the sum of the series of a metric.
+    pub async fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        Ok(exposition::sum(&self.page("/metrics").await?, name))
     }
-}
-
-/// Returns the sum of the series of a metric that contain `label`, on a page.
-pub fn sum(page: &str, name: &str, label: &str) -> f64 {
-    page.lines()
-        .filter(|line| line.split(['{', ' ']).next() == Some(name) && line.contains(label))
-        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
-        .sum()
 }
 
 /// Creates the `NetworkProber` and the objects that pods need, and waits until pods get agents.

@@ -65,7 +65,7 @@ pub fn run() -> anyhow::Result<()> {
         files as usize + 1,
     )?;
     bench.read()?;
-    println!("resident: {} KiB more than at the start", (memory()? - empty) / 1024);
+    println!("resident: {} KiB more than at the start", memory()? - empty);
     Ok(())
 }
 
@@ -208,10 +208,7 @@ fn bytes(published: &Published, parts: u32) -> usize {
     divided.map(|(part, i)| parts::render(&part, i, parts).config.len()).sum()
 }
 
-/// Returns the resident memory, in bytes.
-fn memory() -> anyhow::Result<u64> {
-    let text = std::fs::read_to_string("/proc/self/status")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kib * 1024)
+/// Returns the resident memory, in KiB.
+fn memory() -> anyhow::Result<f64> {
+    lab::process::kib(&std::fs::read_to_string("/proc/self/status")?, "VmRSS:")
 }

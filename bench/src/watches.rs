@@ -1,29 +1,28 @@
-//! The `TrafficWatches` of a bench, of which one writes labels.
-use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-};
+//! The `TrafficWatches` of a bench, of which some write labels.
+use kube::{Api, Client, api::PostParams};
 use serde_json::json;
 use traffic_operator::api::TrafficWatch;
 
+use crate::nodes;
+
 pub const LABEL: &str = "w0.traffic.example.com/unfit";
 
-/// Creates objects that share one measurement.
+/// Creates objects, of which the first ones write labels. Those with one window share one
+/// measurement.
 pub async fn create(
     client: &Client,
-    count: usize,
+    count: u32,
+    writers: u32,
     interval: &str,
-    window: &str,
+    window: impl Fn(u32) -> String,
 ) -> anyhow::Result<()> {
     let api = Api::<TrafficWatch>::namespaced(client.clone(), "default");
     for i in 0..count {
         let watch = json!({
             "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
             "metadata": {"name": format!("w{i}")},
-            // One writes labels, so that flips are counted once; the others read the same answer.
-            "spec": {"maxBandwidthPercent": "60", "interval": interval, "window": window,
-                     "mode": if i == 0 { "Enforce" } else { "Observe" }}
+            "spec": {"maxBandwidthPercent": "60", "interval": interval, "window": window(i),
+                     "mode": if i < writers { "Enforce" } else { "Observe" }}
         });
         api.create(&PostParams::default(), &serde_json::from_value(watch)?).await?;
     }
@@ -32,13 +31,6 @@ pub async fn create(
 
 /// Removes all objects and all nodes.
 pub async fn clean(client: &Client) -> anyhow::Result<()> {
-    let api = Api::<TrafficWatch>::namespaced(client.clone(), "default");
-    let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    for watch in api.list(&ListParams::default()).await? {
-        api.patch(&watch.name_any(), &PatchParams::default(), &strip).await?;
-        api.delete(&watch.name_any(), &DeleteParams::default()).await?;
-    }
-    let nodes = Api::<Node>::all(client.clone());
-    nodes.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
-    Ok(())
+    let watches = Api::<TrafficWatch>::namespaced(client.clone(), "default");
+    nodes::clean(client, watches).await
 }

@@ -1,11 +1,13 @@
 //! Checks on what the audit log and counters have. No IO.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use jiff::{SignedDuration, Timestamp};
 
 use lab::AuditEvent;
 use lab::checks::Check;
+use lab::fit::fit;
 
 /// Compares the percent of the link that a status shows with what the interface counted.
 #[must_use]
@@ -26,13 +28,7 @@ pub fn accuracy(shown: f64, counted: f64) -> Check {
 /// off by one of them.
 #[must_use]
 pub fn slope(counts: &[(f64, f64)]) -> f64 {
-    #[allow(clippy::cast_precision_loss, reason = "a few dozen")]
-    let length = counts.len() as f64;
-    let mean = |value: fn(&(f64, f64)) -> f64| counts.iter().map(value).sum::<f64>() / length;
-    let (time, count) = (mean(|point| point.0), mean(|point| point.1));
-    let covariance: f64 = counts.iter().map(|point| (point.0 - time) * (point.1 - count)).sum();
-    let variance: f64 = counts.iter().map(|point| (point.0 - time).powi(2)).sum();
-    covariance / variance
+    fit(counts).map_or(f64::NAN, |fit| fit.slope)
 }
 
 /// The operator's user name at the API server.
@@ -50,28 +46,39 @@ pub fn operator_writes<'a>(
         .collect()
 }
 
-/// Judges a window in which nothing happened: no writes, but for one refresh of the status.
+/// Judges a window in which nothing happened: no writes, but for one refresh of the status of each
+/// `TrafficWatch`.
 #[must_use]
 pub fn silence(events: &[AuditEvent], window: SignedDuration) -> Check {
-    let writes = operator_writes(events);
+    quiet(events, window, |resource| resource.starts_with("trafficwatches."))
+}
+
+/// The same, where the statuses of these resources are refreshed.
+pub fn quiet(
+    events: &[AuditEvent],
+    window: SignedDuration,
+    refreshed: impl Fn(&str) -> bool,
+) -> Check {
+    let is_refresh =
+        |event: &&AuditEvent| event.subresource == "status" && refreshed(&event.resource);
     let (refreshes, others): (Vec<&AuditEvent>, Vec<&AuditEvent>) =
-        writes.into_iter().partition(|event| {
-            event.resource.starts_with("trafficwatches.") && event.subresource == "status"
-        });
+        operator_writes(events).into_iter().partition(is_refresh);
+    let mut each: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for event in &refreshes {
+        *each.entry((event.resource.as_str(), event.name.as_str())).or_default() += 1;
+    }
+    let most = each.values().copied().max().unwrap_or(0);
     let mut figure = format!(
-        "{} writes and {} status refresh(es) in {} s (none and at most 1; Lease apart)",
+        "{} writes, and at most {most} status refresh(es) of an object, in {} s (Lease apart)",
         others.len(),
-        refreshes.len(),
         window.as_secs()
     );
     for event in &others {
-        let _ = write!(figure, "; {} {} {}", event.verb, event.resource, event.name);
+        let AuditEvent { verb, resource, subresource, name, .. } = event;
+        let part = if subresource.is_empty() { "" } else { "/" };
+        let _ = write!(figure, "; {verb} {resource}{part}{subresource} {name}");
     }
-    Check::new(
-        "nothing is written while nothing changes",
-        others.is_empty() && refreshes.len() <= 1,
-        figure,
-    )
+    Check::new("nothing is written while nothing changes", others.is_empty() && most <= 1, figure)
 }
 
 /// Judges whether the Deployment was first written after the label of every node.
@@ -141,13 +148,11 @@ pub fn event(second: i64, verb: &str, resource: &str, subresource: &str, name: &
         time: Timestamp::from_second(second).unwrap(),
         verb: verb.to_owned(),
         user: OPERATOR.to_owned(),
-        user_agent: "traffic-operator/0.1.0".to_owned(),
-        namespace: String::new(),
         resource: resource.to_owned(),
         subresource: subresource.to_owned(),
         name: name.to_owned(),
         code: 200,
-        uri: String::new(),
+        ..AuditEvent::default()
     }
 }
 

@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
-use super::exposition;
 use lab::cluster::forward;
 use lab::cluster::operator::{NAME, NAMESPACE, PAGE};
+use lab::exposition;
 
 /// Returns the metrics of the leader: from its loopback, where they need no token.
 pub(super) async fn metrics(client: &Client) -> Result<String> {

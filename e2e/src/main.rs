@@ -3,7 +3,6 @@
 
 mod acts;
 mod all;
-mod exposition;
 mod judge;
 mod leader;
 mod monitoring;

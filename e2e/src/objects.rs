@@ -93,6 +93,12 @@ pub fn get(client: &Client, arguments: &[&str]) -> Option<Result<Value>> {
     Some(answer.context("the API server does not answer").flatten())
 }
 
+/// One of the product's own kinds.
+pub fn ours(kind: &str, plural: &str) -> ApiResource {
+    let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", kind);
+    ApiResource::from_gvk_with_plural(&kind, plural)
+}
+
 /// Returns a text field, empty without one.
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
@@ -123,8 +129,7 @@ pub fn restarts(pod: &Value) -> i64 {
 
 /// Reads a file of the repository.
 pub fn manifest(file: &str) -> Result<String> {
-    let path = lab::workspace::root().join(file);
-    std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+    lab::workspace::read(&lab::workspace::root().join(file))
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Claims as they are judged, and all of them at the end.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use lab::checks::{Check, table};
+use lab::wait::lock;
 
 /// Everything that was judged since the beginning.
 #[derive(Debug)]
@@ -27,13 +28,9 @@ impl Report {
         self.keep
     }
 
-    fn claims(&self) -> MutexGuard<'_, Vec<(String, Check)>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Prints the claims of each act, and the verdict; returns whether all passed.
     pub fn conclude(&self) -> bool {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         let mut rest: Vec<&(String, Check)> = claims.iter().collect();
         while let Some((act, _)) = rest.first().copied() {
             let (of_it, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|it| it.0 == *act);
@@ -83,7 +80,7 @@ impl Act<'_> {
     pub fn check(&self, check: Check) {
         let verdict = if check.pass { "PASS" } else { "FAIL" };
         self.say(&format!("{verdict}  {}: {}", check.name, check.figure));
-        self.report.claims().push((self.name.to_owned(), check));
+        lock(&self.report.claims).push((self.name.to_owned(), check));
     }
 
     /// Keeps a claim with its figure, and prints it.

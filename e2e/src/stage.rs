@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use kube::Client;
 use lab::cluster::Sample;
 use lab::cluster::operator::{NAMESPACE, OURS};
+use lab::wait::lock;
 use lab::{AuditEvent, Cluster};
 use serde_json::Value;
 
@@ -50,7 +51,7 @@ impl<'a> Stage<'a> {
 
     /// Has something done when the act is over, whatever its end; the last thing first.
     pub fn finally(&self, undo: impl FnOnce(&Cluster) -> Result<()> + Send + 'static) {
-        self.undo.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(undo));
+        lock(&self.undo).push(Box::new(undo));
     }
 
     /// Removes everything that the act has left; all of it, even if something fails.

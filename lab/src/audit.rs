@@ -12,7 +12,7 @@ use kube::Client;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::wait::{Look, until};
+use crate::wait::until;
 
 /// The longest time for which the log may be behind: on an idle machine it is milliseconds.
 const BEHIND: Duration = Duration::from_mins(1);
@@ -30,7 +30,7 @@ rules:
 ";
 
 /// One request to the API server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct AuditEvent {
     /// The time at which the answer was complete (for a watch: at which it was opened), to the
     /// microsecond.
@@ -99,10 +99,10 @@ pub(crate) async fn caught_up(client: &Client, log: &Path) -> Result<()> {
     let look = || async {
         let request = http::Request::get(&mark).body(Vec::new()).context("a request")?;
         match timeout(ANSWER, client.request_text(request)).await {
-            Ok(Ok(_)) if after(log, before)?.contains(&mark) => Ok(Look::Done(())),
-            Ok(Ok(_)) => Ok(Look::NotYet("an answer that is not in the log".into())),
-            Ok(Err(error)) => Ok(Look::NotYet(error.to_string())),
-            Err(_) => Ok(Look::NotYet("no answer".into())),
+            Ok(Ok(_)) if after(log, before)?.contains(&mark) => Ok(None),
+            Ok(Ok(_)) => Ok(Some("an answer that is not in the log".into())),
+            Ok(Err(error)) => Ok(Some(error.to_string())),
+            Err(_) => Ok(Some("no answer".into())),
         }
     };
     until("the audit log", BEHIND, look).await
@@ -158,8 +158,8 @@ struct Record {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(default)]
 struct User {
-    #[serde(default)]
     username: String,
 }
 
@@ -174,8 +174,8 @@ struct ObjectRef {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(default)]
 struct ResponseStatus {
-    #[serde(default)]
     code: u16,
 }
 

@@ -9,10 +9,7 @@ use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde::Deserialize;
 
-use crate::{
-    tools,
-    wait::{Look, until},
-};
+use crate::{tools, wait::until};
 
 /// Both groups have the same kinds.
 const DEFINITIONS: &str = include_str!("../manifests/calico.yaml");
@@ -96,11 +93,9 @@ async fn serve(
             let listed = listed.is_ok_and(|list| list.resources.iter().any(|r| &r.name == plural));
             let path = format!("/apis/{}/{plural}?limit=1", group.api_version());
             let answers = client.request_text(http::Request::get(path).body(vec![])?).await;
-            Ok(if listed && answers.is_ok() {
-                Look::Done(())
-            } else {
-                Look::NotYet(format!("listed: {listed}, answers: {}", answers.is_ok()))
-            })
+            let answers = answers.is_ok();
+            let served = listed && answers;
+            Ok((!served).then(|| format!("listed: {listed}, answers: {answers}")))
         })
         .await?;
     }
@@ -125,7 +120,7 @@ pub async fn remove(client: &Client, group: Group) -> Result<()> {
             Err(kube::Error::Api(status)) => status.code == 404,
             Err(_) => false,
         };
-        Ok(if gone { Look::Done(()) } else { Look::NotYet("still served".to_owned()) })
+        Ok((!gone).then(|| "still served".to_owned()))
     })
     .await
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
-use crate::control_plane::{OWNER, free_port, sweep};
+use crate::control_plane::{self, free_port, sweep};
 use crate::pki::{Authority, Identity};
 use crate::process::{CommandLine, Lifetime, Process};
-use crate::wait::{Look, until};
+use crate::wait::listening;
 use crate::{tools, workspace};
 
 /// The deadline for etcd to listen; it takes 0.3 s on an idle machine.
@@ -38,10 +38,9 @@ impl Etcd {
     pub async fn start() -> Result<Self> {
         sweep();
         tools::prepare(vec!["etcd"]).await?;
-        let dir = workspace::run().join(format!("etcd-{}", workspace::unique()));
+        let dir = workspace::own(&format!("etcd-{}", workspace::unique()))?;
         let pki = dir.join("pki");
         fs::create_dir_all(&pki)?;
-        fs::write(dir.join(OWNER), std::process::id().to_string())?;
         let authority = Authority::create("calico-etcd-ca")?;
         authority.write(&pki)?;
         // etcd checks its own certificate as a client's, too: its gateway is one.
@@ -53,31 +52,17 @@ impl Etcd {
         let (endpoint, peer) =
             (format!("https://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
         let file = |name: &str| pki.join(name).display().to_string();
-        let arguments = [
-            "--name=calico".to_owned(),
-            format!("--data-dir={}", dir.join("etcd").display()),
-            "--unsafe-no-fsync".to_owned(),
-            "--log-level=warn".to_owned(),
-            format!("--listen-client-urls={endpoint}"),
-            format!("--advertise-client-urls={endpoint}"),
-            format!("--listen-peer-urls={peer}"),
-            format!("--initial-advertise-peer-urls={peer}"),
-            format!("--initial-cluster=calico={peer}"),
+        let mut arguments = control_plane::etcd("calico", &dir, &endpoint, &peer);
+        arguments.extend([
             "--client-cert-auth=true".to_owned(),
             format!("--trusted-ca-file={}", file("calico-etcd-ca.crt")),
             format!("--cert-file={}", file("server.crt")),
             format!("--key-file={}", file("server.key")),
-        ];
+        ]);
         let command = CommandLine::new(tools::ensure("etcd")?, arguments);
         let process = Process::start("etcd", command, &dir, Lifetime::Starter)?;
-        until("etcd listens", START_LIMIT, || async {
-            process.check()?;
-            Ok(match tokio::net::TcpStream::connect(("127.0.0.1", port)).await {
-                Ok(_) => Look::Done(()),
-                Err(error) => Look::NotYet(error.to_string()),
-            })
-        })
-        .await?;
+        let address = format!("127.0.0.1:{port}");
+        listening("etcd", START_LIMIT, &address, || process.check()).await?;
         Ok(Self {
             dir,
             process,

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -14,13 +14,12 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use serde_json::json;
-use tokio::task::JoinHandle;
 
 use crate::cluster::exposure::query;
-use crate::control_plane::{OWNER, free_port};
-use crate::process::{CommandLine, Lifetime, Process};
-use crate::wait::{Look, until};
-use crate::{credentials, tools, workspace};
+use crate::control_plane::free_port;
+use crate::process::{Lifetime, Process};
+use crate::wait::{Task, lock, until};
+use crate::{credentials, exposition, process, tools, workspace};
 
 /// Bytes that a link of 10 Gbit/s carries in a second: `node_network_speed_bytes`.
 const SPEED: u64 = 1_250_000_000;
@@ -48,7 +47,7 @@ pub struct Fleet {
     dir: PathBuf,
     url: String,
     counters: Arc<Mutex<Counters>>,
-    exporter: JoinHandle<()>,
+    _exporter: Task,
     prometheus: Process,
 }
 
@@ -62,12 +61,8 @@ impl Fleet {
         let counters = Counters::new((0..nodes).map(address).collect());
         let counters = Arc::new(Mutex::new(counters));
         let router = Router::new().route("/metrics", get(serve)).with_state(Arc::clone(&counters));
-        let exporter = tokio::spawn(async move {
-            let _ = axum::serve(listener, router).await;
-        });
-        let dir = workspace::run().join(format!("fleet-{}", workspace::unique()));
-        fs::create_dir_all(&dir)?;
-        fs::write(dir.join(OWNER), std::process::id().to_string())?;
+        let exporter = Task::spawn(async move { axum::serve(listener, router).await });
+        let dir = workspace::own(&format!("fleet-{}", workspace::unique()))?;
         let configuration = json!({
             "global": {"scrape_interval": SCRAPES, "scrape_timeout": "10s"},
             "scrape_configs": [{
@@ -78,16 +73,10 @@ impl Fleet {
         let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
         fs::write(path("prometheus.yml"), serde_json::to_vec_pretty(&configuration)?)?;
         let address = format!("127.0.0.1:{}", free_port()?);
-        let arguments = [
-            format!("--config.file={}", path("prometheus.yml")),
-            format!("--storage.tsdb.path={}", path("data")),
-            format!("--web.listen-address={address}"),
-            "--log.level=warn".to_owned(),
-        ];
-        let command = CommandLine::new(tools::ensure("prometheus")?, arguments);
+        let command = tools::prometheus(&path("prometheus.yml"), &path("data"), &address)?;
         let prometheus = Process::start("prometheus", command, &dir, Lifetime::Starter)?;
         let url = format!("http://{address}");
-        let fleet = Self { dir, url, counters, exporter, prometheus };
+        let fleet = Self { dir, url, counters, _exporter: exporter, prometheus };
         fleet.whole(nodes).await?;
         Ok(fleet)
     }
@@ -99,9 +88,9 @@ impl Fleet {
         until("the rates of all nodes in Prometheus", LIMIT, || async {
             self.prometheus.check()?;
             Ok(match query(&self.url, &missing).await {
-                Ok(samples) if samples.iter().any(|(_, missing)| *missing < 0.5) => Look::Done(()),
-                Ok(samples) => Look::NotYet(format!("missing: {samples:?}")),
-                Err(error) => Look::NotYet(format!("{error:#}")),
+                Ok(samples) if samples.iter().any(|(_, missing)| *missing < 0.5) => None,
+                Ok(samples) => Some(format!("missing: {samples:?}")),
+                Err(error) => Some(format!("{error:#}")),
             })
         })
         .await
@@ -119,17 +108,10 @@ impl Fleet {
         counters.busy = busy;
     }
 
-    /// Returns the processor time of Prometheus so far, in milliseconds (the kernel counts in steps
-    /// of ten).
+    /// Returns the processor time of Prometheus so far, in milliseconds.
     pub fn cpu(&self) -> Result<f64> {
         let pid = self.prometheus.pid().context("Prometheus does not run")?;
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let fields = stat.rsplit(')').next().unwrap_or_default();
-        let fields: Vec<_> = fields.split_whitespace().collect();
-        let ticks = |at: usize| -> Result<f64> {
-            Ok(fields.get(at).context("too few fields in /proc/PID/stat")?.parse()?)
-        };
-        Ok((ticks(11)? + ticks(12)?) * 10.0)
+        process::cpu(pid)
     }
 
     /// Returns the number of instant queries that Prometheus has answered, as it counts them.
@@ -143,7 +125,6 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        self.exporter.abort();
         let _ = self.prometheus.kill();
         let _ = fs::remove_dir_all(&self.dir);
     }
@@ -151,11 +132,10 @@ impl Drop for Fleet {
 
 /// The sum of the requests to the handler of instant queries, whatever was answered.
 fn answered(metrics: &str) -> f64 {
-    metrics
-        .lines()
-        .filter(|line| line.starts_with("prometheus_http_requests_total{"))
-        .filter(|line| line.contains(r#"handler="/api/v1/query""#))
-        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+    let requests = exposition::samples(metrics, "prometheus_http_requests_total").into_iter();
+    requests
+        .filter(|(labels, _)| labels["handler"] == "/api/v1/query")
+        .map(|(_, count)| count)
         .sum()
 }
 
@@ -229,11 +209,6 @@ async fn serve(State(counters): State<Arc<Mutex<Counters>>>) -> impl IntoRespons
         counters.page()
     };
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
-}
-
-fn lock(counters: &Mutex<Counters>) -> MutexGuard<'_, Counters> {
-    // Counters are whole at every moment.
-    counters.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 
 use crate::cluster::exposure::query;
 use crate::control_plane::free_port;
-use crate::process::{CommandLine, Lifetime, Process, output};
+use crate::process::{Lifetime, Process, output};
 use crate::tools;
-use crate::wait::{Look, until};
+use crate::wait::samples;
 
 /// Seconds of the history before now.
 const BEFORE: i64 = 6 * 3600;
@@ -47,31 +47,18 @@ impl History {
     /// Writes the history into `dir`, and starts a Prometheus that answers from it.
     pub async fn start(dir: &Path) -> Result<Self> {
         let path = |name: &str| dir.join(name).to_string_lossy().into_owned();
-        let (samples, data, config) = (path("samples.txt"), path("data"), path("prometheus.yml"));
-        fs::write(&samples, exposition(Timestamp::now().as_second()))
-            .with_context(|| format!("writing {samples}"))?;
-        let arguments = ["tsdb", "create-blocks-from", "openmetrics", &*samples, &*data];
+        let (given, data, config) = (path("samples.txt"), path("data"), path("prometheus.yml"));
+        fs::write(&given, exposition(Timestamp::now().as_second()))
+            .with_context(|| format!("writing {given}"))?;
+        let arguments = ["tsdb", "create-blocks-from", "openmetrics", &*given, &*data];
         output(tools::ensure("promtool")?, &arguments)?;
         fs::write(&config, "scrape_configs: []\n").with_context(|| format!("writing {config}"))?;
         let address = format!("127.0.0.1:{}", free_port()?);
-        let arguments = [
-            format!("--config.file={config}"),
-            format!("--storage.tsdb.path={data}"),
-            format!("--web.listen-address={address}"),
-            "--log.level=warn".to_owned(),
-        ];
-        let command = CommandLine::new(tools::ensure("prometheus")?, arguments);
+        let command = tools::prometheus(&config, &data, &address)?;
         let process = Process::start("prometheus", command, dir, Lifetime::Starter)?;
         let url = format!("http://{address}");
-        until("the history in Prometheus", LIMIT, || async {
-            process.check()?;
-            Ok(match query(&url, "up").await {
-                Ok(nodes) if nodes.len() == NODES.len() => Look::Done(()),
-                Ok(nodes) => Look::NotYet(format!("{} of {} nodes", nodes.len(), NODES.len())),
-                Err(error) => Look::NotYet(format!("{error:#}")),
-            })
-        })
-        .await?;
+        let nodes = async || query(&url, "up").await;
+        samples("the history in Prometheus", LIMIT, NODES.len(), nodes).await?;
         Ok(Self { url, _process: process })
     }
 

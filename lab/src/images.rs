@@ -33,39 +33,26 @@ pub(crate) enum Role {
 /// The images of the monitoring stack are left out unless requested.
 pub(crate) fn build_all(monitoring: Monitoring) -> Result<Vec<(Role, PathBuf)>> {
     let _lock = tools::lock("images")?;
-    let mut all = vec![
-        (
-            Role::All,
-            Recipe::new(pause_reference(), "/pause", pause_program()?)
-                .user("65535:65535")
-                .archive()?,
-        ),
-        (Role::All, busybox()?),
-        (
-            Role::Services,
-            Recipe::new(coredns_reference(), "/coredns", tools::ensure("coredns")?).archive()?,
-        ),
-    ];
-    let nobody = "65534:65534";
+    let mut all = vec![(Role::All, busybox()?)];
+    let mut add = |role, reference, path, source: PathBuf, user, directories: &[&str]| {
+        all.push((role, of_program(reference, path, &source, user, directories)?));
+        anyhow::Ok(())
+    };
+    let (of_pause, nobody) = ("65535:65535", "65534:65534");
+    add(Role::All, pause_reference(), "/pause", pause_program()?, of_pause, &[])?;
+    let coredns = tools::ensure("coredns")?;
+    add(Role::Services, coredns_reference(), "/coredns", coredns, "", &[])?;
     if monitoring != Monitoring::None {
-        let exporter = Recipe::new(
-            node_exporter_reference(),
-            "/bin/node_exporter",
-            tools::ensure("node_exporter")?,
-        );
-        let prometheus =
-            Recipe::new(prometheus_reference(), "/bin/prometheus", tools::ensure("prometheus")?);
-        all.push((Role::All, exporter.user(nobody).archive()?));
-        all.push((
-            Role::Services,
-            prometheus.user(nobody).directories(&["/etc/prometheus", "/prometheus"]).archive()?,
-        ));
+        let (exporter, prometheus) =
+            (tools::ensure("node_exporter")?, tools::ensure("prometheus")?);
+        add(Role::All, node_exporter_reference(), "/bin/node_exporter", exporter, nobody, &[])?;
+        let (program, directories) = ("/bin/prometheus", ["/etc/prometheus", "/prometheus"]);
+        add(Role::Services, prometheus_reference(), program, prometheus, nobody, &directories)?;
     }
     if monitoring == Monitoring::Operator {
         let reloader = tools::ensure("prometheus-config-reloader")?;
-        let reloader =
-            Recipe::new(config_reloader_reference(), "/bin/prometheus-config-reloader", reloader);
-        all.push((Role::Services, reloader.user(nobody).archive()?));
+        let program = "/bin/prometheus-config-reloader";
+        add(Role::Services, config_reloader_reference(), program, reloader, nobody, &[])?;
     }
     Ok(all)
 }
@@ -94,41 +81,26 @@ pub(crate) fn config_reloader_reference() -> String {
     )
 }
 
-/// An image of one static program.
-struct Recipe {
-    image: Image,
-    source: PathBuf,
-}
-
-impl Recipe {
-    fn new(reference: String, path: &str, source: PathBuf) -> Self {
-        let mut entries = vec![
-            Entry::program(path, &source),
-            Entry::directory("/etc"),
-            Entry::text("/etc/passwd", "root:x:0:0:root:/:/\nnobody:x:65534:65534:nobody:/:/\n"),
-            Entry::tmp(),
-        ];
-        if path.starts_with("/bin/") {
-            entries.push(Entry::directory("/bin"));
-        }
-        let image =
-            Image { reference, entries, entrypoint: vec![path.to_owned()], ..Image::default() };
-        Self { image, source }
+/// Returns the archive of an image of one static program.
+fn of_program(
+    reference: String,
+    path: &str,
+    source: &Path,
+    user: &str,
+    directories: &[&str],
+) -> Result<PathBuf> {
+    let mut entries = vec![
+        Entry::program(path, source),
+        Entry::directory("/etc"),
+        Entry::text("/etc/passwd", "root:x:0:0:root:/:/\nnobody:x:65534:65534:nobody:/:/\n"),
+        Entry::tmp(),
+    ];
+    if path.starts_with("/bin/") {
+        entries.push(Entry::directory("/bin"));
     }
-
-    fn user(mut self, user: &str) -> Self {
-        user.clone_into(&mut self.image.user);
-        self
-    }
-
-    fn directories(mut self, paths: &[&str]) -> Self {
-        self.image.entries.extend(paths.iter().map(|path| Entry::directory(path)));
-        self
-    }
-
-    fn archive(&self) -> Result<PathBuf> {
-        cached(&self.image, &self.source)
-    }
+    entries.extend(directories.iter().map(|path| Entry::directory(path)));
+    let (entrypoint, user) = (vec![path.to_owned()], user.to_owned());
+    cached(&Image { reference, entries, entrypoint, user, ..Image::default() }, source)
 }
 
 /// Returns the archive of an image, rewritten only if its program changed.
@@ -161,13 +133,7 @@ fn busybox() -> Result<PathBuf> {
     ensure!(program.is_file(), "/bin/busybox is missing: apt-get install busybox-static");
     let start = fs::read(program)?;
     // A dynamic program names its loader right behind the headers.
-    let dynamic = start
-        .iter()
-        .take(4096)
-        .copied()
-        .collect::<Vec<u8>>()
-        .windows(8)
-        .any(|bytes| bytes == b"ld-linux");
+    let dynamic = start.windows(8).take(4096).any(|bytes| bytes == b"ld-linux");
     ensure!(!dynamic, "/bin/busybox is not static: apt-get install busybox-static");
     let mut entries: Vec<Entry> =
         ["/bin", "/etc", "/root", "/usr", "/usr/bin", "/var"].map(Entry::directory).into();

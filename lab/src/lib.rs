@@ -27,8 +27,7 @@
 //! them, `pki` and `credentials` make identities, `control_plane`, `cluster` and `bgp` put the
 //! levels together, [`calico`] installs Calico's kinds, [`etcd`] is one as Calico has it, `image`
 //! writes OCI archives, `impair` slows links down, `streams` collects the reports of workers,
-//! [`dashboard`] reads panels, [`fault`] is a
-//! proxy that answers wrongly or not at all, [`newcomer`] runs the commands of the documentation,
+//! [`dashboard`] reads panels, [`exposition`] metrics, [`fault`] is a proxy that answers wrongly or not at all, [`newcomer`] runs the commands of the documentation,
 //! [`history`] is a Prometheus with a made-up history, [`fleet`] one with thousands of nodes.
 
 mod audit;
@@ -41,7 +40,9 @@ mod control_plane;
 mod credentials;
 pub mod dashboard;
 pub mod etcd;
+pub mod exposition;
 pub mod fault;
+pub mod fit;
 pub mod fleet;
 pub mod history;
 pub mod images;

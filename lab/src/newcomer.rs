@@ -130,8 +130,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 /// Returns the commands of a section: those in its blocks of the language `sh`, up to the next
 /// heading. `page` is below the root of the repository.
 pub fn commands(page: &str, heading: &str) -> Result<Vec<String>> {
-    let path = workspace::root().join(page);
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let text = workspace::read(&workspace::root().join(page))?;
     let found = section(&text, heading);
     let found = found.with_context(|| format!("{page} has no heading {heading:?}"))?;
     ensure!(!found.is_empty(), "{page} has no block of sh below {heading:?}");

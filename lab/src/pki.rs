@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -107,10 +108,7 @@ impl Authority {
 
     /// Reads an authority that [`Authority::write`] wrote.
     pub fn load(dir: &Path, name: &str) -> Result<Self> {
-        let read = |end: &str| {
-            let path = dir.join(format!("{name}.{end}"));
-            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
-        };
+        let read = |end: &str| workspace::read(&dir.join(format!("{name}.{end}")));
         let pair = Pair { certificate: read("crt")?, key: read("key")? };
         let key = KeyPair::from_pem(&pair.key)?;
         Ok(Self { name: name.to_owned(), issuer: Issuer::new(authority_params(name), key), pair })

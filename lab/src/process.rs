@@ -7,12 +7,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::wait::lock;
 
 /// The environment variable that tells the lab's processes from all others; its value is the run's
 /// directory.
@@ -65,11 +67,8 @@ impl CommandLine {
             words.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(str::to_owned));
         }
         if let Some(network) = &self.network {
-            words.extend([
-                "nsenter".to_owned(),
-                format!("--net=/run/netns/{network}"),
-                "--".to_owned(),
-            ]);
+            let network = format!("--net=/run/netns/{network}");
+            words.extend(["nsenter", &network, "--"].map(str::to_owned));
         }
         words.push(self.program.to_string_lossy().into_owned());
         words.extend(self.arguments.iter().cloned());
@@ -188,8 +187,7 @@ impl Process {
     }
 
     fn slot(&self) -> std::sync::MutexGuard<'_, Option<Child>> {
-        // The slot is a plain value: a panic elsewhere leaves nothing half-done in it.
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.child)
     }
 }
 
@@ -269,6 +267,24 @@ fn pid_of(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).unwrap_or(i32::MAX))
 }
 
+/// Returns the processor time of a process so far, in milliseconds (the kernel counts in steps of
+/// ten).
+pub fn cpu(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
+    let mut ticks = || -> Result<f64> {
+        Ok(fields.next().context("too few fields in /proc/PID/stat")?.parse()?)
+    };
+    Ok((ticks()? + ticks()?) * 10.0)
+}
+
+/// Reads a figure of `/proc/PID/status`, in KiB.
+pub fn kib(status: &str, key: &str) -> Result<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let line = line.with_context(|| format!("no line {key}"))?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
 /// Returns the last lines of a log, ready to be put behind an error message.
 pub fn tail(log: &Path) -> String {
     // Go's longest log lines stay well below 2 kB.
@@ -322,20 +338,8 @@ mod tests {
     #[test]
     fn words_bind_the_life_first_and_enter_the_network_second() {
         let command = CommandLine::new("/bin/x", ["-a"]).inside(Some("lab-1"));
-        assert_eq!(
-            command.words(Lifetime::Starter),
-            [
-                "setpriv",
-                "--pdeathsig",
-                "KILL",
-                "--",
-                "nsenter",
-                "--net=/run/netns/lab-1",
-                "--",
-                "/bin/x",
-                "-a"
-            ]
-        );
+        let words = "setpriv --pdeathsig KILL -- nsenter --net=/run/netns/lab-1 -- /bin/x -a";
+        assert_eq!(command.words(Lifetime::Starter).join(" "), words);
         assert_eq!(CommandLine::new("/bin/x", ["-a"]).words(Lifetime::Detached), ["/bin/x", "-a"]);
     }
 

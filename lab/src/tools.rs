@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process::output;
-use crate::{versions, workspace};
+use crate::process::{CommandLine, output};
+use crate::{versions, wait, workspace};
 
 /// A program: its name, the arguments that make it print its version, and what it prints, up to the
 /// character after the number.
@@ -20,50 +20,34 @@ fn all() -> Vec<Tool> {
     let kubernetes = format!("Kubernetes {}\n", versions::KUBERNETES);
     // All of Prometheus' programs: `prometheus, version 1.2.3 (…)`.
     let prometheus = |version: &str| format!("version {} ", version.trim_start_matches('v'));
-    let of = |name, says: String| (name, &["--version"] as &[_], says);
+    let with = |name, arguments, says| -> Tool { (name, arguments, says) };
+    let of = |name, says: String| with(name, &["--version"], says);
+    // Those that leave out the `v` of the tag.
+    let plain = |version: &'static str| version.trim_start_matches('v');
+    let kubectl = format!("Client Version: {}\n", versions::KUBERNETES);
+    let helm = format!("helm {}\n", versions::HELM);
+    let bundles = format!("bundle-validate {}\n", versions::OPERATOR_FRAMEWORK);
+    let victoria = format!("victoria-metrics-{}\n", versions::VICTORIA_METRICS);
+    let linter = format!("{}\ninstalled ", plain(versions::ACTIONLINT));
     vec![
         of("kube-apiserver", kubernetes.clone()),
         of("kube-controller-manager", kubernetes.clone()),
         of("kube-scheduler", kubernetes.clone()),
         of("kubelet", kubernetes.clone()),
         of("kube-proxy", kubernetes),
-        of("etcd", format!("etcd Version: {}\n", versions::ETCD.trim_start_matches('v'))),
-        (
-            "kubectl",
-            &["version", "--client"],
-            format!("Client Version: {}\n", versions::KUBERNETES),
-        ),
+        of("etcd", format!("etcd Version: {}\n", plain(versions::ETCD))),
+        with("kubectl", &["version", "--client"], kubectl),
         of("prometheus-operator", prometheus(versions::PROMETHEUS_OPERATOR)),
         of("prometheus-config-reloader", prometheus(versions::PROMETHEUS_OPERATOR)),
         of("prometheus", prometheus(versions::PROMETHEUS)),
         of("promtool", prometheus(versions::PROMETHEUS)),
         of("node_exporter", prometheus(versions::NODE_EXPORTER)),
-        of("otelcol", format!("version {}\n", versions::COLLECTOR.trim_start_matches('v'))),
-        (
-            "victoria-metrics",
-            &["-version"],
-            format!("victoria-metrics-{}\n", versions::VICTORIA_METRICS),
-        ),
-        (
-            "coredns",
-            &["-version"],
-            format!("CoreDNS-{}\n", versions::COREDNS.trim_start_matches('v')),
-        ),
-        (
-            "helm",
-            &["version", "--template", "helm {{.Version}}\n"],
-            format!("helm {}\n", versions::HELM),
-        ),
-        (
-            "bundle-validate",
-            &["-version"],
-            format!("bundle-validate {}\n", versions::OPERATOR_FRAMEWORK),
-        ),
-        (
-            "actionlint",
-            &["-version"],
-            format!("{}\ninstalled ", versions::ACTIONLINT.trim_start_matches('v')),
-        ),
+        of("otelcol", format!("version {}\n", plain(versions::COLLECTOR))),
+        with("victoria-metrics", &["-version"], victoria),
+        with("coredns", &["-version"], format!("CoreDNS-{}\n", plain(versions::COREDNS))),
+        with("helm", &["version", "--template", "helm {{.Version}}\n"], helm),
+        with("bundle-validate", &["-version"], bundles),
+        with("actionlint", &["-version"], linter),
         of("jsonnet", format!("(Go implementation) {}\n", versions::JSONNET)),
     ]
 }
@@ -84,7 +68,7 @@ pub fn ensure(name: &str) -> Result<PathBuf> {
 pub fn ensure_all(names: &[&str]) -> Result<Vec<PathBuf>> {
     // Asking a program for its version takes longer than most of what it is then run for.
     static FOUND: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
-    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut found = wait::lock(&FOUND);
     let mut missing = Vec::new();
     for name in names {
         if found.contains_key(*name) {
@@ -102,6 +86,17 @@ pub fn ensure_all(names: &[&str]) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(names.iter().map(|name| found[*name].clone()).collect())
+}
+
+/// Returns the command line of a Prometheus.
+pub(crate) fn prometheus(config: &str, data: &str, address: &str) -> Result<CommandLine> {
+    let arguments = [
+        format!("--config.file={config}"),
+        format!("--storage.tsdb.path={data}"),
+        format!("--web.listen-address={address}"),
+        "--log.level=warn".to_owned(),
+    ];
+    Ok(CommandLine::new(ensure("prometheus")?, arguments))
 }
 
 /// A program that is only built here: Karpenter with its provider of simulated nodes, or a server

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use crate::judge::operator_writes;
+use crate::judge;
 use crate::objects;
 use lab::AuditEvent;
 use lab::checks::Check;
@@ -80,32 +80,10 @@ pub(super) fn running(
 
 /// Judges a window in which nothing happened: no writes, but for one refresh of each status.
 pub(super) fn quiet(events: &[AuditEvent], window: SignedDuration) -> Check {
-    let writes = operator_writes(events);
-    let (refreshes, others): (Vec<&AuditEvent>, Vec<&AuditEvent>) =
-        writes.into_iter().partition(|event| {
-            let group = event.resource.split_once('.').map_or("", |(_, group)| group);
-            event.subresource == "status"
-                && (group == "traffic.example.com" || group == "probes.bigmikes.io")
-        });
-    let mut each: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for event in &refreshes {
-        *each.entry((event.resource.as_str(), event.name.as_str())).or_default() += 1;
-    }
-    let most = each.values().copied().max().unwrap_or(0);
-    let mut figure = format!(
-        "{} writes, and at most {most} status refresh(es) of an object, in {} s (Lease apart)",
-        others.len(),
-        window.as_secs()
-    );
-    for event in &others {
-        let part = if event.subresource.is_empty() { "" } else { "/" };
-        let _ = write!(
-            figure,
-            "; {} {}{part}{} {}",
-            event.verb, event.resource, event.subresource, event.name
-        );
-    }
-    Check::new("nothing is written while nothing changes", others.is_empty() && most <= 1, figure)
+    judge::quiet(events, window, |resource| {
+        let group = resource.split_once('.').map_or("", |(_, group)| group);
+        group == "traffic.example.com" || group == "probes.bigmikes.io"
+    })
 }
 
 #[cfg(test)]
@@ -113,7 +91,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::judge;
     use lab::streams::{Interval, Report};
 
     fn node(name: &str, labels: &Value, amounts: [Option<&str>; 2]) -> Value {

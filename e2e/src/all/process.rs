@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use lab::cluster::Cluster;
+use lab::process::kib;
 
 /// The program's path in its image, and its command.
 const CONTROLLER: [&str; 3] = ["/traffic-operator", "run", "--component=controller"];
@@ -49,11 +50,7 @@ fn is_of(cluster: &Cluster, process: &Path) -> bool {
 
 /// Reads the kernel's figures, which are in KiB.
 fn memory(status: &str) -> Option<Memory> {
-    let mib = |key: &str| -> Option<f64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-        let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
-        Some(kib / 1024.0)
-    };
+    let mib = |key: &str| Some(kib(status, key).ok()? / 1024.0);
     Some(Memory { now: mib("VmRSS:")?, peak: mib("VmHWM:")? })
 }
 

@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use super::figures;
 use crate::objects;
-use crate::stage::{PATIENCE, Stage as Ground};
+use crate::prober::objects::limited_pod;
+use crate::stage::Stage as Ground;
+use crate::traffic_watch::pods::{insufficient, only_on};
 
 /// The time of several writes of a `RouteReflectorSet`: each waits a minute after the one before.
 pub(super) const STEPS: Duration = Duration::from_mins(10);
@@ -71,20 +73,9 @@ impl<'a> Stage<'a> {
     /// Creates pods that reserve bandwidth, all at once; on one node or where the scheduler puts
     /// them.
     pub async fn reserve(&self, pods: &[String], mbits: u64, node: Option<&str>) -> Result<()> {
-        let place = node.map_or_else(String::new, |node| {
-            format!("\n  nodeSelector: {{kubernetes.io/hostname: {node}}}")
-        });
-        let document = |pod: &String| {
-            format!(
-                "apiVersion: v1\nkind: Pod\n\
-                 metadata: {{name: {pod}, namespace: default, labels: {{app: reserving}}}}\n\
-                 spec:\n  terminationGracePeriodSeconds: 0{place}\n  containers:\n  \
-                 - name: main\n    image: docker.io/library/busybox:1.35\n    \
-                 command: [busybox, sleep, infinity]\n    \
-                 resources: {{limits: {{{}: \"{mbits}\"}}}}\n",
-                figures::RESOURCE
-            )
-        };
+        let place = node.map(only_on).unwrap_or_default();
+        let limits = format!("{{{}: \"{mbits}\"}}", figures::RESOURCE);
+        let document = |pod: &String| limited_pod("default", pod, "reserving", &place, &limits);
         let documents: Vec<String> = pods.iter().map(document).collect();
         self.apply(&documents.join("---\n")).await
     }
@@ -104,14 +95,6 @@ impl<'a> Stage<'a> {
 
     /// Waits for the words with which the scheduler says why a pod waits.
     pub async fn reason(&self, pod: &str) -> Result<String> {
-        let selector =
-            format!("--field-selector=reason=FailedScheduling,involvedObject.name={pod}");
-        let look = async || {
-            let events = self.list(&["events", "-n", "default", &selector])?;
-            let wanted = format!("Insufficient {}", figures::RESOURCE);
-            let mut words = events.iter().rev().map(|event| objects::text(&event["message"]));
-            Ok(words.find(|words| words.contains(&wanted)))
-        };
-        self.until(&format!("the scheduler's reason for {pod}"), PATIENCE, look).await
+        insufficient(self, pod, figures::RESOURCE).await
     }
 }

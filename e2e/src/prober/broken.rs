@@ -3,10 +3,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use lab::Impairment;
+use lab::cluster::Sample;
 use serde_json::Value;
 
 use super::objects::{create, deployment, pod, ready};
 use crate::monitoring::has_data;
+use crate::objects::is_true;
 use crate::stage::Stage;
 use crate::traffic_watch::{label, until_label, watch};
 
@@ -154,15 +156,8 @@ async fn depend_on_the_path(stage: &Stage<'_>, bad: &str) -> Result<()> {
     stage.apply(&pod("default", "anchor", "anchor", &more)).await?;
     let (pods, _) = ready(stage, "default", "anchor", 1).await?;
     let address = pods[0]["status"]["podIP"].as_str().context("its address")?.to_owned();
-    stage.cluster.kubectl(&[
-        "exec",
-        "anchor",
-        "--",
-        "busybox",
-        "sh",
-        "-c",
-        "busybox httpd -p 8000 -h /bin",
-    ])?;
+    let serve = "busybox httpd -p 8000 -h /bin";
+    stage.cluster.kubectl(&["exec", "anchor", "--", "busybox", "sh", "-c", serve])?;
     // Several packets each way, of which hardly any get through.
     let ask = format!("busybox wget -q -O /dev/null http://{address}:8000/busybox");
     let patch = serde_json::json!({"spec": {"template": {"spec": {"containers": [{
@@ -197,10 +192,7 @@ fn ready_on(stage: &Stage<'_>, node: &str) -> Result<bool> {
     let pods = pods["items"].as_array().context("pods")?;
     let mut there = pods.iter().filter(|pod| pod["spec"]["nodeName"] == node).peekable();
     ensure!(there.peek().is_some(), "no pod on {node}");
-    Ok(there.any(|pod| {
-        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        conditions.any(|c: &Value| c["type"] == "Ready" && c["status"] == "True")
-    }))
+    Ok(there.any(|pod| is_true(pod, "Ready")))
 }
 
 /// Returns the current loss of a node in Prometheus.
@@ -214,8 +206,6 @@ async fn firing(stage: &Stage<'_>) -> Result<Vec<String>> {
     let query =
         format!("ALERTS{{alertname=\"NetworkProberLossHigh\", alertstate=\"firing\", {PROBER}}}");
     let samples = stage.cluster.query(&query).await?;
-    Ok(samples
-        .into_iter()
-        .map(|sample| sample.0.get("node").cloned().unwrap_or_default())
-        .collect())
+    let node = |sample: &Sample| sample.0.get("node").cloned().unwrap_or_default();
+    Ok(samples.iter().map(node).collect())
 }

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::figures::{Links, agrees, round_trips_lost};
 use super::{PROBER, apply};
+use crate::objects::text;
 use crate::stage::{PATIENCE, Stage};
 use lab::checks::Check;
 use lab::cluster::Impairment;
@@ -164,7 +165,6 @@ async fn links(stage: &Stage<'_>) -> Result<Links> {
 
 /// The label of the demo's `TrafficWatch`, by node.
 fn labels(stage: &Stage<'_>) -> Result<BTreeMap<String, String>> {
-    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let nodes = stage.list(&["nodes"])?;
     let labeled = nodes.iter().map(|node| {
         let metadata = &node["metadata"];

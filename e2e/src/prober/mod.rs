@@ -56,10 +56,5 @@ fn prober_status(stage: &Stage<'_>) -> Result<Value> {
 
 /// Waits until this many of the tour's pods are ready and returns them.
 async fn pods_ready(stage: &Stage<'_>, count: usize) -> Result<Vec<Value>> {
-    let pods = async || {
-        let pods = stage.list(&["pods", "-l", PODS])?;
-        let ready = pods.iter().filter(|pod| crate::objects::is_true(pod, "Ready")).count();
-        Ok((pods.len() == count && ready == count).then_some(pods))
-    };
-    stage.until(&format!("{count} pods ready"), crate::stage::PATIENCE, pods).await
+    objects::selected(stage, "default", PODS, count).await
 }

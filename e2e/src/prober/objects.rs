@@ -40,11 +40,17 @@ pub async fn create(stage: &Stage<'_>, namespace: &str, name: &str, more: &str) 
 
 /// A pod; `more` goes into its spec.
 pub fn pod(namespace: &str, name: &str, app: &str, more: &str) -> String {
+    limited_pod(namespace, name, app, more, "{}")
+}
+
+/// The same, with limits of resources.
+pub fn limited_pod(namespace: &str, name: &str, app: &str, more: &str, limits: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\n\
          metadata: {{name: {name}, namespace: {namespace}, labels: {{app: {app}}}}}\n\
          spec:\n  terminationGracePeriodSeconds: 0\n  {more}\n  \
-         containers: [{{name: c, image: 'busybox:1.35', command: [busybox, sleep, infinity]}}]\n"
+         containers:\n  - {{name: c, image: 'busybox:1.35', command: [busybox, sleep, infinity], \
+         resources: {{limits: {limits}}}}}\n"
     )
 }
 
@@ -69,15 +75,24 @@ pub async fn ready(
     app: &str,
     count: usize,
 ) -> Result<(Vec<Value>, f64)> {
-    let (began, label) = (Instant::now(), format!("app={app}"));
-    let found = stage
-        .until(&format!("{count} pods of {app} ready"), crate::stage::PATIENCE, async || {
-            let pods = stage.list(&["pods", "-n", namespace, "-l", &label])?;
-            let all = pods.iter().all(|pod| objects::is_true(pod, "Ready"));
-            Ok((pods.len() == count && all).then_some(pods))
-        })
-        .await?;
+    let began = Instant::now();
+    let found = selected(stage, namespace, &format!("app={app}"), count).await?;
     Ok((found, began.elapsed().as_secs_f64()))
+}
+
+/// The same, with any labels.
+pub async fn selected(
+    stage: &Stage<'_>,
+    namespace: &str,
+    labels: &str,
+    count: usize,
+) -> Result<Vec<Value>> {
+    let pods = async || {
+        let pods = stage.list(&["pods", "-n", namespace, "-l", labels])?;
+        let all = pods.iter().all(|pod| objects::is_true(pod, "Ready"));
+        Ok((pods.len() == count && all).then_some(pods))
+    };
+    stage.until(&format!("{count} pods {labels} ready"), crate::stage::PATIENCE, pods).await
 }
 
 /// Returns the form of a pod's agent: a native sidecar, a plain container, or none.

@@ -4,15 +4,15 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 
 use super::set::Set;
 use super::stage::{NAME, Stage};
 use super::step::Step;
 use super::{PER_ZONE, ZONES, foreign};
+use crate::objects::ours;
 use lab::bgp::Family;
-use lab::wait::{Look, until};
+use lab::wait::until;
 
 pub(super) const SET: &str = include_str!("../../manifests/reflectors/set.yaml");
 const WATCH: &str = include_str!("../../manifests/reflectors/watch.yaml");
@@ -58,7 +58,7 @@ pub(super) async fn watch_links(stage: &Stage<'_>) -> Result<()> {
         let judged =
             nodes.list(&ListParams::default().labels("links.traffic.example.com/unfit")).await?;
         let (judged, all) = (judged.items.len(), stage.site.ground.machines().len());
-        Ok(if judged == all { Look::Done(()) } else { Look::NotYet(format!("{judged} of {all}")) })
+        Ok((judged != all).then(|| format!("{judged} of {all}")))
     })
     .await
 }
@@ -69,7 +69,7 @@ pub(super) async fn all_fit(stage: &Stage<'_>) -> Result<()> {
     let unfit = ListParams::default().labels("links.traffic.example.com/unfit=true");
     until("all links fit", super::PATIENCE, || async {
         let unfit = nodes.list(&unfit).await?.items.len();
-        Ok(if unfit == 0 { Look::Done(()) } else { Look::NotYet(format!("{unfit} are not")) })
+        Ok((unfit != 0).then(|| format!("{unfit} are not")))
     })
     .await?;
     stage.settled("everything at rest", async |_: &Stage| Ok(None)).await
@@ -79,15 +79,13 @@ pub(super) async fn forget_links(stage: &Stage<'_>) -> Result<()> {
     let watches = watches(stage);
     watches.delete("links", &DeleteParams::default()).await?;
     until("the TrafficWatch gone", super::PATIENCE, || async {
-        let there = watches.get_opt("links").await?;
-        Ok(there.map_or(Look::Done(()), |_| Look::NotYet("it is there".to_owned())))
+        Ok(watches.get_opt("links").await?.map(|_| "it is there".to_owned()))
     })
     .await
 }
 
 fn watches(stage: &Stage<'_>) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "TrafficWatch");
-    let watches = ApiResource::from_gvk_with_plural(&kind, "trafficwatches");
+    let watches = ours("TrafficWatch", "trafficwatches");
     Api::namespaced_with(stage.client.clone(), "default", &watches)
 }
 

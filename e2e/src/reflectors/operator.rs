@@ -2,20 +2,19 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tokio::task::JoinHandle;
 
-use crate::exposition;
 use crate::judge::OPERATOR;
 use lab::bgp::{Monitoring, Site};
 use lab::cluster::apply::apply;
 use lab::cluster::operator::{NAMESPACE, definitions};
+use lab::exposition;
 use lab::free_port;
 use lab::process::{CommandLine, Lifetime, Process};
-use lab::wait::{Look, until};
+use lab::wait::{Task, lock, until};
 use lab::workspace;
 
 /// The estimate of the largest table.
@@ -33,7 +32,7 @@ pub(super) struct Operator {
     process: Process,
     metrics: String,
     estimates: Arc<Mutex<Vec<(Instant, f64)>>>,
-    asker: JoinHandle<()>,
+    _asker: Task,
 }
 
 impl Operator {
@@ -88,8 +87,8 @@ impl Operator {
         let process = Process::start("operator", command, &site.ground.dir, Lifetime::Starter)?;
         let metrics = format!("http://127.0.0.1:{admin}/metrics");
         let estimates = Arc::<Mutex<Vec<_>>>::default();
-        let asker = tokio::spawn(ask(metrics.clone(), Arc::clone(&estimates)));
-        let operator = Self { process, metrics, estimates, asker };
+        let asker = Task::spawn(ask(metrics.clone(), Arc::clone(&estimates)));
+        let operator = Self { process, metrics, estimates, _asker: asker };
         operator.leads().await?;
         Ok(operator)
     }
@@ -113,7 +112,7 @@ impl Operator {
 
     /// The most paths that it has expected in a table since then.
     pub fn estimate(&self, since: Instant) -> f64 {
-        let estimates = self.estimates.lock().unwrap_or_else(PoisonError::into_inner);
+        let estimates = lock(&self.estimates);
         let later = estimates.partition_point(|(at, _)| *at <= since);
         // What was true when the step began is the one before.
         estimates[later.saturating_sub(1)..].iter().map(|(_, paths)| *paths).fold(0.0, f64::max)
@@ -121,8 +120,7 @@ impl Operator {
 
     /// Returns its last estimate, if there is one.
     pub fn estimated(&self) -> Option<f64> {
-        let estimates = self.estimates.lock().unwrap_or_else(PoisonError::into_inner);
-        estimates.last().map(|(_, paths)| *paths)
+        lock(&self.estimates).last().map(|(_, paths)| *paths)
     }
 
     /// Returns the last lines of its log.
@@ -136,19 +134,10 @@ impl Operator {
         until("the operator leading", PATIENCE, || async {
             self.process.check()?;
             let text = get(&self.metrics).await.unwrap_or_default();
-            Ok(if exposition::sum(&text, "traffic_operator_leader") > 0.0 {
-                Look::Done(())
-            } else {
-                Look::NotYet("it does not".to_owned())
-            })
+            let leads = exposition::sum(&text, "traffic_operator_leader") > 0.0;
+            Ok((!leads).then(|| "it does not".to_owned()))
         })
         .await
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        self.asker.abort();
     }
 }
 
@@ -166,6 +155,6 @@ async fn ask(url: String, estimates: Arc<Mutex<Vec<(Instant, f64)>>>) {
             continue;
         }
         let paths = exposition::sum(&text, PATHS);
-        estimates.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), paths));
+        lock(&estimates).push((Instant::now(), paths));
     }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
+use crate::objects::text;
+
 /// The status, as far as it matters here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Set {
@@ -71,10 +73,6 @@ impl Set {
         let of_zone = self.slots.values().filter(|slot| slot.zone == zone);
         of_zone.map(|slot| slot.node.as_str()).collect()
     }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

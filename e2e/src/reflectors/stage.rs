@@ -16,6 +16,7 @@ use super::operator::Operator;
 use super::set::Set;
 use super::step::Step;
 use super::table::{Row, Writes, from_peers};
+use crate::objects::ours;
 use crate::report::Act;
 use lab::bgp::{Measure, Monitoring, Site, Start, more_while_restarting};
 use lab::cluster::apply::apply;
@@ -56,8 +57,7 @@ impl<'a> Stage<'a> {
         let monitoring = Monitoring::start(Arc::clone(&site.ground)).await?;
         let operator = Operator::start(operator, &site, &monitoring).await?;
         measure.watch.complete(0, PATIENCE).await?;
-        let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "RouteReflectorSet");
-        let sets = ApiResource::from_gvk_with_plural(&kind, "routereflectorsets");
+        let sets = ours("RouteReflectorSet", "routereflectorsets");
         Ok(Self {
             sets: Api::all_with(client.clone(), &sets),
             site,

@@ -256,16 +256,8 @@ mod tests {
     #[test]
     fn writes_are_counted_by_what_they_change() {
         let event = |verb: &str, resource: &str, subresource: &str, code| AuditEvent {
-            time: Timestamp::UNIX_EPOCH,
-            verb: verb.to_owned(),
-            user: crate::judge::OPERATOR.to_owned(),
-            user_agent: String::new(),
-            namespace: String::new(),
-            resource: resource.to_owned(),
-            subresource: subresource.to_owned(),
-            name: "x".to_owned(),
             code,
-            uri: String::new(),
+            ..crate::judge::event(0, verb, resource, subresource, "x")
         };
         let events = [
             event("create", "bgppeers.crd.projectcalico.org", "", 201),

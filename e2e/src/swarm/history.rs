@@ -1,7 +1,7 @@
 //! Every file that the operator has published, in order.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -10,10 +10,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::file::File;
+use lab::wait::{Task, lock};
 
 /// Follows a `ConfigMap`, even before it exists, until dropped.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct History {
     files: Arc<Mutex<Vec<File>>>,
     /// The number of files.
     counts: watch::Receiver<usize>,
-    follower: JoinHandle<()>,
+    _follower: Task,
 }
 
 impl History {
@@ -31,7 +31,7 @@ impl History {
         let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let kept = Arc::clone(&files);
-        let follower = tokio::spawn(async move {
+        let follower = Task::spawn(async move {
             let mut maps = pin!(watcher(maps, config).default_backoff().applied_objects());
             loop {
                 match maps.try_next().await {
@@ -53,7 +53,7 @@ impl History {
                 }
             }
         });
-        Self { files, counts, follower }
+        Self { files, counts, _follower: follower }
     }
 
     /// The file that is published now.
@@ -80,15 +80,4 @@ impl History {
             .context("nobody follows the file any more")?;
         Ok(())
     }
-}
-
-impl Drop for History {
-    fn drop(&mut self) {
-        self.follower.abort();
-    }
-}
-
-/// A list is whole after every entry: a panic elsewhere leaves nothing half-done in it.
-fn lock<T>(list: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
-    list.lock().unwrap_or_else(PoisonError::into_inner)
 }

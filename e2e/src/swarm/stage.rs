@@ -8,13 +8,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
-use kube::core::{ApiResource, GroupVersionKind};
-use serde_json::Value;
 
 use super::file::{self, File};
 use super::history::History;
 use super::settled::{Times, Workers, missing, restarted, worker};
 use super::table::{Ran, Row};
+use crate::objects::{ours, text};
 use crate::stage::Stage as Ground;
 use lab::streams::{Millis, Sink, Stretch, now};
 use lab::workspace;
@@ -58,8 +57,7 @@ impl<'a> Deref for Stage<'a> {
 impl<'a> Stage<'a> {
     pub async fn new(ground: &'a Ground<'a>) -> Result<Self> {
         let client = ground.client.clone();
-        let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "Swarm");
-        let swarms = ApiResource::from_gvk_with_plural(&kind, "swarms");
+        let swarms = ours("Swarm", "swarms");
         Ok(Self {
             ground,
             sink: ground.cluster.stream_sink().await?,
@@ -238,13 +236,9 @@ fn unconverged(swarm: &DynamicObject, replicas: usize) -> Option<String> {
     }
 }
 
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -9,9 +9,10 @@ use super::settled::STREAMS;
 use super::stage::{NAMESPACE, Stage};
 use super::table::{Row, beside_the_original, gaps_of_streams, table};
 use crate::judge::operator_writes;
-use crate::{exposition, leader};
+use crate::leader;
 use lab::AuditEvent;
 use lab::checks::Check;
+use lab::exposition;
 use lab::streams::Stretch;
 
 /// Number of scalings that the demo must perform.
@@ -185,16 +186,9 @@ mod tests {
     #[test]
     fn evictions_are_distinguished_from_other_writes_and_others_pods_do_not_count() {
         let event = |verb: &str, namespace: &str, subresource: &str, code: u16| AuditEvent {
-            time: Timestamp::UNIX_EPOCH,
-            verb: verb.to_owned(),
-            user: crate::judge::OPERATOR.to_owned(),
-            user_agent: String::new(),
             namespace: namespace.to_owned(),
-            resource: "pods".to_owned(),
-            subresource: subresource.to_owned(),
-            name: "w0".to_owned(),
             code,
-            uri: String::new(),
+            ..crate::judge::event(0, verb, "pods", subresource, "w0")
         };
         let events = [
             event("create", NAMESPACE, "eviction", 201),

@@ -5,7 +5,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::objects;
-use crate::stage::Stage;
+use crate::prober::objects::{limited_pod, pod};
+use crate::stage::{PATIENCE, Stage};
 
 /// The state of a pod that must not change when nothing about the pod does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,14 +51,8 @@ pub async fn request(
     (resource, amount): (&str, u64),
     more: &str,
 ) -> Result<()> {
-    let yaml = format!(
-        "apiVersion: v1\nkind: Pod\n\
-         metadata: {{name: {name}, namespace: default, labels: {{app: {name}}}}}\n\
-         spec:\n  terminationGracePeriodSeconds: 0\n  {more}\n  containers:\n  - name: c\n    \
-         image: busybox:1.35\n    command: [busybox, sleep, infinity]\n    \
-         resources: {{limits: {{{resource}: \"{amount}\"}}}}\n"
-    );
-    stage.apply(&yaml).await
+    let limits = format!("{{{resource}: \"{amount}\"}}");
+    stage.apply(&limited_pod("default", name, name, more, &limits)).await
 }
 
 /// The line of a pod's spec that lets the scheduler choose this node alone.
@@ -69,15 +64,23 @@ pub fn only_on(node: &str) -> String {
 /// exist before those that are created later.
 pub async fn admitted_again(stage: &Stage<'_>, node: &str) -> Result<()> {
     let name = format!("later-on-{node}");
-    let yaml = format!(
-        "apiVersion: v1\nkind: Pod\n\
-         metadata: {{name: {name}, namespace: default}}\n\
-         spec:\n  nodeName: {node}\n  terminationGracePeriodSeconds: 0\n  \
-         containers: [{{name: c, image: 'busybox:1.35', command: [busybox, sleep, infinity]}}]\n"
-    );
-    stage.apply(&yaml).await?;
+    stage.apply(&pod("default", &name, &name, &format!("nodeName: {node}"))).await?;
     running(stage, &name).await?;
     delete(stage, &[&name])
+}
+
+/// Waits for the words with which the scheduler says that a pod whose name begins like this waits
+/// for a resource.
+pub async fn insufficient(stage: &Stage<'_>, pod: &str, resource: &str) -> Result<String> {
+    let reason = format!("Insufficient {resource}");
+    let look = async || {
+        let events = stage.list(&["events", "--field-selector=reason=FailedScheduling"])?;
+        let of_it =
+            |event: &&Value| objects::text(&event["involvedObject"]["name"]).starts_with(pod);
+        let messages = events.iter().rev().filter(of_it).map(|event| &event["message"]);
+        Ok(messages.map(objects::text).find(|words| words.contains(&reason)))
+    };
+    stage.until(&format!("the scheduler's reason for {pod}"), PATIENCE, look).await
 }
 
 /// Deletes pods.

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::kubelets::register_again;
-use super::pods::{admitted_again, allocatable, delete, life, only_on, request, running};
+use super::pods::{
+    admitted_again, allocatable, delete, insufficient, life, only_on, request, running,
+};
 use super::{nodes_of, until_ready};
 use crate::objects;
-use crate::stage::{PATIENCE, Stage};
+use crate::stage::Stage;
 
 /// The name of the TrafficWatch.
 const WATCH: &str = "reserved";
@@ -125,20 +126,6 @@ fn places(stage: &Stage<'_>, app: &str) -> Result<BTreeMap<String, u64>> {
     Ok(places)
 }
 
-/// Waits until the scheduler itself says that a pod waits for the resource; returns its words.
-async fn insufficient(stage: &Stage<'_>, app: &str) -> Result<String> {
-    let reason = format!("Insufficient {RESOURCE}");
-    let look = async || {
-        let events = stage.list(&["events", "--field-selector=reason=FailedScheduling"])?;
-        let of_it =
-            |event: &&Value| objects::text(&event["involvedObject"]["name"]).starts_with(app);
-        let mut words = events.iter().filter(of_it).map(|event| objects::text(&event["message"]));
-        Ok(words.find(|words| words.contains(&reason)))
-    };
-    stage.until("the scheduler's reason", PATIENCE, look).await
-}
-
-/// Ten pods arrive at the same moment, and one of the links carries traffic that nobody declared:
 /// without and with a reservation.
 pub async fn herd(stage: &Stage<'_>) -> Result<()> {
     let traffic = stage.cluster.traffic(LOADED, UNDECLARED * 1_000_000, Duration::from_mins(20))?;
@@ -160,7 +147,7 @@ pub async fn herd(stage: &Stage<'_>) -> Result<()> {
         published.insert(node, amount);
     }
     senders(stage, "counted", &format!("{{limits: {{{RESOURCE}: \"{EACH}\"}}}}")).await?;
-    let words = insufficient(stage, "counted").await?;
+    let words = insufficient(stage, "counted", RESOURCE).await?;
     running_pods(stage, "counted", FIT).await?;
     let placed = places(stage, "counted")?;
     let requested = |node: &str| placed.get(node).copied().unwrap_or(0) * EACH;

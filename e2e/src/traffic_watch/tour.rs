@@ -6,12 +6,13 @@ use anyhow::{Context, Result};
 use jiff::{SignedDuration, Timestamp};
 use lab::checks::Check;
 use lab::cluster::operator::OURS;
+use lab::exposition;
 use tokio::time::{interval, sleep};
 
 use super::nodes_of;
 use super::view::{Reader, Reading, SAMPLE, View};
+use crate::judge;
 use crate::stage::{PATIENCE, Stage};
-use crate::{exposition, judge};
 
 /// The node that the sample generator loads.
 const LOADED: &str = "node-2";

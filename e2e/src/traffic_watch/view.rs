@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
+use lab::exposition;
 use serde_json::Value;
 
+use crate::leader;
+use crate::objects::ours;
 use crate::stage::Stage;
-use crate::{exposition, leader};
 
 /// The sample's name, which is also its Deployment's and the stem of the node label.
 pub(super) const SAMPLE: &str = "trafficwatch-sample";
@@ -48,8 +49,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub fn new(client: &Client) -> Self {
-        let kind = GroupVersionKind::gvk("traffic.example.com", "v1alpha1", "TrafficWatch");
-        let resource = ApiResource::from_gvk_with_plural(&kind, "trafficwatches");
+        let resource = ours("TrafficWatch", "trafficwatches");
         Self {
             nodes: Api::all(client.clone()),
             watches: Api::namespaced_with(client.clone(), "default", &resource),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use super::birdc;
 use crate::packages::{self, BIRD};
 use crate::process::{CommandLine, Lifetime, Process};
+use crate::wait::lock;
 
 /// A BIRD opens its control socket within milliseconds, and says goodbye to its neighbors as fast.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -146,8 +147,4 @@ impl Bird {
         let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
         Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! The stand-in for Calico's confd: from what is configured to what the BIRDs run.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 
@@ -10,6 +10,7 @@ use super::history::{History, Version};
 use super::machine::Machine;
 use super::render::texts;
 use super::world::World;
+use crate::wait::lock;
 
 /// Configures the nodes of a ground, and remembers how.
 #[derive(Debug, Clone)]
@@ -40,12 +41,12 @@ impl Confd {
 
     /// Returns the configurations so far.
     pub fn history(&self) -> History {
-        self.locked().clone()
+        lock(&self.history).clone()
     }
 
     /// Returns the current configuration.
     pub fn last(&self) -> Version {
-        self.locked().last().clone()
+        lock(&self.history).last().clone()
     }
 
     /// A node to configure.
@@ -55,12 +56,8 @@ impl Confd {
 
     /// From now on this is what is configured.
     pub(super) fn remember(&self, world: World) -> Version {
-        let mut history = self.locked();
+        let mut history = lock(&self.history);
         history.push(world);
         history.last().clone()
-    }
-
-    fn locked(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

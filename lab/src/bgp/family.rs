@@ -14,6 +14,14 @@ impl Family {
     /// Both.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
+    /// Returns what is of this family.
+    pub fn pick<T>(self, v4: T, v6: T) -> T {
+        match self {
+            Self::V4 => v4,
+            Self::V6 => v6,
+        }
+    }
+
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }

@@ -2,9 +2,8 @@
 //! that it is about.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -16,17 +15,19 @@ use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use super::confd::Confd;
 use super::machine::Machine;
 use super::render::{Texts, texts};
 use super::world::World;
+use crate::wait::{Task, lock};
+use crate::workspace::share;
 
 /// Follows an API server. Dropping it ends that; the nodes stay as they are.
 #[derive(Debug)]
 pub struct Follower {
-    task: JoinHandle<()>,
+    _task: Task,
     faults: Arc<Mutex<Vec<String>>>,
 }
 
@@ -37,17 +38,17 @@ impl Follower {
     pub fn start(client: Client, confd: Confd, skew: Duration) -> Self {
         let faults = Arc::<Mutex<Vec<String>>>::default();
         let kept = Arc::clone(&faults);
-        let task = tokio::spawn(async move {
+        let task = Task::spawn(async move {
             if let Err(error) = follow(client, &confd, skew, &kept).await {
                 note(&kept, format!("{error:#}"));
             }
         });
-        Self { task, faults }
+        Self { _task: task, faults }
     }
 
     /// Fails if something could not be read, or a BIRD refused its configuration.
     pub fn check(&self) -> Result<()> {
-        let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let faults = lock(&self.faults);
         match faults.first() {
             Some(first) => bail!("{first} ({} more)", faults.len() - 1),
             None => Ok(()),
@@ -55,14 +56,8 @@ impl Follower {
     }
 }
 
-impl Drop for Follower {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 fn note(faults: &Mutex<Vec<String>>, fault: String) {
-    let mut faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut faults = lock(faults);
     // The same one comes again with every change of anything.
     if !faults.contains(&fault) {
         faults.push(fault);
@@ -191,13 +186,4 @@ async fn daemon(
             note(&faults, format!("{error:#}"));
         }
     }
-}
-
-/// A random number from 0 to 1.
-fn share() -> f64 {
-    // The standard library seeds this from the system's randomness, differently for every call.
-    let random = RandomState::new().hash_one(()) >> 40;
-    #[allow(clippy::cast_precision_loss, reason = "24 bits")]
-    let share = random as f64 / (1_u64 << 24) as f64;
-    share
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Child;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -19,7 +19,7 @@ use crate::cluster::{guard, program};
 use crate::control_plane::free_port;
 use crate::packages;
 use crate::process::{CommandLine, Lifetime, Process};
-use crate::wait::{Look, until};
+use crate::wait::{listening, lock, until};
 use crate::{progress, workspace};
 
 /// Nodes with real BGP between them. Needs root.
@@ -164,12 +164,8 @@ impl Ground {
         let began = Instant::now();
         until("all sessions established", limit, || async {
             let missing = self.down_sessions(sessions, down);
-            Ok(match missing.first() {
-                None => Look::Done(()),
-                Some((node, protocol)) => {
-                    Look::NotYet(format!("{} down, {node} {protocol}", missing.len()))
-                }
-            })
+            let first = missing.first();
+            Ok(first.map(|(node, protocol)| format!("{} down, {node} {protocol}", missing.len())))
         })
         .await?;
         Ok(began.elapsed())
@@ -200,13 +196,7 @@ impl Ground {
         let network = network::outer(&self.id);
         let arguments = ["relay", "--listen", &listen, "--network", &network, "--target", target];
         self.help(name, CommandLine::new(self.dir.join("lab"), arguments))?;
-        until(&format!("{name} listening"), Duration::from_secs(10), || async {
-            Ok(match tokio::net::TcpStream::connect(&listen).await {
-                Ok(_) => Look::Done(()),
-                Err(error) => Look::NotYet(error.to_string()),
-            })
-        })
-        .await?;
+        listening(name, Duration::from_secs(10), &listen, || Ok(())).await?;
         Ok(listen)
     }
 
@@ -253,8 +243,4 @@ impl Drop for Ground {
 
 pub fn node_name(number: u8) -> String {
     format!("bgp-{number:02}")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

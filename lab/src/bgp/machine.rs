@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -13,6 +13,7 @@ use super::network;
 use super::render::Texts;
 use crate::packages::{self, EXPORTER};
 use crate::process::{CommandLine, Lifetime, Process};
+use crate::wait::lock;
 
 /// Port of the exporter: its default.
 pub(super) const EXPORTER_PORT: u16 = 9324;
@@ -35,10 +36,7 @@ impl Machine {
     pub(super) fn new(id: &str, dir: &Path, name: &str, number: u8, families: &[Family]) -> Self {
         let namespace = network::namespace(id, number);
         let bird = |family: &Family| {
-            let name = match family {
-                Family::V4 => name.to_owned(),
-                Family::V6 => format!("{name}-bird6"),
-            };
+            let name = family.pick(name.to_owned(), format!("{name}-bird6"));
             (*family, Bird::new(name, &namespace, dir))
         };
         Self {
@@ -167,14 +165,13 @@ impl Machine {
         let command = CommandLine::new(program, arguments).inside(Some(&self.namespace));
         let name = format!("exporter-{}", self.name);
         let process = Process::start(&name, command, &self.dir, Lifetime::Starter)?;
-        *self.exporter.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
+        *lock(&self.exporter) = Some(process);
         Ok(())
     }
 
     /// Kills everything that runs on it.
     pub(super) fn end(&self) -> Result<()> {
-        let exporter = self.exporter.lock().unwrap_or_else(PoisonError::into_inner).take();
-        exporter.map_or(Ok(()), |exporter| exporter.kill())?;
+        lock(&self.exporter).take().map_or(Ok(()), |exporter| exporter.kill())?;
         self.kill()
     }
 }

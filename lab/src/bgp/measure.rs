@@ -1,18 +1,18 @@
 //! One step after the other: what each has cost.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use jiff::Timestamp;
-use tokio::task::JoinHandle;
 
 use super::confd::Confd;
 use super::ground::Ground;
 use super::history::{History, Version, changed, kept};
 use super::journal;
 use super::watch::{Seen, Watch};
+use crate::wait::{Task, lock};
 
 /// Time between two counts of the paths in all tables.
 const COUNT: Duration = Duration::from_secs(1);
@@ -70,15 +70,15 @@ pub struct Measure {
     pub watch: Watch,
     /// The number of paths in the fullest table, by time.
     paths: Arc<Mutex<Vec<(Instant, usize)>>>,
-    counter: JoinHandle<()>,
+    _counter: Task,
 }
 
 impl Measure {
     pub fn start(ground: Arc<Ground>) -> Result<Self> {
         let watch = Watch::start(&ground.machines())?;
         let paths = Arc::<Mutex<Vec<(Instant, usize)>>>::default();
-        let counter = tokio::spawn(count(Arc::clone(&ground), Arc::clone(&paths)));
-        Ok(Self { ground, watch, paths, counter })
+        let counter = Task::spawn(count(Arc::clone(&ground), Arc::clone(&paths)));
+        Ok(Self { ground, watch, paths, _counter: counter })
     }
 
     /// Says what has happened since a step began; `touched` are the nodes that it was done to.
@@ -121,21 +121,14 @@ impl Measure {
 
     /// Returns the number of paths in the fullest table at the last count.
     pub fn held(&self) -> usize {
-        let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-        paths.last().map_or(0, |(_, count)| *count)
+        lock(&self.paths).last().map_or(0, |(_, count)| *count)
     }
 
     fn most_paths(&self, since: Instant) -> usize {
         let now = fullest(&self.ground);
-        let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let paths = lock(&self.paths);
         let counted = paths.iter().filter(|(at, _)| *at >= since).map(|(_, count)| *count);
         counted.chain([now]).max().unwrap_or(0)
-    }
-}
-
-impl Drop for Measure {
-    fn drop(&mut self) {
-        self.counter.abort();
     }
 }
 
@@ -145,7 +138,7 @@ async fn count(ground: Arc<Ground>, paths: Arc<Mutex<Vec<(Instant, usize)>>>) {
         let ground = Arc::clone(&ground);
         let at = Instant::now();
         let Ok(most) = tokio::task::spawn_blocking(move || fullest(&ground)).await else { return };
-        paths.lock().unwrap_or_else(PoisonError::into_inner).push((at, most));
+        lock(&paths).push((at, most));
     }
 }
 

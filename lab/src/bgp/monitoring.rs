@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,16 +11,15 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use serde_json::json;
-use tokio::task::JoinHandle;
 
 use super::family::Family;
 use super::ground::Ground;
 use super::machine::EXPORTER_PORT;
 use super::network::{self, GATEWAY};
 use crate::cluster::exposure::{Sample, query};
-use crate::process::CommandLine;
 use crate::tools;
-use crate::wait::{Look, until};
+use crate::wait::{Task, lock, samples};
+use crate::workspace::write_whole;
 
 const PROMETHEUS: &str = "prometheus";
 /// Port of Prometheus, in the outer namespace.
@@ -38,7 +37,7 @@ pub struct Monitoring {
     ground: Arc<Ground>,
     url: String,
     loads: Loads,
-    server: JoinHandle<()>,
+    _server: Task,
 }
 
 impl Monitoring {
@@ -56,14 +55,12 @@ impl Monitoring {
         let router =
             Router::new().route("/metrics", get(exposition)).with_state(Arc::clone(&loads));
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let server = tokio::spawn(async move {
-            let _ = axum::serve(listener, router).await;
-        });
+        let server = Task::spawn(async move { axum::serve(listener, router).await });
         let url = format!(
             "http://{}",
             ground.relay("relay-prometheus", &format!("{GATEWAY}:{PORT}")).await?
         );
-        let monitoring = Self { ground, url, loads, server };
+        let monitoring = Self { ground, url, loads, _server: server };
         let configuration = json!({
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
             "scrape_configs": [
@@ -91,13 +88,12 @@ impl Monitoring {
 
     /// Says how loaded a node's link is from now on.
     pub fn set_load(&self, node: &str, percent: f64) {
-        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        loads.insert(node.to_owned(), percent);
+        lock(&self.loads).insert(node.to_owned(), percent);
     }
 
     /// No longer reflects the load of a node that is gone.
     pub fn forget_load(&self, node: &str) {
-        self.loads.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        lock(&self.loads).remove(node);
     }
 
     /// Starts the exporter of a node that is new, and has it scraped.
@@ -115,9 +111,7 @@ impl Monitoring {
             })
         };
         let targets: Vec<_> = self.ground.machines().iter().map(target).collect();
-        let (path, partial) = (self.targets(), self.file("targets.partial"));
-        fs::write(&partial, serde_json::to_vec_pretty(&targets)?)?;
-        fs::rename(&partial, &path).with_context(|| format!("writing {path}"))
+        write_whole(self.targets().as_ref(), &serde_json::to_vec_pretty(&targets)?)
     }
 
     /// Kills Prometheus: its clients' connections are refused.
@@ -128,27 +122,15 @@ impl Monitoring {
     /// Starts Prometheus, with what it knew before, and waits until it has fresh samples of all
     /// nodes.
     pub async fn resume(&self) -> Result<()> {
-        let arguments = [
-            format!("--config.file={}", self.file("prometheus.yml")),
-            format!("--storage.tsdb.path={}", self.file("tsdb")),
-            format!("--web.listen-address={GATEWAY}:{PORT}"),
-            "--log.level=warn".to_owned(),
-        ];
+        let (config, data) = (self.file("prometheus.yml"), self.file("tsdb"));
+        let command = tools::prometheus(&config, &data, &format!("{GATEWAY}:{PORT}"))?;
         let outer = network::outer(&self.ground.id);
-        let program = tools::ensure(PROMETHEUS)?;
-        self.ground.help(PROMETHEUS, CommandLine::new(program, arguments).inside(Some(&outer)))?;
+        self.ground.help(PROMETHEUS, command.inside(Some(&outer)))?;
         let all = self.ground.machines().len();
         // Old samples are answered with for five minutes: only those from now on say anything.
         let fresh =
             r#"up{job="bird-exporter"} == 1 and (time() - timestamp(up{job="bird-exporter"})) < 3"#;
-        until("Prometheus with samples of all nodes", PATIENCE, || async {
-            Ok(match self.query(fresh).await {
-                Ok(samples) if samples.len() == all => Look::Done(()),
-                Ok(samples) => Look::NotYet(format!("{} of {all} exporters up", samples.len())),
-                Err(error) => Look::NotYet(format!("{error:#}")),
-            })
-        })
-        .await
+        samples("samples of all nodes", PATIENCE, all, async || self.query(fresh).await).await
     }
 
     fn targets(&self) -> String {
@@ -160,14 +142,8 @@ impl Monitoring {
     }
 }
 
-impl Drop for Monitoring {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
 async fn exposition(State(loads): State<Loads>) -> String {
-    let loads = loads.lock().unwrap_or_else(PoisonError::into_inner);
+    let loads = lock(&loads);
     let lines = loads.iter().map(|(node, load)| format!("{LOAD}{{node=\"{node}\"}} {load}\n"));
     format!("# TYPE {LOAD} gauge\n{}", lines.collect::<String>())
 }

@@ -8,7 +8,8 @@ use std::fs;
 use anyhow::{Context, Result};
 
 use super::family::Family;
-use crate::cluster::network::{batch, enter, named};
+pub(super) use crate::cluster::network::inside;
+use crate::cluster::network::{batch, named};
 
 /// The outer namespace's address, where Prometheus is.
 pub(super) const GATEWAY: &str = "10.90.0.1";
@@ -27,43 +28,28 @@ pub(super) fn namespace(id: &str, number: u8) -> String {
 }
 
 pub(super) fn pool(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "10.91.0.0/16",
-        Family::V6 => "fd91::/48",
-    }
+    family.pick("10.91.0.0/16", "fd91::/48")
 }
 
 /// Returns a node's address.
 pub(super) fn address(family: Family, number: u8) -> String {
     let last = 10 + u16::from(number);
-    match family {
-        Family::V4 => format!("10.90.0.{last}"),
-        Family::V6 => format!("fd90::{last:x}"),
-    }
+    family.pick(format!("10.90.0.{last}"), format!("fd90::{last:x}"))
 }
 
 /// Returns the length of the prefix of the network that all nodes share.
 pub(super) fn prefix(family: Family) -> u8 {
-    match family {
-        Family::V4 => 16,
-        Family::V6 => 64,
-    }
+    family.pick(16, 64)
 }
 
 /// Returns the network of a node's pods.
 pub(super) fn pods(family: Family, number: u8) -> String {
-    match family {
-        Family::V4 => format!("10.91.{number}.0/24"),
-        Family::V6 => format!("fd91:0:0:{number:x}::/64"),
-    }
+    family.pick(format!("10.91.{number}.0/24"), format!("fd91:0:0:{number:x}::/64"))
 }
 
 /// Returns the address of a node's one pod.
 pub(super) fn pod(family: Family, number: u8) -> String {
-    match family {
-        Family::V4 => format!("10.91.{number}.1"),
-        Family::V6 => format!("fd91:0:0:{number:x}::1"),
-    }
+    family.pick(format!("10.91.{number}.1"), format!("fd91:0:0:{number:x}::1"))
 }
 
 fn hardware(number: u8) -> String {
@@ -195,15 +181,6 @@ pub(super) fn delete(id: &str) -> Result<()> {
     let all = existing(id).into_iter();
     let commands = all.fold(String::new(), |commands, name| commands + "netns del " + &name + "\n");
     batch(None, &commands)
-}
-
-/// Does something in a network namespace; sockets that it makes stay there.
-pub(super) fn inside<T: Send>(namespace: &str, act: impl FnOnce() -> T + Send) -> Result<T> {
-    // Only the thread changes its namespace, and it ends with this.
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| enter(namespace).map(|()| act()));
-        thread.join().unwrap_or_else(|_| anyhow::bail!("a thread in {namespace} panicked"))
-    })
 }
 
 #[cfg(test)]

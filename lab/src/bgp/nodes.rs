@@ -75,21 +75,13 @@ impl Nodes {
         self.patch_status(name, &json!({"status": {"conditions": [condition]}})).await?;
         // The API server taints every new Node, and the controller manager, which is not here,
         // every silent one.
-        let taints = if ready {
-            json!(null)
-        } else {
-            json!([{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}])
-        };
+        let taints = (!ready).then(|| taint("unreachable"));
         self.patch(name, &json!({"spec": {"taints": taints}})).await
     }
 
     /// Cordons a node, or lifts that.
     pub async fn set_cordoned(&self, name: &str, cordoned: bool) -> Result<()> {
-        let taints = if cordoned {
-            json!([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}])
-        } else {
-            json!(null)
-        };
+        let taints = cordoned.then(|| taint("unschedulable"));
         self.patch(name, &json!({"spec": {"unschedulable": cordoned, "taints": taints}})).await
     }
 
@@ -109,4 +101,8 @@ impl Nodes {
             self.0.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         patched.with_context(|| format!("changing the status of Node {name}")).map(drop)
     }
+}
+
+fn taint(what: &str) -> Value {
+    json!([{"key": format!("node.kubernetes.io/{what}"), "effect": "NoSchedule"}])
 }

@@ -62,10 +62,7 @@ fn router_id(node: &Node) -> String {
 
 /// The name of the channel that carries the routes of a family.
 fn channel(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "ipv4",
-        Family::V6 => "ipv6",
-    }
+    family.pick("ipv4", "ipv6")
 }
 
 fn head(number: u32, name: &str, router_id: &str, family: Family, speaker: &Speaker) -> String {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Client};
+use kube::Client;
 
 use super::confd::Confd;
 use super::family::Family;
@@ -15,8 +14,9 @@ use super::ground::Ground;
 use super::nodes::Nodes;
 use crate::calico;
 use crate::cluster::apply::apply;
+use crate::cluster::definitions::established;
 use crate::control_plane::{ControlPlane, Options};
-use crate::wait::{Look, until};
+use crate::wait::until;
 
 /// The objects of a new Calico: the mesh is on, and its datastore is here.
 const OBJECTS: &str = "\
@@ -83,11 +83,7 @@ impl Site {
         until("all nodes configured", PATIENCE, || async {
             self.follower.check()?;
             let there = self.confd.last().world.nodes.len();
-            Ok(if there == nodes {
-                Look::Done(())
-            } else {
-                Look::NotYet(format!("{there} of {nodes}"))
-            })
+            Ok((there != nodes).then(|| format!("{there} of {nodes}")))
         })
         .await
     }
@@ -103,20 +99,5 @@ impl Site {
 /// Installs custom resource definitions, and waits until their kinds are served.
 pub async fn define(client: &Client, yaml: &str) -> Result<()> {
     apply(client, yaml).await?;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    until("custom resource definitions served", PATIENCE, || async {
-        let all = definitions.list(&kube::api::ListParams::default()).await?;
-        let established = |definition: &&CustomResourceDefinition| {
-            let status = definition.status.as_ref().and_then(|status| status.conditions.as_ref());
-            let mut conditions = status.into_iter().flatten();
-            conditions.any(|c| c.type_ == "Established" && c.status == "True")
-        };
-        let waiting = all.items.iter().find(|definition| !established(definition));
-        Ok(match waiting.map(|definition| definition.metadata.name.clone().unwrap_or_default()) {
-            None => Look::Done(()),
-            Some(name) => Look::NotYet(format!("{name} is not")),
-        })
-    })
-    .await
-    .context("installing definitions")
+    established(client).await.context("installing definitions")
 }

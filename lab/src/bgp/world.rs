@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -34,10 +35,7 @@ pub struct World {
 
 /// The annotation that names a node's address in a family: `10.90.0.10/16`, `fd90::a/64`.
 pub(super) fn annotation(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "projectcalico.org/IPv4Address",
-        Family::V6 => "projectcalico.org/IPv6Address",
-    }
+    family.pick("projectcalico.org/IPv4Address", "projectcalico.org/IPv6Address")
 }
 
 /// A node's BIRD of one address family.
@@ -234,21 +232,10 @@ impl Peer {
 
 /// Reads a Go duration of whole seconds or minutes.
 fn seconds(text: &str) -> Result<Duration> {
-    let mut total = 0;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let number: u64 = rest[..digits].parse().with_context(|| format!("duration {text:?}"))?;
-        let unit = match rest[digits..].chars().next() {
-            Some('s') => 1,
-            Some('m') => 60,
-            Some('h') => 3600,
-            _ => bail!("duration {text:?}: only h, m and s are known here"),
-        };
-        total += number * unit;
-        rest = &rest[digits + 1..];
-    }
-    Ok(Duration::from_secs(total))
+    let known = text.chars().all(|c| c.is_ascii_digit() || "hms".contains(c));
+    ensure!(known, "duration {text:?}: only h, m and s are known here");
+    let time: SignedDuration = text.parse().with_context(|| format!("duration {text:?}"))?;
+    Ok(time.try_into()?)
 }
 
 /// Reads the mesh and the autonomous system from the `BGPConfiguration` called `default`.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::addresses::node_name;
 
@@ -64,12 +64,8 @@ fn delegate(path: &Path) -> Result<()> {
     let available = fs::read_to_string(path.join("cgroup.controllers"))?;
     let available: Vec<&str> = available.split_whitespace().collect();
     for needed in NEEDED {
-        if !available.contains(&needed) {
-            bail!(
-                "the cgroup {} has no controller {needed:?}, which a kubelet needs",
-                path.display()
-            );
-        }
+        let there = available.contains(&needed);
+        ensure!(there, "{} has no controller {needed:?}, which a kubelet needs", path.display());
     }
     for controller in available {
         let result = fs::write(path.join("cgroup.subtree_control"), format!("+{controller}"));
@@ -87,23 +83,24 @@ fn delegate(path: &Path) -> Result<()> {
 
 /// Returns the version 1 hierarchies (`/sys/fs/cgroup/memory`, …).
 fn hierarchies() -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(ROOT).with_context(|| format!("reading {ROOT}"))?;
-    let dirs = entries.flatten().map(|entry| entry.path());
+    let mut dirs = below(Path::new(ROOT));
+    ensure!(!dirs.is_empty(), "no cgroups in {ROOT}");
     // A mixed machine has version 2 here for systemd alone, without controllers.
-    Ok(dirs
-        .filter(|dir| {
-            dir.is_dir()
-                && dir.join("cgroup.procs").exists()
-                && !dir.join("cgroup.controllers").exists()
-        })
-        .collect())
+    dirs.retain(|dir| {
+        dir.join("cgroup.procs").exists() && !dir.join("cgroup.controllers").exists()
+    });
+    Ok(dirs)
+}
+
+fn below(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
 pub(super) fn existing(id: &str) -> Vec<PathBuf> {
     let name = format!("lab-{id}");
     // On a mixed machine runc makes one in the version 2 hierarchy too, by itself.
-    let below = fs::read_dir(ROOT).into_iter().flatten().flatten().map(|entry| entry.path());
-    let roots = std::iter::once(PathBuf::from(ROOT)).chain(below);
+    let roots = below(Path::new(ROOT)).into_iter().chain([PathBuf::from(ROOT)]);
     roots.map(|root| root.join(&name)).filter(|path| path.is_dir()).collect()
 }
 
@@ -111,10 +108,7 @@ pub(super) fn existing(id: &str) -> Vec<PathBuf> {
 /// each.
 pub(super) fn clear_node(id: &str, number: usize) {
     for root in existing(id) {
-        let Ok(entries) = fs::read_dir(root.join(node_name(number))) else { continue };
-        for path in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
-            remove_tree(&path);
-        }
+        remove_trees(&below(&root.join(node_name(number))));
     }
 }
 
@@ -122,9 +116,7 @@ pub(super) fn clear_node(id: &str, number: usize) {
 pub(super) fn delete(id: &str) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        for path in existing(id) {
-            remove_tree(&path);
-        }
+        remove_trees(&existing(id));
         let left = existing(id);
         if left.is_empty() {
             return Ok(());
@@ -136,14 +128,10 @@ pub(super) fn delete(id: &str) -> Result<()> {
     }
 }
 
-/// Removes a cgroup and those below it, as far as they are empty.
-fn remove_tree(path: &Path) {
-    if let Ok(entries) = fs::read_dir(path) {
-        entries
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.is_dir())
-            .for_each(|path| remove_tree(&path));
+/// Removes cgroups and those below them, as far as they are empty.
+fn remove_trees(paths: &[PathBuf]) {
+    for path in paths {
+        remove_trees(&below(path));
+        let _ = fs::remove_dir(path);
     }
-    let _ = fs::remove_dir(path);
 }

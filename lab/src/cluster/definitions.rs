@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
-use kube::api::Api;
+use kube::api::{Api, ListParams};
+use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use crate::tools::module_dir;
-use crate::wait::{Look, until};
+use crate::wait::until;
 use crate::{versions, workspace};
 
 const PROMETHEUS_OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator";
@@ -47,22 +47,23 @@ pub(super) async fn install(client: &Client) -> Result<()> {
             .context("creating a definition of prometheus-operator")
     };
     try_join_all(texts.into_iter().map(create)).await?;
+    established(client).await
+}
+
+/// Waits until all kinds are served.
+pub(crate) async fn established(client: &Client) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for kind in KINDS {
-        let name = format!("{kind}.monitoring.coreos.com");
-        until(&format!("{name} served"), Duration::from_mins(1), || async {
-            let status = definitions.get(&name).await?.status.unwrap_or_default();
-            let mut conditions = status.conditions.iter().flatten();
-            let established = conditions.any(|c| c.type_ == "Established" && c.status == "True");
-            Ok(if established {
-                Look::Done(())
-            } else {
-                Look::NotYet("not established".to_owned())
-            })
-        })
-        .await?;
-    }
-    Ok(())
+    until("custom resource definitions served", Duration::from_mins(3), || async {
+        let all = definitions.list(&ListParams::default()).await?;
+        let served = |definition: &&CustomResourceDefinition| {
+            let status = definition.status.as_ref().and_then(|status| status.conditions.as_ref());
+            let mut conditions = status.into_iter().flatten();
+            conditions.any(|c| c.type_ == "Established" && c.status == "True")
+        };
+        let waiting = all.items.iter().find(|definition| !served(definition));
+        Ok(waiting.map(|definition| format!("{} is not", definition.name_any())))
+    })
+    .await
 }
 
 /// Returns the definition of a kind, by its plural, as JSON, which the API server reads several
@@ -76,21 +77,16 @@ pub fn cached(kind: &str) -> Result<Vec<u8>> {
     }
     let source = module_dir("lab/tools", PROMETHEUS_OPERATOR)?
         .join(format!("example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml"));
-    let yaml =
-        fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))?;
-    let text = serde_json::to_vec(&serde_yaml::from_str::<Value>(&yaml)?)?;
+    let text = serde_json::to_vec(&serde_yaml::from_str::<Value>(&workspace::read(&source)?)?)?;
     fs::create_dir_all(&dir)?;
-    let partial = path.with_extension("partial");
-    fs::write(&partial, &text)?;
-    fs::rename(&partial, &path)?;
+    workspace::write_whole(&path, &text)?;
     Ok(text)
 }
 
 /// Returns the definition of a kind of the Operator Lifecycle Manager, by its plural, as YAML.
 pub fn of_olm(kind: &str) -> Result<String> {
-    let source = module_dir("lab/tools", OPERATOR_FRAMEWORK)?
-        .join(format!("crds/operators.coreos.com_{kind}.yaml"));
-    fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))
+    let module = module_dir("lab/tools", OPERATOR_FRAMEWORK)?;
+    workspace::read(&module.join(format!("crds/operators.coreos.com_{kind}.yaml")))
 }
 
 /// Returns the definitions of Karpenter and of its provider of simulated nodes, as YAML.
@@ -103,9 +99,5 @@ pub fn of_karpenter() -> Result<Vec<String>> {
         "pkg/apis/crds/autoscaling.x-k8s.io_capacitybuffers.yaml",
         "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
     ];
-    let read = |file: &str| {
-        let source = module.join(file);
-        fs::read_to_string(&source).with_context(|| format!("reading {}", source.display()))
-    };
-    files.into_iter().map(read).collect()
+    files.into_iter().map(|file| workspace::read(&module.join(file))).collect()
 }

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use super::addresses::GATEWAY;
 use super::{Cluster, network};
 use crate::control_plane::free_port;
-use crate::process::CommandLine;
+use crate::process::{CommandLine, Process};
 use crate::streams::Sink;
-use crate::wait::{Look, until};
+use crate::wait::listening;
 
 /// One element of an instant vector: its labels (with `__name__`) and its value.
 pub type Sample = (BTreeMap<String, String>, f64);
@@ -63,30 +63,17 @@ impl Cluster {
         let network = network::outer(&self.id());
         let arguments = ["relay", "--listen", listen, "--network", &network, "--target", target];
         self.run(name, CommandLine::new(self.dir.join("lab"), arguments))?;
-        until(&format!("{name} listening"), Duration::from_secs(10), || async {
-            if let Some(process) = self.processes().get(name) {
-                process.check()?;
-            }
-            Ok(match tokio::net::TcpStream::connect(listen).await {
-                Ok(_) => Look::Done(()),
-                Err(error) => Look::NotYet(error.to_string()),
-            })
-        })
-        .await
+        let runs = || self.processes().get(name).map_or(Ok(()), Process::check);
+        listening(name, Duration::from_secs(10), listen, runs).await
     }
 
     /// Listens for workers' reports inside the cluster, behind the bridge that connects the nodes.
     /// Pods reach it over the links of their nodes, and not when those are cut.
+    #[allow(clippy::unused_async, reason = "callers await it")]
     pub async fn stream_sink(&self) -> Result<Sink> {
         let network = network::outer(&self.id());
-        // A socket stays in the namespace in which it was made; the thread that enters it ends.
-        let listen = move || -> Result<TcpListener> {
-            network::enter(&network)?;
-            TcpListener::bind((GATEWAY, 0)).with_context(|| format!("listening on {GATEWAY}"))
-        };
-        let (give, take) = tokio::sync::oneshot::channel();
-        std::thread::spawn(move || give.send(listen()));
-        Sink::serve(take.await.context("the thread that was to listen died")??)
+        let listener = network::inside(&network, || TcpListener::bind((GATEWAY, 0)))?;
+        Sink::serve(listener.with_context(|| format!("listening on {GATEWAY}"))?)
     }
 
     /// Returns the URL of the cluster's Prometheus from outside the cluster.

@@ -7,7 +7,8 @@ use nix::sys::signal::Signal;
 
 use super::Cluster;
 use super::addresses::{GATEWAY, SINK_PORT};
-use crate::wait::{Look, until};
+use crate::wait::until;
+use crate::workspace;
 
 /// A kubelet that finds its node as it was registers within seconds; a busy machine takes longer.
 const REGISTERED: Duration = Duration::from_mins(1);
@@ -47,11 +48,7 @@ impl Cluster {
         self.in_node(node, "pkill", &["-KILL", "-x", "kubelet"])?;
         until(&format!("the kubelet of {node} registered again"), REGISTERED, || async {
             let count = self.registrations(node)?;
-            Ok(if count > before {
-                Look::Done(())
-            } else {
-                Look::NotYet(format!("{count} registrations in its log"))
-            })
+            Ok((count <= before).then(|| format!("{count} registrations in its log")))
         })
         .await
     }
@@ -60,8 +57,6 @@ impl Cluster {
     fn registrations(&self, node: &str) -> Result<usize> {
         self.number_of(node)?;
         let log = self.dir.join(format!("log/{node}-kubelet.log"));
-        let text =
-            std::fs::read_to_string(&log).with_context(|| format!("reading {}", log.display()))?;
-        Ok(text.lines().filter(|line| line.contains(WORDS)).count())
+        Ok(workspace::read(&log)?.lines().filter(|line| line.contains(WORDS)).count())
     }
 }

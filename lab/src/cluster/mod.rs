@@ -4,7 +4,7 @@ pub mod addresses;
 pub mod apply;
 mod cgroups;
 mod containers;
-mod definitions;
+pub(crate) mod definitions;
 pub(crate) mod exposure;
 mod faults;
 pub mod forward;
@@ -24,7 +24,7 @@ mod traffic;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -49,6 +49,7 @@ use crate::control_plane;
 use crate::credentials::{ADMINS, Credentials};
 use crate::pki::Authority;
 use crate::process::{Lifetime, Process};
+use crate::wait::lock;
 use state::State;
 
 /// Who configures the Prometheus, which has the names of kube-prometheus and scrapes a
@@ -283,11 +284,11 @@ impl Cluster {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn processes(&self) -> MutexGuard<'_, BTreeMap<String, Process>> {
-        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.processes)
     }
 
     fn lifetime(&self) -> Lifetime {

@@ -11,7 +11,7 @@ use super::{Cluster, Monitoring, definitions};
 use crate::control_plane;
 use crate::images;
 use crate::process::{self, CommandLine};
-use crate::wait::{Look, until};
+use crate::wait::samples;
 use crate::{tools, versions};
 
 /// From the start of the operator to a Prometheus that answers takes 15 to 25 s on two cores.
@@ -93,17 +93,9 @@ impl Cluster {
         let nodes = self.node_names().len();
         // Relays to a Service can be made before anything is behind it.
         self.prometheus_url().await?;
-        until("Prometheus with samples of all nodes", PROMETHEUS_LIMIT, || async {
-            self.check()?;
-            let found = self.query(UP).await;
-            Ok(match found {
-                Ok(samples) if samples.len() == nodes => Look::Done(()),
-                Ok(samples) => Look::NotYet(format!("{} of {nodes} exporters up", samples.len())),
-                Err(error) => Look::NotYet(format!("{error:#}")),
-            })
-        })
-        .await
-        .map_err(|error| {
+        let up = async || self.query(UP).await;
+        let seen = samples("samples of all nodes", PROMETHEUS_LIMIT, nodes, up).await;
+        seen.map_err(|error| {
             let pods = self
                 .kubectl(&["get", "pods", "--all-namespaces", "-o", "wide"])
                 .unwrap_or_default();

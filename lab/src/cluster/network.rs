@@ -31,8 +31,8 @@ pub(crate) fn node(id: &str, number: usize) -> String {
 pub(super) fn create(id: &str, nodes: usize) -> Result<()> {
     let outer = outer(id);
     ip(&["netns", "add", &outer])?;
-    in_namespace(
-        &outer,
+    batch(
+        Some(&outer),
         &format!(
             "link set lo up\nlink add {BRIDGE} type bridge\naddr add {GATEWAY}/24 dev {BRIDGE}\nlink set {BRIDGE} up\n"
         ),
@@ -40,15 +40,15 @@ pub(super) fn create(id: &str, nodes: usize) -> Result<()> {
     for number in 1..=nodes {
         let (namespace, name) = (node(id, number), node_name(number));
         ip(&["netns", "add", &namespace])?;
-        in_namespace(
-            &outer,
+        batch(
+            Some(&outer),
             &format!(
                 "link add {name} type veth peer name eth0 netns {namespace}\nlink set {name} master {BRIDGE} up\n"
             ),
         )?;
-        in_namespace(&namespace, &node_commands(number, nodes))?;
+        batch(Some(&namespace), &node_commands(number, nodes))?;
     }
-    in_namespace(&outer, &outer_routes(nodes))
+    batch(Some(&outer), &outer_routes(nodes))
 }
 
 /// A node's own links and routes: its address, the way out, and the pods of the others.
@@ -111,12 +111,17 @@ pub(crate) fn enter(namespace: &str) -> Result<()> {
         .with_context(|| format!("entering the network namespace {namespace}"))
 }
 
-fn ip(arguments: &[&str]) -> Result<()> {
-    output("ip", arguments).map(drop)
+/// Does something in a network namespace; sockets that it makes stay there.
+pub(crate) fn inside<T: Send>(namespace: &str, act: impl FnOnce() -> T + Send) -> Result<T> {
+    // Only the thread changes its namespace, and it ends with this.
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| enter(namespace).map(|()| act()));
+        thread.join().unwrap_or_else(|_| anyhow::bail!("a thread in {namespace} panicked"))
+    })
 }
 
-fn in_namespace(namespace: &str, commands: &str) -> Result<()> {
-    batch(Some(namespace), commands)
+fn ip(arguments: &[&str]) -> Result<()> {
+    output("ip", arguments).map(drop)
 }
 
 /// Runs several `ip` commands in one process, in a network namespace or where the caller is.

@@ -16,7 +16,7 @@ use crate::images::{self, Role};
 use crate::node::{CONTAINERD_SOCKET, NodeConfig, Programs};
 use crate::pki::{Authority, Identity, write_secret};
 use crate::process::CommandLine;
-use crate::wait::{Look, until};
+use crate::wait::until;
 use crate::{control_plane, kubeconfig, packages, tools};
 
 /// Three nodes take 10 s on an idle machine with two cores.
@@ -104,24 +104,9 @@ impl Cluster {
         cgroups::clear_node(&id, number);
         let config = self.dir.join("nodes").join(node).join("node.json");
         let lab = self.dir.join("lab");
-        let arguments = [
-            "--mount",
-            "--uts",
-            "--ipc",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--propagation",
-            "slave",
-            "--",
-        ]
-        .map(str::to_owned)
-        .into_iter()
-        .chain([
-            lab.to_string_lossy().into_owned(),
-            "node-init".to_owned(),
-            config.to_string_lossy().into_owned(),
-        ]);
+        let own = "--mount --uts --ipc --pid --fork --kill-child --propagation slave --";
+        let (lab, config) = (lab.to_string_lossy(), config.to_string_lossy());
+        let arguments = own.split(' ').chain([&*lab, "node-init", &*config]);
         let command =
             CommandLine::new("unshare", arguments).inside(Some(&network::node(&id, number)));
         self.run(node, command)
@@ -166,10 +151,10 @@ impl Cluster {
             until(&format!("{name} Ready"), READY_LIMIT, || async {
                 self.check()?;
                 Ok(match nodes.get_opt(name).await {
-                    Ok(Some(node)) if is_ready(&node) => Look::Done(()),
-                    Ok(Some(node)) => Look::NotYet(ready_message(&node)),
-                    Ok(None) => Look::NotYet("not registered".to_owned()),
-                    Err(error) => Look::NotYet(error.to_string()),
+                    Ok(Some(node)) if is_ready(&node) => None,
+                    Ok(Some(node)) => Some(ready_message(&node)),
+                    Ok(None) => Some("not registered".to_owned()),
+                    Err(error) => Some(error.to_string()),
                 })
             })
             .await

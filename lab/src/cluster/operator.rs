@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::{Cluster, Monitoring};
-use crate::wait::{Look, until};
+use crate::wait::until;
 use crate::{process, workspace};
 use image::PRODUCT_REFERENCE;
 
@@ -86,10 +86,7 @@ impl Cluster {
         let ours = ListParams::default().labels(OURS);
         until("the operator away", LIMIT, || async {
             let left = pods.list(&ours).await?.items.len();
-            Ok(match left {
-                0 => Look::Done(()),
-                _ => Look::NotYet(format!("{left} pods are left")),
-            })
+            Ok((left > 0).then(|| format!("{left} pods are left")))
         })
         .await
     }
@@ -105,11 +102,7 @@ impl Cluster {
                 && status.updated_replicas == Some(wanted)
                 && status.replicas == Some(wanted);
             let ready = status.ready_replicas.unwrap_or(0);
-            Ok(if updated && ready == wanted {
-                Look::Done(())
-            } else {
-                Look::NotYet(format!("{ready} of {wanted} ready"))
-            })
+            Ok((!updated || ready != wanted).then(|| format!("{ready} of {wanted} ready")))
         })
         .await
         .map_err(|error| {
@@ -189,25 +182,6 @@ fn environment(
     )
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_environment_is_a_shell_script_whatever_the_paths() {
-        let text = environment(
-            "/a b/it's/admin.conf".as_ref(),
-            "http://p",
-            "http://m/metrics",
-            "/bin".as_ref(),
-        );
-        let script = format!("set -eu\n{text}\nprintf '%s|%s' \"$KUBECONFIG\" \"$PROMETHEUS_URL\"");
-        let said = process::output("sh", &["-c", &script]).unwrap();
-        assert_eq!(said, "/a b/it's/admin.conf|http://p");
-        assert!(text.contains("lab traffic NODE RATE SECONDS"));
-    }
-}
-
 /// Replaces the product's image, of any version.
 fn with_image(manifests: &str, image: &str) -> String {
     let (repository, _) = PRODUCT_REFERENCE.rsplit_once(':').unwrap_or((PRODUCT_REFERENCE, ""));
@@ -229,8 +203,22 @@ fn without_monitors(manifests: &str) -> String {
 }
 
 #[cfg(test)]
-mod image_tests {
+mod tests {
     use super::*;
+
+    #[test]
+    fn the_environment_is_a_shell_script_whatever_the_paths() {
+        let text = environment(
+            "/a b/it's/admin.conf".as_ref(),
+            "http://p",
+            "http://m/metrics",
+            "/bin".as_ref(),
+        );
+        let script = format!("set -eu\n{text}\nprintf '%s|%s' \"$KUBECONFIG\" \"$PROMETHEUS_URL\"");
+        let said = process::output("sh", &["-c", &script]).unwrap();
+        assert_eq!(said, "/a b/it's/admin.conf|http://p");
+        assert!(text.contains("lab traffic NODE RATE SECONDS"));
+    }
 
     #[test]
     fn only_the_products_image_is_replaced() {

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::Monitoring;
@@ -40,9 +39,7 @@ impl State {
     pub fn save(&self) -> Result<()> {
         let dir = dir(&self.id);
         fs::create_dir_all(&dir)?;
-        let (path, partial) = (dir.join(FILE), dir.join(".cluster.json.partial"));
-        fs::write(&partial, serde_json::to_vec_pretty(self)?)?;
-        fs::rename(&partial, &path).with_context(|| format!("writing {}", path.display()))
+        workspace::write_whole(&dir.join(FILE), &serde_json::to_vec_pretty(self)?)
     }
 }
 
@@ -51,28 +48,14 @@ pub(crate) fn dir(id: &str) -> PathBuf {
     workspace::run().join(format!("{PREFIX}{id}"))
 }
 
-/// Returns the id in the name of a cluster's directory.
-pub(crate) fn id_of(dir: &Path) -> Option<String> {
-    dir.file_name()?.to_str()?.strip_prefix(PREFIX).map(str::to_owned)
-}
-
 /// Returns the ids of all clusters that have a directory, running or not.
 pub(crate) fn ids() -> Vec<String> {
-    let Ok(entries) = fs::read_dir(workspace::run()) else { return Vec::new() };
-    let mut ids: Vec<String> = entries.flatten().filter_map(|entry| id_of(&entry.path())).collect();
-    ids.sort();
-    ids
+    workspace::runs(PREFIX)
 }
 
 /// Reads the record of a cluster; `None` if its start did not get that far.
 pub(crate) fn read(id: &str) -> Option<State> {
     serde_json::from_slice(&fs::read(dir(id).join(FILE)).ok()?).ok()
-}
-
-/// Returns whether a cluster's directory was changed within the last minute.
-pub(crate) fn is_new(id: &str) -> bool {
-    let changed = fs::metadata(dir(id)).and_then(|metadata| metadata.modified());
-    changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < Duration::from_mins(1)))
 }
 
 /// Returns the cluster that was started to stay.

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -28,12 +29,7 @@ pub(super) fn teardown(id: &str) -> Result<()> {
             mounts.join(", ")
         );
     }
-    match fs::remove_dir_all(&dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("removing {}", dir.display()))
-        }
-        _ => Ok(()),
-    }
+    workspace::remove(&dir)
 }
 
 /// Takes down every cluster whose starter is gone and that was not meant to stay; with `kept`,
@@ -47,7 +43,7 @@ pub(crate) fn teardown_leftovers(kept: bool) -> Result<usize> {
             Some(state) if state.keep => !kept,
             Some(state) => is_alive(state.starter),
             // It is being made, or its starter was killed before it could write anything.
-            None => state::is_new(&id),
+            None => workspace::is_younger(&state::dir(&id), Duration::from_mins(1)),
         };
         if spared {
             continue;

@@ -120,27 +120,22 @@ struct Pace {
     done: f64,
 }
 
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "rates are far below 2^52, and never negative"
+)]
 impl Pace {
-    #[allow(clippy::cast_precision_loss, reason = "rates are far below 2^52")]
     fn new(bits_per_second: u64) -> Self {
         Self { bytes_per_second: bits_per_second as f64 / 8.0, done: 0.0 }
     }
 
     /// Returns the bytes of a tick, at least one.
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "rates are far below 2^52, and never negative"
-    )]
     fn tick(&self) -> usize {
         ((TICK.as_secs_f64() * self.bytes_per_second) as usize).max(1)
     }
 
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "at most MOST_LAG's worth, never negative"
-    )]
     fn due(&mut self, elapsed: Duration) -> usize {
         let wanted = elapsed.as_secs_f64() * self.bytes_per_second;
         let most = MOST_LAG.as_secs_f64() * self.bytes_per_second;
@@ -148,7 +143,6 @@ impl Pace {
         (wanted - self.done).max(0.0) as usize
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "at most one chunk")]
     fn sent(&mut self, bytes: usize) {
         self.done += bytes as f64;
     }
@@ -163,14 +157,10 @@ pub struct Counters {
 
 /// Reads the counters of `eth0` in a network namespace.
 pub(super) fn counters(namespace: &str) -> Result<Counters> {
-    let namespace = namespace.to_owned();
-    let thread = std::thread::spawn(move || {
-        network::enter(&namespace)?;
-        // /proc/net is that of the process's first thread; this is the thread's own.
-        let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
-        parse_counters(&table, "eth0").with_context(|| format!("no eth0 in {namespace}:\n{table}"))
-    });
-    thread.join().map_err(|_| anyhow!("reading counters panicked"))?
+    // /proc/net is that of the process's first thread; this is the thread's own.
+    let table = || std::fs::read_to_string("/proc/thread-self/net/dev");
+    let table = network::inside(namespace, table)??;
+    parse_counters(&table, "eth0").with_context(|| format!("no eth0 in {namespace}:\n{table}"))
 }
 
 /// Finds a device in the kernel's table: 8 columns of what it received, then 8 of what it sent.

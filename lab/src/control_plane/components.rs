@@ -1,6 +1,6 @@
 //! The command lines of the four components, from one description of where they run. No IO.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::process::CommandLine;
@@ -73,22 +73,10 @@ impl Layout {
             .env("GOMEMLIMIT", "2GiB")
     }
 
-    /// etcd: one member, no fsync, since nothing here outlives the machine.
     pub fn etcd(&self, program: PathBuf) -> CommandLine {
         let client = format!("http://127.0.0.1:{}", self.ports.etcd);
         let peer = format!("http://127.0.0.1:{}", self.ports.etcd_peer);
-        let arguments = vec![
-            "--name=lab".to_owned(),
-            format!("--data-dir={}", self.dir.join("etcd").display()),
-            "--unsafe-no-fsync".to_owned(),
-            "--log-level=warn".to_owned(),
-            format!("--listen-client-urls={client}"),
-            format!("--advertise-client-urls={client}"),
-            format!("--listen-peer-urls={peer}"),
-            format!("--initial-advertise-peer-urls={peer}"),
-            format!("--initial-cluster=lab={peer}"),
-        ];
-        self.command(program, arguments)
+        self.command(program, etcd("lab", &self.dir, &client, &peer))
     }
 
     /// kube-apiserver: RBAC and Node authorization, client certificates and service account tokens.
@@ -180,6 +168,21 @@ impl Layout {
             "--v=1".to_owned(),
         ]
     }
+}
+
+/// The arguments of an etcd: one member, no fsync, since nothing here outlives the machine.
+pub(crate) fn etcd(name: &str, dir: &Path, client: &str, peer: &str) -> Vec<String> {
+    vec![
+        format!("--name={name}"),
+        format!("--data-dir={}", dir.join("etcd").display()),
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=warn".to_owned(),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster={name}={peer}"),
+    ]
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use kube::Client;
 use nix::sys::signal::Signal;
 
-pub(crate) use components::{AUTHORITY, Layout, Ports, SERVICE_CIDR};
+pub(crate) use components::{AUTHORITY, Layout, Ports, SERVICE_CIDR, etcd};
 pub(crate) use plane::{
     controllers_ready, prepare, ready, start_controller_manager, start_core, start_scheduler,
 };
@@ -94,11 +94,8 @@ impl ControlPlane {
     }
 
     async fn start_once(options: &Options) -> Result<Self> {
-        let dir = workspace::run().join(format!("control-plane-{}", workspace::unique()));
-        fs::create_dir_all(&dir)?;
-        fs::write(dir.join(OWNER), std::process::id().to_string())?;
         let layout = Layout {
-            dir,
+            dir: workspace::own(&format!("control-plane-{}", workspace::unique()))?,
             host: "127.0.0.1".to_owned(),
             ports: ports::free()?,
             network: None,
@@ -259,9 +256,6 @@ impl Drop for ControlPlane {
     }
 }
 
-/// Holds the pid of the process a control plane belongs to.
-pub(crate) const OWNER: &str = "owner";
-
 /// Removes the data of control planes whose owner was killed before it could do so; their processes
 /// died with it.
 ///
@@ -270,13 +264,10 @@ pub(crate) fn sweep() {
     const DAY: std::time::Duration = std::time::Duration::from_hours(24);
     let Ok(entries) = fs::read_dir(workspace::run()) else { return };
     for dir in entries.flatten().map(|entry| entry.path()) {
-        let Ok(owner) = fs::read_to_string(dir.join(OWNER)) else { continue };
-        if owner.trim().parse().is_ok_and(crate::process::is_alive) {
+        if workspace::is_owned(&dir) != Some(false) {
             continue;
         }
-        let old = fs::metadata(dir.join(OWNER))
-            .and_then(|m| m.modified())
-            .is_ok_and(|t| t.elapsed().is_ok_and(|e| e > DAY));
+        let old = !workspace::is_younger(&dir.join("owner"), DAY);
         let _ = fs::remove_dir_all(dir.join("etcd"));
         if old || !dir.join("log").exists() {
             let _ = fs::remove_dir_all(&dir);

@@ -13,7 +13,7 @@ use crate::credentials::{ADMINS, Credentials};
 use crate::pki::{Authority, Identity, signing_keys, write_secret};
 use crate::process::{Lifetime, Process};
 use crate::tools;
-use crate::wait::{Look, until};
+use crate::wait::until;
 
 /// A start takes 3 to 9 s on an idle machine with two cores; this allows for ten at once.
 const START_LIMIT: Duration = Duration::from_mins(2);
@@ -70,18 +70,15 @@ pub(crate) fn start_core(layout: &Layout, lifetime: Lifetime) -> Result<Vec<Proc
 /// Waits until the API server reports that it is ready.
 pub(crate) async fn ready(client: &Client, processes: &[Process]) -> Result<()> {
     until("kube-apiserver ready", START_LIMIT, || async {
-        for process in processes {
-            process.check()?;
-        }
+        processes.iter().try_for_each(Process::check)?;
         let request =
             http::Request::get("/readyz").body(Vec::new()).context("building a request")?;
         // A request to a server that is just coming up may hang rather than fail.
         let answer =
             tokio::time::timeout(Duration::from_secs(2), client.request_text(request)).await;
         Ok(match answer {
-            Ok(Ok(_)) => Look::Done(()),
-            Ok(Err(error)) => Look::NotYet(error.to_string()),
-            Err(_) => Look::NotYet("no answer within 2 s".to_owned()),
+            Ok(answer) => answer.err().map(|error| error.to_string()),
+            Err(_) => Some("no answer within 2 s".to_owned()),
         })
     })
     .await
@@ -117,13 +114,11 @@ pub(crate) fn start_scheduler(layout: &Layout, lifetime: Lifetime) -> Result<Pro
 pub(crate) async fn controllers_ready(client: &Client, processes: &[Process]) -> Result<()> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
     until("kube-controller-manager ready (default service account)", START_LIMIT, || async {
-        for process in processes {
-            process.check()?;
-        }
+        processes.iter().try_for_each(Process::check)?;
         Ok(match accounts.get_opt("default").await {
-            Ok(Some(_)) => Look::Done(()),
-            Ok(None) => Look::NotYet("no default service account".to_owned()),
-            Err(error) => Look::NotYet(error.to_string()),
+            Ok(Some(_)) => None,
+            Ok(None) => Some("no default service account".to_owned()),
+            Err(error) => Some(error.to_string()),
         })
     })
     .await

@@ -1,13 +1,12 @@
 //! Free TCP ports on loopback.
 
-use std::{
-    net::{Ipv4Addr, TcpListener},
-    sync::{Mutex, PoisonError},
-};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Mutex;
 
 use anyhow::{Context, Result};
 
 use super::components::Ports;
+use crate::wait::lock;
 use crate::workspace;
 
 /// Below the kernel's own range for outgoing connections (32768 and up), so that no connection
@@ -41,8 +40,7 @@ impl Claimed {
     /// Claims a block at random: the ports of a process that ended may still have listeners.
     fn claim(&mut self) -> Result<()> {
         let blocks = (RANGE.end - RANGE.start) / BLOCK;
-        let random = u32::from_str_radix(&workspace::unique(), 16)?;
-        let start = u16::try_from(random % u32::from(blocks))?;
+        let start = u16::try_from(workspace::random() % u32::from(blocks))?;
         let mut firsts = (0..blocks).map(|n| RANGE.start + (start + n) % blocks * BLOCK);
         let claim = |first| Some((first, TcpListener::bind((Ipv4Addr::LOCALHOST, first)).ok()?));
         let (first, listener) = firsts
@@ -57,7 +55,7 @@ impl Claimed {
 /// Picks a port of loopback that has no listener, that no connection takes, and that neither this
 /// process nor another one has handed out.
 pub fn free_port() -> Result<u16> {
-    let mut claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut claimed = lock(&CLAIMED);
     loop {
         match claimed.left.pop() {
             Some(port) if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() => {

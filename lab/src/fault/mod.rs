@@ -36,10 +36,11 @@ pub use proxy::{Proxy, Request};
 pub use rule::{EventFault, Fault, GONE, Rule};
 pub use wire::Wire;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::watch;
 
+use crate::wait::lock;
 use upstream::Upstream;
 
 /// State that the proxy and all of its requests share.
@@ -70,8 +71,7 @@ impl Shared {
     }
 
     fn script(&self) -> MutexGuard<'_, Script> {
-        // Plain values: a panic elsewhere leaves nothing half done in them.
-        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.script)
     }
 
     /// Changes the script, and lets held events be looked at again.

@@ -20,13 +20,14 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 use super::upstream::Upstream;
 use super::wire::{self, Wire};
 use super::{Call, Fault, Rule, Shared, events};
 use crate::control_plane::{ControlPlane, free_port};
 use crate::pki::write_secret;
+use crate::wait::Task;
+use crate::workspace;
 
 /// The time in which the bytes before a break leave.
 const FLUSH: Duration = Duration::from_millis(20);
@@ -48,7 +49,7 @@ pub struct Proxy {
     wire: watch::Sender<Wire>,
     url: String,
     kubeconfig: Option<PathBuf>,
-    tasks: Vec<AbortHandle>,
+    _tasks: [Task; 2],
 }
 
 impl std::fmt::Debug for Proxy {
@@ -86,10 +87,9 @@ impl Proxy {
         let shared = Arc::new(Shared::new(upstream));
         let router = Router::new().fallback(forward).with_state(Arc::clone(&shared));
         let (wire, state) = watch::channel(Wire::Open);
-        let serving = tokio::spawn(async move { axum::serve(server, router).await });
-        let relaying = tokio::spawn(wire::relay(front, inner, state));
-        let tasks = vec![serving.abort_handle(), relaying.abort_handle()];
-        Ok(Self { shared, wire, url, kubeconfig: None, tasks })
+        let serving = Task::spawn(async move { axum::serve(server, router).await });
+        let tasks = [serving, Task::spawn(wire::relay(front, inner, state))];
+        Ok(Self { shared, wire, url, kubeconfig: None, _tasks: tasks })
     }
 
     pub fn url(&self) -> &str {
@@ -161,9 +161,6 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
-        }
         if let Some(path) = &self.kubeconfig {
             let _ = fs::remove_file(path);
         }
@@ -173,9 +170,7 @@ impl Drop for Proxy {
 /// Returns the kubeconfig with another server and no user. It names the certificate authority,
 /// though the proxy serves no certificate: without one a client uses the system's.
 fn without_identity(kubeconfig: &Path, server: &str) -> Result<String> {
-    let text = fs::read_to_string(kubeconfig)
-        .with_context(|| format!("reading {}", kubeconfig.display()))?;
-    let config: Value = serde_yaml::from_str(&text)?;
+    let config: Value = serde_yaml::from_str(&workspace::read(kubeconfig)?)?;
     let mut cluster = config["clusters"][0]["cluster"].clone();
     cluster["server"] = server.into();
     let config = json!({

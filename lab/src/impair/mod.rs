@@ -10,7 +10,6 @@
 //! When this process dies, its namespace and the veth pair die with it: packets then take their
 //! ordinary route.
 
-mod dice;
 mod packet;
 mod plumbing;
 
@@ -28,7 +27,8 @@ use nix::sys::socket::{
 };
 use serde::{Deserialize, Serialize};
 
-use dice::Dice;
+use crate::workspace::{share, write_whole};
+
 pub(crate) use plumbing::{divert_no_more, remove};
 
 /// Packets that are held at once; a real device's queue has an end, too (netem: 1000 packets by
@@ -142,9 +142,7 @@ pub(crate) fn read_report(path: &Path) -> Option<Counts> {
 }
 
 fn write_report(path: &Path, counts: Counts) -> Result<()> {
-    let partial = path.with_extension("partial");
-    std::fs::write(&partial, serde_json::to_vec(&counts)?)?;
-    std::fs::rename(&partial, path).with_context(|| format!("writing {}", path.display()))
+    write_whole(path, &serde_json::to_vec(&counts)?)
 }
 
 /// Opens a device for whole frames that carry IPv4.
@@ -169,7 +167,6 @@ fn read(
     hold: Duration,
     (loss, longest): (f64, usize),
 ) -> Result<()> {
-    let mut dice = Dice::new();
     let mut buffer = [0; FRAME];
     loop {
         let length = match recv(link.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
@@ -179,7 +176,7 @@ fn read(
             Err(error) => return Err(error.into()),
         };
         let due = Instant::now() + hold;
-        if length > longest || dice.hits(loss) {
+        if length > longest || share() < loss {
             counters.lost.fetch_add(1, Ordering::Relaxed);
             continue;
         }

@@ -119,32 +119,15 @@ pub(super) fn kube_proxy(config: &NodeConfig) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Programs;
 
     fn config() -> NodeConfig {
         NodeConfig {
             name: "node-2".to_owned(),
-            address: "10.77.0.12".to_owned(),
             pod_cidr: "10.78.2.0/24".to_owned(),
-            cluster_cidr: "10.78.0.0/16".to_owned(),
-            dns: "10.79.0.10".to_owned(),
-            api: "10.77.0.1:6443".to_owned(),
-            dir: "/d".into(),
-            logs: "/d/log".into(),
-            authority: "/pki/ca.crt".into(),
             certificate: "/pki/node-2.crt".into(),
-            key: "/pki/node-2.key".into(),
-            kubelet_kubeconfig: "/k/node-2.conf".into(),
-            proxy_kubeconfig: "/k/proxy.conf".into(),
             cgroup_root: "/lab-x/node-2".to_owned(),
             sandbox_image: "registry.k8s.io/pause:3".to_owned(),
-            images: Vec::new(),
-            programs: Programs {
-                containerd: "containerd".into(),
-                ctr: "ctr".into(),
-                kubelet: "kubelet".into(),
-                kube_proxy: "kube-proxy".into(),
-            },
+            ..NodeConfig::default()
         }
     }
 

@@ -17,6 +17,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::wait::{WaitStatus, waitpid};
 
 use super::{CONTAINERD_SOCKET, NodeConfig, files};
+use crate::workspace;
 
 /// The time that containerd may take to listen, and the API server to come up.
 const LIMIT: Duration = Duration::from_mins(2);
@@ -27,9 +28,7 @@ const MOST_RESTARTS: usize = 5;
 
 /// Runs a node until its pid namespace is killed.
 pub fn run(config_file: &Path) -> Result<()> {
-    let text = fs::read_to_string(config_file)
-        .with_context(|| format!("reading {}", config_file.display()))?;
-    let config: NodeConfig = serde_json::from_str(&text)?;
+    let config: NodeConfig = serde_json::from_str(&workspace::read(config_file)?)?;
     set_up_mounts(&config)?;
     write_files(&config)?;
     let mut components = vec![Component::start(&config, "containerd")?];

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use init::run;
 
 /// Everything a node's first process needs to know; handed to it as a JSON file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct NodeConfig {
     /// The node's name, which is its host name too.
     pub name: String,
@@ -45,7 +45,7 @@ pub struct NodeConfig {
 }
 
 /// The location of a node's programs.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Programs {
     pub containerd: PathBuf,
     pub ctr: PathBuf,

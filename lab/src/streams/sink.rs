@@ -1,17 +1,17 @@
 //! The server that takes the reports.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::{Router, routing};
-use tokio::task::JoinHandle;
 
 use super::ledger::Ledger;
 use super::report::Report;
+use crate::wait::{Task, lock};
 
 /// A worker that was cut off reports up to ten thousand intervals at once, each of a few hundred
 /// bytes at most.
@@ -22,7 +22,7 @@ const LONGEST_REPORT: usize = 8 * 1024 * 1024;
 pub struct Sink {
     ledger: Arc<Mutex<Ledger>>,
     address: SocketAddr,
-    server: JoinHandle<()>,
+    _server: Task,
 }
 
 impl Sink {
@@ -42,11 +42,8 @@ impl Sink {
             .fallback(routing::post(take))
             .layer(DefaultBodyLimit::max(LONGEST_REPORT))
             .with_state(Arc::clone(&ledger));
-        let server = tokio::spawn(async move {
-            // It ends only by being dropped.
-            let _ = axum::serve(listener, router).await;
-        });
-        Ok(Self { ledger, address, server })
+        let server = Task::spawn(async move { axum::serve(listener, router).await });
+        Ok(Self { ledger, address, _server: server })
     }
 
     pub fn url(&self) -> String {
@@ -58,17 +55,6 @@ impl Sink {
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         lock(&self.ledger)
     }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        self.server.abort();
-    }
-}
-
-/// A ledger is whole after every report: a panic elsewhere leaves nothing half-done in it.
-fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
-    ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn take(State(ledger): State<Arc<Mutex<Ledger>>>, body: Bytes) -> (StatusCode, String) {

@@ -7,7 +7,7 @@ mod record;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::family::Family;
 use super::machine::Machine;
+use crate::wait::lock;
 use netlink::Table;
 use probe::{GRACE, Prober};
 use record::Record;
@@ -224,8 +225,4 @@ impl Thread {
         }
         Ok(())
     }
-}
-
-fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
-    record.lock().unwrap_or_else(PoisonError::into_inner)
 }

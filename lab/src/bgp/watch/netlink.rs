@@ -16,17 +16,11 @@ use crate::bgp::network::inside;
 
 /// `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_ROUTE`: subscribes to all routes that come and go.
 fn routes(family: Family) -> u32 {
-    match family {
-        Family::V4 => 0x40,
-        Family::V6 => 0x400,
-    }
+    family.pick(0x40, 0x400)
 }
 
 fn number_of(family: Family) -> u8 {
-    match family {
-        Family::V4 => 2,
-        Family::V6 => 10,
-    }
+    family.pick(2, 10)
 }
 
 /// Room for some thousand changes while nobody reads.
@@ -202,10 +196,7 @@ fn messages(mut bytes: &[u8]) -> Vec<Message<'_>> {
 fn route(family: Family, body: &[u8]) -> Option<Route> {
     const UNICAST: u8 = 1;
     let (length, table, kind) = (*body.get(1)?, *body.get(4)?, *body.get(7)?);
-    let wanted = match family {
-        Family::V4 => 24,
-        Family::V6 => 64,
-    };
+    let wanted = family.pick(24, 64);
     if (*body.first()?, length, table, kind) != (number_of(family), wanted, MAIN_TABLE, UNICAST) {
         return None;
     }

@@ -140,21 +140,18 @@ pub struct Seen {
 impl Seen {
     /// Only what happened between nodes of which neither is in `nodes`.
     pub fn without(&self, nodes: &BTreeSet<String>) -> Self {
-        let mut seen = self.clone();
-        let is_theirs =
-            |pair: &(String, String)| nodes.contains(&pair.0) || nodes.contains(&pair.1);
-        seen.gaps.retain(|gap| !is_theirs(&gap.pair));
-        seen.lost.retain(|pair, _| !is_theirs(pair));
-        seen
+        self.of(|pair| !nodes.contains(&pair.0) && !nodes.contains(&pair.1))
     }
 
     /// Only observations of pairs with one node in `nodes`.
     pub fn only(&self, nodes: &BTreeSet<String>) -> Self {
+        self.of(|pair| nodes.contains(&pair.0) || nodes.contains(&pair.1))
+    }
+
+    fn of(&self, wanted: impl Fn(&(String, String)) -> bool) -> Self {
         let mut seen = self.clone();
-        let is_theirs =
-            |pair: &(String, String)| nodes.contains(&pair.0) || nodes.contains(&pair.1);
-        seen.gaps.retain(|gap| is_theirs(&gap.pair));
-        seen.lost.retain(|pair, _| is_theirs(pair));
+        seen.gaps.retain(|gap| wanted(&gap.pair));
+        seen.lost.retain(|pair, _| wanted(pair));
         seen
     }
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 /// Returns the samples of one metric: labels and value.
-pub(super) fn samples(text: &str, name: &str) -> Vec<(BTreeMap<String, String>, f64)> {
+pub fn samples(text: &str, name: &str) -> Vec<(BTreeMap<String, String>, f64)> {
     text.lines().filter_map(|line| sample(line.strip_prefix(name)?)).collect()
 }
 
 /// Returns the value of a metric without labels, or the sum of those with.
-pub(super) fn sum(text: &str, name: &str) -> f64 {
+pub fn sum(text: &str, name: &str) -> f64 {
     samples(text, name).iter().map(|(_, value)| value).sum()
 }
 

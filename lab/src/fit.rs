@@ -23,12 +23,3 @@ pub fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     let rest: f64 = points.iter().map(|p| (p.1 - y - slope * (p.0 - x)).powi(2)).sum();
     Some(Fit { slope, error: (rest / (count - 2.0) / squares).sqrt() })
 }
-
-/// Returns how many of the descriptors of a row of samples are never closed: the fewest in its last
-/// third less the fewest in its first. Connections come and go, so that the most say nothing.
-pub fn leaked(counts: &[i64]) -> Option<i64> {
-    let third = counts.len() / 3;
-    let first = counts[..third].iter().min()?;
-    let last = counts[counts.len() - third..].iter().min()?;
-    Some(last - first)
-}
