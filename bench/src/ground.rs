@@ -71,18 +71,24 @@ pub async fn wait_for<T>(
     }
 }
 
-/// Prints the head of a table.
-pub fn header(columns: &[&str]) {
-    println!("{}", columns.join(" | "));
-    println!("{}", columns.iter().map(|_| "---").collect::<Vec<_>>().join(" | "));
+/// A figure, with the name of its column.
+pub type Figure<T = f64> = (&'static str, T);
+
+/// Prints a row of a table, and before the first one the names of its columns.
+pub fn print(row: &[Figure<String>], first: &mut bool) {
+    if std::mem::take(first) {
+        println!("{}", row.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" | "));
+        println!("{}", vec!["---"; row.len()].join(" | "));
+    }
+    println!("{}", row.iter().map(|(_, figure)| figure.as_str()).collect::<Vec<_>>().join(" | "));
 }
 
 /// Prints which figures are above their limits, and reports whether there are any.
-pub fn above(columns: &[&str], figures: &[f64], limits: &[(&str, f64)]) -> bool {
+pub fn above(figures: &[Figure], limits: &[Figure]) -> bool {
     let mut found = false;
     for (name, limit) in limits {
-        let figure = columns.iter().zip(figures).find(|(column, _)| *column == name);
-        if let Some((_, figure)) = figure.filter(|(_, figure)| *figure > limit) {
+        let figure = figures.iter().find(|(column, _)| column == name);
+        if let Some((_, figure)) = figure.filter(|(_, figure)| figure > limit) {
             println!("above the limit: {name} is {figure:.2}, at most {limit}");
             found = true;
         }

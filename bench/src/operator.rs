@@ -21,7 +21,7 @@ use serde_json::json;
 use traffic_operator::api::TrafficWatch;
 
 use crate::{
-    ground::{above, free_address, header, start, wait_for},
+    ground::{Figure, above, free_address, print, start, wait_for},
     labels::{Labels, bare_loop},
     nodes,
     programs::{self, OURS, Program, programs, rows},
@@ -55,49 +55,31 @@ const TUNED: &str = "-tuned";
 const RATIOS: [(&str, f64); 3] =
     [("CPU ms/judgment", 0.25), ("flip p50 ms", 1.0), ("flip p99 ms", 1.0)];
 
-const HEADER: [&str; 17] = [
-    "program",
-    "nodes",
-    "TrafficWatches",
-    "first labels s",
-    "RSS MiB",
-    "peak MiB",
-    "of the binary MiB",
-    "CPU ms/judgment",
-    "requests/interval",
-    "idle writes/min",
-    "idle API requests/min",
-    "flip p50 ms",
-    "flip p99 ms",
-    "half flip s",
-    "bare loop s",
-    "half/bare",
-    "largest page MB",
-];
-
 pub async fn run(ours: &Path) -> anyhow::Result<()> {
     let programs = programs(ours);
     let (plane, client) = start().await?;
-    header(&HEADER);
+    let mut first = true;
     let mut excess = false;
     for (nodes, watches) in rows(&ROWS) {
         let mut ours_here = None;
         for program in &programs {
             let figures = measure(&plane, &client, program, nodes, watches).await?;
-            let written = figures.map(|figure| format!("{figure:.1}"));
-            println!("{} | {nodes} | {watches} | {}", program.name, written.join(" | "));
+            let (of, by) = (nodes.to_string(), watches.to_string());
+            let row = [("program", program.name.clone()), ("nodes", of), ("TrafficWatches", by)];
+            let figures_of_it = figures.map(|(name, figure)| (name, format!("{figure:.1}")));
+            print(&[&row[..], &figures_of_it].concat(), &mut first);
             if (nodes, watches) != (5000, 1) {
                 continue;
             }
             if program.name == OURS {
-                excess |= above(&HEADER[3..], &figures, &LIMITS);
+                excess |= above(&figures, &LIMITS);
                 ours_here = Some(figures);
             } else if let Some(ours) = ours_here.filter(|_| program.name.ends_with(TUNED)) {
                 let limits = RATIOS.map(|(name, part)| {
-                    let column = HEADER[3..].iter().position(|column| *column == name);
-                    (name, column.map_or(0.0, |column| figures[column] * part))
+                    let theirs = figures.iter().find(|(column, _)| *column == name);
+                    (name, theirs.map_or(0.0, |(_, figure)| figure * part))
                 });
-                excess |= above(&HEADER[3..], &ours, &limits);
+                excess |= above(&ours, &limits);
             }
         }
     }
@@ -113,7 +95,7 @@ async fn measure(
     program: &Program,
     count: usize,
     watches: usize,
-) -> anyhow::Result<[f64; 14]> {
+) -> anyhow::Result<[Figure; 14]> {
     watches::clean(client).await?;
     nodes::create(client, (0..count).map(nodes::node)).await?;
     let (prometheus, url) = Prometheus::start(count).await?;
@@ -149,20 +131,20 @@ async fn measure(
     let file = operator.binary_pages()?;
     let page = scraper.end().await?;
     Ok([
-        first.as_secs_f64(),
-        rss,
-        peak,
-        file,
-        cpu,
-        requests,
-        writes,
-        asked,
-        flips.0,
-        flips.1,
-        half.as_secs_f64(),
-        bare.as_secs_f64(),
-        half.as_secs_f64() / bare.as_secs_f64(),
-        page,
+        ("first labels s", first.as_secs_f64()),
+        ("RSS MiB", rss),
+        ("peak MiB", peak),
+        ("of the binary MiB", file),
+        ("CPU ms/judgment", cpu),
+        ("requests/interval", requests),
+        ("idle writes/min", writes),
+        ("idle API requests/min", asked),
+        ("flip p50 ms", flips.0),
+        ("flip p99 ms", flips.1),
+        ("half flip s", half.as_secs_f64()),
+        ("bare loop s", bare.as_secs_f64()),
+        ("half/bare", half.as_secs_f64() / bare.as_secs_f64()),
+        ("largest page MB", page),
     ])
 }
 

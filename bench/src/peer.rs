@@ -17,7 +17,7 @@ use kube::Client;
 use lab::{ControlPlane, fleet::Fleet};
 
 use crate::{
-    ground::{above, free_address, header, start, wait_for},
+    ground::{Figure, above, free_address, print, start, wait_for},
     labels::{Labels, bare_loop},
     nodes,
     programs::{self, OURS, Program, programs, rows},
@@ -50,24 +50,7 @@ const RECORDED: Duration = Duration::from_secs(1);
 const LIMITS: [(&str, f64); 3] =
     [("queries/interval", 1.1), ("idle node writes/min", 0.0), ("writes/flipped node", 1.0)];
 
-const FIGURES: [&str; 14] = [
-    "first labels s",
-    "API requests until then",
-    "RSS MiB",
-    "peak MiB",
-    "CPU ms/interval",
-    "Prometheus CPU ms/interval",
-    "queries/interval",
-    "idle API requests/min",
-    "idle writes/min",
-    "idle node writes/min",
-    "writes/flipped node",
-    "first to last label s",
-    "bare loop s",
-    "largest page MB",
-];
-
-type Figures = [f64; FIGURES.len()];
+type Figures = [Figure; 14];
 
 pub async fn run(ours: &Path) -> anyhow::Result<()> {
     let programs = programs(ours);
@@ -77,7 +60,7 @@ pub async fn run(ours: &Path) -> anyhow::Result<()> {
     let rounds = std::env::var("BENCH_ROUNDS").ok().and_then(|text| text.parse::<usize>().ok());
     let rounds = rounds.unwrap_or(1).max(1);
     let (plane, client) = start().await?;
-    header(&[&["program", "round", "nodes", "TrafficWatches"][..], &FIGURES[..]].concat());
+    let mut first = true;
     let mut excess = false;
     for (nodes, watches) in rows(&ROWS) {
         let fleet = Fleet::start(nodes, |node| format!("{}:9100", nodes::address(node))).await?;
@@ -88,10 +71,14 @@ pub async fn run(ours: &Path) -> anyhow::Result<()> {
             for at in (0..programs.len()).map(|at| (at + round - 1) % programs.len()) {
                 let program = &programs[at];
                 let figures = ground.measure(program, round).await?;
-                let written = figures.map(|figure| format!("{figure:.1}")).join(" | ");
-                println!("{} | {round} | {nodes} | {watches} | {written}", program.name);
+                let (name, round) = (program.name.clone(), round.to_string());
+                let (of, by) = (nodes.to_string(), watches.to_string());
+                let row = [("program", name), ("round", round), ("nodes", of)];
+                let figures_of_it = figures.map(|(name, figure)| (name, format!("{figure:.1}")));
+                let row = [&row[..], &[("TrafficWatches", by)], &figures_of_it].concat();
+                print(&row, &mut first);
                 if program.name == OURS {
-                    excess |= above(&FIGURES, &figures, &LIMITS);
+                    excess |= above(&figures, &LIMITS);
                 }
                 all[at].push(figures);
             }
@@ -109,7 +96,7 @@ fn compare(programs: &[Program], all: &[Vec<Figures>], nodes: usize, watches: us
     println!("\n{nodes} nodes, {watches} TrafficWatches: medians, and how many times ours\n");
     println!("| figure | {} |", names.join(" | "));
     println!("|---{}|", "|---".repeat(names.len()));
-    for (at, figure) in FIGURES.iter().enumerate() {
+    for (at, (figure, _)) in all[0].iter().flatten().take(14).enumerate() {
         let medians: Vec<_> = all.iter().map(|rounds| median(rounds, at)).collect();
         let ours = medians[0];
         let cells = medians.iter().enumerate().map(|(program, median)| match program {
@@ -124,7 +111,7 @@ fn compare(programs: &[Program], all: &[Vec<Figures>], nodes: usize, watches: us
 
 /// The median of one figure; the upper one of an even number of rounds.
 fn median(rounds: &[Figures], at: usize) -> f64 {
-    let mut figures: Vec<_> = rounds.iter().map(|figures| figures[at]).collect();
+    let mut figures: Vec<_> = rounds.iter().map(|figures| figures[at].1).collect();
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
@@ -186,20 +173,20 @@ impl Ground<'_> {
         let per_minute =
             |count: u32| f64::from(count) * 60.0 / (INTERVAL.as_secs_f64() * intervals);
         Ok([
-            first.as_secs_f64(),
-            f64::from(u32::try_from(asked_first)?),
-            rss,
-            peak,
-            cpu / intervals,
-            cpu_of_prometheus / intervals,
-            queries / intervals,
-            per_minute(u32::try_from(idle.len())?),
-            per_minute(idle_writes),
-            per_minute(idle_node_writes),
-            f64::from(flip_writes) / f64::from(u32::try_from(half)?),
-            last.saturating_duration_since(*earliest).as_secs_f64(),
-            bare.as_secs_f64(),
-            page,
+            ("first labels s", first.as_secs_f64()),
+            ("API requests until then", f64::from(u32::try_from(asked_first)?)),
+            ("RSS MiB", rss),
+            ("peak MiB", peak),
+            ("CPU ms/interval", cpu / intervals),
+            ("Prometheus CPU ms/interval", cpu_of_prometheus / intervals),
+            ("queries/interval", queries / intervals),
+            ("idle API requests/min", per_minute(u32::try_from(idle.len())?)),
+            ("idle writes/min", per_minute(idle_writes)),
+            ("idle node writes/min", per_minute(idle_node_writes)),
+            ("writes/flipped node", f64::from(flip_writes) / f64::from(u32::try_from(half)?)),
+            ("first to last label s", last.saturating_duration_since(*earliest).as_secs_f64()),
+            ("bare loop s", bare.as_secs_f64()),
+            ("largest page MB", page),
         ])
     }
 

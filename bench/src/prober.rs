@@ -26,7 +26,7 @@ use traffic_operator::api::NetworkProber;
 
 use crate::{
     agents::Agents,
-    ground::{free_address, header, start, wait},
+    ground::{Figure, free_address, print, start, wait},
     member::Member,
     serving::{self, NAME, NAMESPACE, Serving, pod},
 };
@@ -51,28 +51,6 @@ const CALM: Duration = Duration::from_secs(3);
 /// agent comes back, because the kernel counts in steps of 10 ms.
 const IDLE: Duration = Duration::from_secs(25);
 
-const HEADER: [&str; 19] = [
-    "pods",
-    "full-mesh pairs",
-    "edges",
-    "edges/pod",
-    "series",
-    "series/pod",
-    "pinglists kB",
-    "B/pod",
-    "all lists s",
-    "requests failed",
-    "RSS MiB",
-    "RSS MiB, agents waiting",
-    "kB/agent",
-    "idle CPU ms/s",
-    "CPU ms/change",
-    "CPU us/change/pod",
-    "probers told ms (median, max)",
-    "own list ms (median, max)",
-    "writes/change",
-];
-
 pub async fn run(binary: &Path) -> anyhow::Result<()> {
     let (plane, client) = start().await?;
     let mut bench = Bench {
@@ -86,9 +64,9 @@ pub async fn run(binary: &Path) -> anyhow::Result<()> {
     serving::install(&client).await?;
     bench.nodes().await?;
     drop(first);
-    header(&HEADER);
+    let mut first = true;
     for count in rows() {
-        println!("{}", bench.measure(count).await?.join(" | "));
+        print(&bench.measure(count).await?, &mut first);
     }
     bench.plane.stop().await
 }
@@ -165,7 +143,7 @@ impl Bench {
         .await
     }
 
-    async fn measure(&mut self, count: usize) -> anyhow::Result<[String; HEADER.len()]> {
+    async fn measure(&mut self, count: usize) -> anyhow::Result<[Figure<String>; 19]> {
         let builder = self.operator(&format!("build-{count}")).await?;
         let (this, from) = (&*self, self.members.len());
         let new: Vec<_> = futures::stream::iter(from..count)
@@ -209,27 +187,27 @@ impl Bench {
         let each = spent / f64::from(CHANGES);
         let (pods, kib) = (f64::from(u32::try_from(count)?), 1024.0);
         Ok([
-            count.to_string(),
-            (count * (count - 1)).to_string(),
-            edges.to_string(),
-            format!("{:.1}", f64::from(u32::try_from(edges)?) / pods),
-            series.to_string(),
-            format!("{}", series / i64::try_from(count)?),
-            (bytes / 1000).to_string(),
-            (bytes / count).to_string(),
-            format!("{:.1}", all.as_secs_f64()),
+            ("pods", count.to_string()),
+            ("full-mesh pairs", (count * (count - 1)).to_string()),
+            ("edges", edges.to_string()),
+            ("edges/pod", format!("{:.1}", f64::from(u32::try_from(edges)?) / pods)),
+            ("series", series.to_string()),
+            ("series/pod", format!("{}", series / i64::try_from(count)?)),
+            ("pinglists kB", (bytes / 1000).to_string()),
+            ("B/pod", (bytes / count).to_string()),
+            ("all lists s", format!("{:.1}", all.as_secs_f64())),
             // A handshake takes at most 5 s, and here thousands begin at once, in one process; an
             // agent that is cut off reconnects.
-            agents.failures().to_string(),
-            format!("{alone:.1}"),
-            format!("{waiting:.1}"),
-            format!("{:.1}", (waiting - alone) * kib / pods),
-            format!("{idle:.1}"),
-            format!("{each:.1}"),
-            format!("{:.1}", each * 1000.0 / pods),
-            spread(times.0),
-            spread(times.1),
-            writes,
+            ("requests failed", agents.failures().to_string()),
+            ("RSS MiB", format!("{alone:.1}")),
+            ("RSS MiB, agents waiting", format!("{waiting:.1}")),
+            ("kB/agent", format!("{:.1}", (waiting - alone) * kib / pods)),
+            ("idle CPU ms/s", format!("{idle:.1}")),
+            ("CPU ms/change", format!("{each:.1}")),
+            ("CPU us/change/pod", format!("{:.1}", each * 1000.0 / pods)),
+            ("probers told ms (median, max)", spread(times.0)),
+            ("own list ms (median, max)", spread(times.1)),
+            ("writes/change", writes),
         ])
     }
 

@@ -29,30 +29,17 @@ use serde_json::{Value, json};
 use traffic_operator::api::RouteReflectorSet;
 
 use crate::{
-    ground::{Operator, header, start, wait},
+    ground::{Figure, Operator, print, start, wait},
     nodes,
 };
 
 /// Time for which nothing should happen.
 const IDLE: Duration = Duration::from_mins(2);
 
-const HEADER: [&str; 10] = [
-    "nodes",
-    "set",
-    "mesh to reflectors s",
-    "writes",
-    "replaced s",
-    "RSS MiB",
-    "peak MiB",
-    "CPU ms/min idle",
-    "Prometheus requests/min idle",
-    "idle writes/min",
-];
-
 pub async fn run(binary: &Path) -> anyhow::Result<()> {
     let (plane, client) = start().await?;
     calico::install(&client, Group::V1).await?;
-    header(&HEADER);
+    let mut first = true;
     let simple = json!({"topology": "Simple", "count": {"min": 3, "max": 25}});
     let zonal = json!({"topology": "Zonal", "count": {"min": 9, "max": 9}});
     // `BENCH_ROWS=5000xSimple` selects some of them.
@@ -67,8 +54,7 @@ pub async fn run(binary: &Path) -> anyhow::Result<()> {
         if !asked.is_empty() && !asked.split(',').any(|asked| *asked == row) {
             continue;
         }
-        let row = measure(&plane, &client, binary, count, name, spec).await?;
-        println!("{}", row.join(" | "));
+        print(&measure(&plane, &client, binary, count, name, spec).await?, &mut first);
     }
     plane.stop().await
 }
@@ -130,7 +116,7 @@ async fn measure(
     count: usize,
     name: &str,
     spec: &Value,
-) -> anyhow::Result<[String; 10]> {
+) -> anyhow::Result<[Figure<String>; 10]> {
     clean(client).await?;
     nodes::create(client, (0..count).map(speaker)).await?;
     let (url, asked) = prometheus(count).await?;
@@ -177,16 +163,16 @@ async fn measure(
     let idle = f64::from(u32::try_from(writes(since)?)?) / minutes;
     let (rss, peak) = operator.memory()?;
     Ok([
-        count.to_string(),
-        name.to_owned(),
-        format!("{:.1}", migrated.as_secs_f64()),
-        written.to_string(),
-        format!("{:.1}", replaced.as_secs_f64()),
-        format!("{rss:.1}"),
-        format!("{peak:.1}"),
-        format!("{cpu:.0}"),
-        format!("{requests:.1}"),
-        format!("{idle:.1}"),
+        ("nodes", count.to_string()),
+        ("set", name.to_owned()),
+        ("mesh to reflectors s", format!("{:.1}", migrated.as_secs_f64())),
+        ("writes", written.to_string()),
+        ("replaced s", format!("{:.1}", replaced.as_secs_f64())),
+        ("RSS MiB", format!("{rss:.1}")),
+        ("peak MiB", format!("{peak:.1}")),
+        ("CPU ms/min idle", format!("{cpu:.0}")),
+        ("Prometheus requests/min idle", format!("{requests:.1}")),
+        ("idle writes/min", format!("{idle:.1}")),
     ])
 }
 

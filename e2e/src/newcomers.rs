@@ -15,7 +15,6 @@ const REPOSITORY: &str = "registry.example.com/traffic-operator";
 
 /// The page of the chart.
 const HELM: &str = "docs/operations/helm.md";
-/// Its kinds.
 const KINDS: usize = 4;
 
 /// A newcomer to a cluster without an operator, whose nodes have the image of the documentation.

@@ -104,7 +104,6 @@ pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns the name of an object.
 pub fn name(object: &Value) -> String {
     text(&object["metadata"]["name"])
 }
@@ -114,7 +113,6 @@ pub fn node(pod: &Value) -> String {
     text(&pod["spec"]["nodeName"])
 }
 
-/// Reports whether a condition of an object is True.
 pub fn is_true(object: &Value, condition: &str) -> bool {
     let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|found| found["type"] == condition && found["status"] == "True")

@@ -1,7 +1,6 @@
 //! Claims that were measured, and the table of them.
 
 use std::fmt::Write;
-use std::time::Instant;
 
 /// One condition that must hold, with the figure that shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,21 +39,6 @@ pub fn table(checks: &[Check]) -> String {
         let _ = writeln!(text, "  {verdict}  {:width$}  {}", check.name, check.figure);
         text
     })
-}
-
-/// Prints the checks; returns whether all passed.
-#[must_use]
-pub fn conclude(checks: &[Check], started: Instant) -> bool {
-    let failed = checks.iter().filter(|check| !check.pass).count();
-    println!("\n{}", table(checks));
-    println!(
-        "{}: {} of {} checks passed in {:.0} s",
-        if failed == 0 { "PASS" } else { "FAIL" },
-        checks.len() - failed,
-        checks.len(),
-        started.elapsed().as_secs_f64()
-    );
-    failed == 0
 }
 
 #[cfg(test)]

@@ -65,6 +65,7 @@ pub mod workspace;
 pub use audit::{AuditEvent, read as audit_file};
 pub use cluster::{Cluster, Impairment, Options as ClusterOptions};
 pub use control_plane::{ControlPlane, Options as ControlPlaneOptions, free_port};
+pub use credentials::Access;
 pub use skips::left_out;
 
 /// Reports progress on standard error: standard output is for results.

@@ -10,34 +10,31 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::progress;
 
 /// A program (or file) and the Debian package that provides it.
-struct Need {
-    what: &'static str,
-    package: &'static str,
-}
+type Need = (&'static str, &'static str);
 
 /// For how long another process may hold the lock of the package manager.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 const NODES: [Need; 10] = [
-    Need { what: "containerd", package: "containerd" },
-    Need { what: "ctr", package: "containerd" },
-    Need { what: "runc", package: "runc" },
-    Need { what: "/usr/lib/cni/bridge", package: "containernetworking-plugins" },
-    Need { what: "nft", package: "nftables" },
-    Need { what: "/bin/busybox", package: "busybox-static" },
-    Need { what: "ip", package: "iproute2" },
-    Need { what: "unshare", package: "util-linux" },
-    Need { what: "nsenter", package: "util-linux" },
-    Need { what: "setpriv", package: "util-linux" },
+    ("containerd", "containerd"),
+    ("ctr", "containerd"),
+    ("runc", "runc"),
+    ("/usr/lib/cni/bridge", "containernetworking-plugins"),
+    ("nft", "nftables"),
+    ("/bin/busybox", "busybox-static"),
+    ("ip", "iproute2"),
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("setpriv", "util-linux"),
 ];
 
 /// The packages that the nodes of the BGP ground need.
 const ROUTERS: [Need; 5] = [
-    Need { what: BIRD, package: "bird2" },
-    Need { what: EXPORTER, package: "prometheus-bird-exporter" },
-    Need { what: "ip", package: "iproute2" },
-    Need { what: "nsenter", package: "util-linux" },
-    Need { what: "setpriv", package: "util-linux" },
+    (BIRD, "bird2"),
+    (EXPORTER, "prometheus-bird-exporter"),
+    ("ip", "iproute2"),
+    ("nsenter", "util-linux"),
+    ("setpriv", "util-linux"),
 ];
 
 /// The router. Calico's own is a fork of BIRD 1.6, which Debian has too, but not beside this one.
@@ -47,7 +44,7 @@ pub(crate) const EXPORTER: &str = "prometheus-bird-exporter";
 const BIRD_SAYS: &str = "BIRD version 2.";
 
 /// The browser that shows the status page.
-const BROWSER: [Need; 1] = [Need { what: "chromium", package: "chromium" }];
+const BROWSER: [Need; 1] = [("chromium", "chromium")];
 
 /// Other names of the browser; all of them take the same flags.
 const BROWSERS: [&str; 4] =
@@ -60,18 +57,14 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
-fn is_there(need: &Need) -> bool {
-    if need.what.starts_with('/') {
-        Path::new(need.what).exists()
-    } else {
-        find(need.what).is_some()
-    }
+fn is_there(what: &str) -> bool {
+    if what.starts_with('/') { Path::new(what).exists() } else { find(what).is_some() }
 }
 
 /// Returns the packages that are missing, each once.
 fn missing(needs: &[Need]) -> Vec<&'static str> {
     let mut packages: Vec<&str> =
-        needs.iter().filter(|need| !is_there(need)).map(|need| need.package).collect();
+        needs.iter().filter(|need| !is_there(need.0)).map(|need| need.1).collect();
     packages.dedup();
     packages
 }

@@ -90,7 +90,6 @@ pub enum Lifetime {
 pub struct Process {
     /// Its name among the processes of its run.
     pub name: String,
-    /// The path of its log.
     pub log: PathBuf,
     command: CommandLine,
     mark: PathBuf,

@@ -88,7 +88,6 @@ pub fn ensure_all(names: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| found[*name].clone()).collect())
 }
 
-/// Returns the command line of a Prometheus.
 pub(crate) fn prometheus(config: &str, data: &str, address: &str) -> Result<CommandLine> {
     let arguments = [
         format!("--config.file={config}"),

@@ -21,7 +21,6 @@ pub const KARPENTER: &str = "v1.14.1";
 pub const VICTORIA_METRICS: &str = "v1.151.0";
 pub const THANOS: &str = "v0.42.2";
 pub const CORTEX: &str = "v1.21.1";
-/// Version of `CoreDNS`.
 pub const COREDNS: &str = "v1.15.0";
 /// Helm, which renders the chart in the tests.
 pub const HELM: &str = "v3.22.0";

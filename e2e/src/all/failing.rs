@@ -33,8 +33,7 @@ const ALONE: f64 = 9.0;
 
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
     let victim = victim(stage)?;
-    let fit = async || Ok(stage.unfit()?.is_empty().then_some(()));
-    stage.until("every node fit", PATIENCE, fit).await?;
+    stage.wait("every node fit", async || Ok(stage.unfit()?.is_empty())).await?;
     let reflectors = stage.reflectors()?;
     let workers = lives(stage)?;
     stage.say(&format!(
@@ -167,11 +166,8 @@ async fn left(stage: &Stage<'_>, victim: &str) -> Result<()> {
 
 /// Waits until the node offers nothing more, and a pod that wants to go there waits.
 async fn offers_nothing(stage: &Stage<'_>, victim: &str) -> Result<()> {
-    stage
-        .until("the unfit node offers nothing", PATIENCE, async || {
-            Ok((stage.offered(victim)?.unwrap_or(0) == 0).then_some(()))
-        })
-        .await?;
+    let nothing = async || Ok(stage.offered(victim)?.unwrap_or(0) == 0);
+    stage.wait("the unfit node offers nothing", nothing).await?;
     let pod = "reserving-there".to_owned();
     stage.reserve(std::slice::from_ref(&pod), 1, Some(victim)).await?;
     let words = stage.reason(&pod).await?;

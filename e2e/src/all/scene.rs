@@ -46,11 +46,8 @@ pub(super) async fn p99(stage: &Stage<'_>) -> Result<BTreeMap<String, f64>> {
 pub(super) async fn measured(stage: &Stage<'_>) -> Result<()> {
     stage.say("a NetworkProber measures between the pods of four nodes");
     stage.apply_file("e2e/manifests/prober/prober.yaml").await?;
-    stage
-        .until("the NetworkProber ready", PATIENCE, async || {
-            Ok(stage.holds(&["networkprober", "networkprober-sample"], "Ready")?.then_some(()))
-        })
-        .await?;
+    let prober = ["networkprober", "networkprober-sample"];
+    stage.wait("the NetworkProber ready", async || stage.holds(&prober, "Ready")).await?;
     // The webhook's configuration follows the object: pods that come before it have no agent.
     stage.apply_file("e2e/manifests/prober/pods.yaml").await?;
     stage.cluster.kubectl(&["scale", "deployment/web", "--replicas=4"])?;
@@ -78,14 +75,11 @@ pub(super) async fn judged(stage: &Stage<'_>) -> Result<()> {
     stage.say("a TrafficWatch judges by bandwidth and p99, and publishes what is free");
     stage.apply_file("e2e/manifests/all/watch.yaml").await?;
     let nodes = stage.cluster.node_names();
-    stage
-        .until("every node labeled", PATIENCE, async || {
-            let labeled = stage.nodes()?;
-            let fit =
-                |node: &&serde_json::Value| node["metadata"]["labels"][figures::UNFIT] == "false";
-            Ok((labeled.iter().filter(fit).count() == nodes.len()).then_some(()))
-        })
-        .await?;
+    let labeled = async || {
+        let labels = stage.nodes()?.into_iter().map(|node| node["metadata"]["labels"].clone());
+        Ok(labels.filter(|labels| labels[figures::UNFIT] == "false").count() == nodes.len())
+    };
+    stage.wait("every node labeled", labeled).await?;
     let offered =
         stage.until("every node offers bandwidth", PATIENCE, async || offered(stage)).await?;
     let sent = stage.rates(COUNTED).await?;

@@ -44,7 +44,6 @@ impl<'a> Stage<'a> {
         self.apply(&objects::manifest(file)?.replace("SINK", &self.sink.url())).await
     }
 
-    /// All nodes.
     pub fn nodes(&self) -> Result<Vec<Value>> {
         self.list(&["nodes"])
     }

@@ -97,11 +97,8 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
 /// Waits until loss rises to 1 and stays there until the alert about this node, and no other, has
 /// fired. Returns the seconds until each.
 async fn dead(stage: &Stage<'_>, bad: &str, began: Instant) -> Result<(u64, u64)> {
-    stage
-        .wait("a loss of 1", async || {
-            Ok(loss_of(stage, bad).await?.is_some_and(|loss| loss > 0.99))
-        })
-        .await?;
+    let whole = async || Ok(loss_of(stage, bad).await?.is_some_and(|loss| loss > 0.99));
+    stage.wait("a loss of 1", whole).await?;
     let full = began.elapsed().as_secs();
     loop {
         let loss = loss_of(stage, bad).await?;
@@ -178,12 +175,11 @@ async fn depend_on_the_path(stage: &Stage<'_>, bad: &str) -> Result<()> {
 async fn all_measured(stage: &Stage<'_>) -> Result<()> {
     let measured = format!("count(netprober:node_loss:ratio1m{{{PROBER}}} == 0)");
     let nodes = stage.cluster.node_names().len();
-    stage
-        .wait("every node without loss", async || {
-            let count = stage.cluster.query(&measured).await?;
-            Ok(count.first().is_some_and(|sample| format!("{:.0}", sample.1) == nodes.to_string()))
-        })
-        .await
+    let all = async || {
+        let count = stage.cluster.query(&measured).await?;
+        Ok(count.first().is_some_and(|sample| format!("{:.0}", sample.1) == nodes.to_string()))
+    };
+    stage.wait("every node without loss", all).await
 }
 
 /// Reports whether the application on a node is Ready.

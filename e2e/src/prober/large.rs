@@ -28,24 +28,20 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
     let nodes = stage.cluster.node_names();
     stage.say(&format!("lab impair {SMALL} --longest {LONGEST}"));
     let paths = nodes.len() * (nodes.len() - 1);
-    stage
-        .until("large packets on every path between two nodes", PATIENCE, async || {
-            let lost = lost(stage).await?;
-            let good = lost.values().filter(|share| **share < ALL).count();
-            Ok((lost.len() == paths && good == paths).then_some(()))
-        })
-        .await?;
-    let sizes = stage
-        .by(&["src_node", "dst_node"], &format!(r#"netprober_udp_packet_bytes{{job="{PROBER}"}}"#))
-        .await?;
+    let arrive = async || {
+        let lost = lost(stage).await?;
+        Ok(lost.len() == paths && lost.values().all(|share| *share < ALL))
+    };
+    stage.wait("large packets on every path between two nodes", arrive).await?;
+    let bytes = format!(r#"netprober_udp_packet_bytes{{job="{PROBER}"}}"#);
+    let sizes = stage.by(&["src_node", "dst_node"], &bytes).await?;
     stage.check(Check::new(
         "large packets arrive that are as large as the interface allows",
         sizes.len() >= paths && sizes.values().all(|size| (*size - 1500.0).abs() < 0.5),
         format!("{sizes:?}"),
     ));
-    let hops = stage
-        .by(&["src_node", "dst_node"], &format!(r#"netprober_udp_hops{{job="{PROBER}"}}"#))
-        .await?;
+    let hops = format!(r#"netprober_udp_hops{{job="{PROBER}"}}"#);
+    let hops = stage.by(&["src_node", "dst_node"], &hops).await?;
     stage.check(Check::new(
         "replies pass two routers, their own node and that of the prober",
         hops.len() >= paths && hops.values().all(|hops| (*hops - ROUTERS).abs() < 0.5),
@@ -83,23 +79,16 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
         found.iter().all(|path| path.contains(SMALL)),
         found.join(", "),
     ));
-    let small = stage
-        .by(
-            &["node"],
-            &format!(r#"netprober:node_loss:ratio1m{{prober="{PROBER}",node="{SMALL}"}}"#),
-        )
-        .await?;
+    let loss = format!(r#"netprober:node_loss:ratio1m{{prober="{PROBER}",node="{SMALL}"}}"#);
+    let small = stage.by(&["node"], &loss).await?;
     stage.check(Check::new(
         "large packets lost: small probes see nothing of it",
         small.get(SMALL).is_some_and(|loss| *loss < 0.05),
         format!("{small:?}"),
     ));
     impaired.lift().await?;
-    stage
-        .until("no path that loses all large packets", PATIENCE, async || {
-            Ok(bad(&lost(stage).await?).is_empty().then_some(()))
-        })
-        .await
+    let none = async || Ok(bad(&lost(stage).await?).is_empty());
+    stage.wait("no path that loses all large packets", none).await
 }
 
 /// The share of large packets that are lost, by path between two nodes.

@@ -13,7 +13,6 @@ use lab::checks::Check;
 use lab::workspace;
 
 const FILE: &str = "deploy/samples/networkprober-original.yaml";
-/// The original's metric.
 const METRIC: &str = "netprober_interpod_latency_s_count";
 
 pub async fn play(stage: &Stage<'_>) -> Result<()> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::objects::{agent_in, create, deployment, namespace, pod, ready, status};
 use crate::objects;
-use crate::stage::{PATIENCE, Stage};
+use crate::stage::Stage;
 
 const NAMESPACE: &str = "probing";
 /// A namespace whose owner has not consented.
@@ -38,11 +38,8 @@ async fn a_pending_pod(stage: &Stage<'_>) -> Result<()> {
     // The pod never had an address: its deletion ended the original's process.
     let away = ["delete", "pod", "-n", NAMESPACE, "pending", "--grace-period=0", "--force"];
     stage.kubectl(&away)?;
-    stage
-        .wait("two pods selected", async || {
-            Ok(status(stage, NAMESPACE, "pending")?["selected"] == 2)
-        })
-        .await?;
+    let selected = async || Ok(status(stage, NAMESPACE, "pending")?["selected"] == 2);
+    stage.wait("two pods selected", selected).await?;
     let crashes = operator_crashes(stage)?;
     stage.claim(
         "a pending pod blocks no other, and its deletion ends nothing",
@@ -96,8 +93,8 @@ async fn a_deleted_prober(stage: &Stage<'_>) -> Result<()> {
     let had = left(stage, NAMESPACE, "cleanup")?;
     ensure!(had.len() >= 4, "ConfigMap, PodMonitor, PrometheusRule and webhook, not {had:?}");
     stage.kubectl(&["delete", "networkprober", "-n", NAMESPACE, "cleanup", "--timeout=60s"])?;
-    let gone = async || Ok(left(stage, NAMESPACE, "cleanup")?.is_empty().then_some(()));
-    stage.until("everything of it gone", PATIENCE, gone).await?;
+    let gone = async || Ok(left(stage, NAMESPACE, "cleanup")?.is_empty());
+    stage.wait("everything of it gone", gone).await?;
     // The volume of what is gone keeps no pod from starting again.
     let (after, _) = ready(stage, NAMESPACE, "cleanup", 2).await?;
     let restarts: i64 = after.iter().map(objects::restarts).sum();

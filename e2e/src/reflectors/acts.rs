@@ -95,7 +95,6 @@ pub(super) async fn from_the_mesh(stage: &mut Stage<'_>) -> Result<()> {
     stage.step(step, act, |set| served(set, "Zonal")).await
 }
 
-/// A reflector of this zone.
 pub(super) async fn reflector(stage: &Stage<'_>, zone: &str) -> Result<String> {
     let set = stage.reported().await?;
     let found = set.of_zone(zone).first().map(|&node| node.to_owned());

@@ -85,7 +85,6 @@ impl<'a> Stage<'a> {
         self.act.say(text);
     }
 
-    /// Applies YAML.
     pub async fn apply(&self, yaml: &str) -> Result<()> {
         apply(&self.client, yaml).await
     }
@@ -218,7 +217,6 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Calico's objects of a kind.
 pub(super) fn calicos(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("crd.projectcalico.org", "v1", kind);
     Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))

@@ -87,7 +87,6 @@ impl File {
         self.shares.iter().map(|(worker, share)| (worker.as_str(), share.jobs.len())).collect()
     }
 
-    /// The streams of a worker.
     pub fn streams_of(&self, worker: &str) -> BTreeSet<&str> {
         let share = self.shares.get(worker);
         share.into_iter().flat_map(|share| share.jobs.iter().map(String::as_str)).collect()

@@ -14,7 +14,6 @@ impl Family {
     /// Both.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// Returns what is of this family.
     pub fn pick<T>(self, v4: T, v6: T) -> T {
         match self {
             Self::V4 => v4,

@@ -3,7 +3,6 @@
 
 /// The bridge that connects the nodes, and the control plane behind it.
 pub const GATEWAY: &str = "10.77.0.1";
-/// All pods.
 pub const PODS: &str = "10.78.0.0/16";
 /// The `ClusterIP` of the cluster's DNS.
 pub const DNS: &str = "10.79.0.10";
@@ -16,7 +15,6 @@ pub const SINK_PORT: u16 = 5001;
 /// number.
 pub const MOST_NODES: usize = 200;
 
-/// Returns the name of a node.
 pub fn node_name(number: usize) -> String {
     format!("node-{number}")
 }

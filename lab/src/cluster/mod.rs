@@ -22,14 +22,13 @@ pub(crate) mod teardown;
 mod traffic;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use jiff::Timestamp;
-use kube::Client;
 use serde::{Deserialize, Serialize};
 
 pub use crate::impair::Counts;
@@ -44,9 +43,8 @@ pub use teardown::leftovers;
 pub(crate) use teardown::teardown_leftovers;
 pub use traffic::{Counters, Traffic, parse_rate};
 
-use crate::audit::{self, AuditEvent};
 use crate::control_plane;
-use crate::credentials::{ADMINS, Credentials};
+use crate::credentials::{ADMINS, Access, Credentials};
 use crate::pki::Authority;
 use crate::process::{Lifetime, Process};
 use crate::wait::lock;
@@ -105,9 +103,7 @@ impl Default for Options {
 pub struct Cluster {
     state: Mutex<State>,
     dir: PathBuf,
-    credentials: Credentials,
-    admin: kube::Config,
-    kubeconfig: PathBuf,
+    access: Access,
     /// Started by this process; those of another are known by their pid files alone.
     processes: Mutex<BTreeMap<String, Process>>,
     /// True if dropping it takes it down.
@@ -116,6 +112,14 @@ pub struct Cluster {
     detached: bool,
     /// This end of a pipe keeps the guard waiting.
     guard: Option<Child>,
+}
+
+impl Deref for Cluster {
+    type Target = Access;
+
+    fn deref(&self) -> &Access {
+        &self.access
+    }
 }
 
 impl Cluster {
@@ -156,43 +160,6 @@ impl Cluster {
         start::attach(state).await
     }
 
-    /// Returns the administrator's kubeconfig file; it works outside of the cluster.
-    pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
-    }
-
-    /// Returns the administrator's client configuration.
-    pub fn config(&self) -> kube::Config {
-        self.admin.clone()
-    }
-
-    /// Returns a new client of the administrator.
-    pub fn client(&self) -> Result<Client> {
-        Client::try_from(self.config()).context("making the administrator's client")
-    }
-
-    /// Returns a client configuration for any user with at most two groups.
-    pub async fn config_for(&self, user: &str, groups: &[&str]) -> Result<kube::Config> {
-        self.credentials.config(user, groups).await
-    }
-
-    /// Returns every request the API server has answered so far, oldest first.
-    pub fn audit(&self) -> Result<Vec<AuditEvent>> {
-        audit::read(&start::layout(&self.id()).audit_log())
-    }
-
-    /// Returns the requests answered at or after `time`.
-    pub fn audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
-        audit::since(&start::layout(&self.id()).audit_log(), time)
-    }
-
-    /// Returns the requests answered at or after `time`, until now: unlike
-    /// [`Cluster::audit_since`], it waits until the log has them all.
-    pub async fn whole_audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
-        audit::caught_up(&self.client()?, &start::layout(&self.id()).audit_log()).await?;
-        self.audit_since(time)
-    }
-
     pub fn node_names(&self) -> Vec<String> {
         (1..=self.state().nodes).map(addresses::node_name).collect()
     }
@@ -200,7 +167,7 @@ impl Cluster {
     /// Runs kubectl as administrator and returns what it prints.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let mut all =
-            vec!["--kubeconfig", self.kubeconfig.to_str().context("a path that is no UTF-8")?];
+            vec!["--kubeconfig", self.kubeconfig().to_str().context("a path that is no UTF-8")?];
         all.extend(arguments);
         crate::process::output(crate::tools::ensure("kubectl")?, &all)
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -15,7 +14,7 @@ use super::{
     teardown,
 };
 use crate::control_plane::{self, Layout, NODE_GRACE, Ports};
-use crate::credentials::{self, ADMINS, Credentials};
+use crate::credentials::Access;
 use crate::images::{self, Role};
 use crate::pki::Authority;
 use crate::process::CommandLine;
@@ -186,18 +185,11 @@ pub(super) async fn attach(state: State) -> Result<Cluster> {
 
 async fn open(state: State, authority: Authority) -> Result<Cluster> {
     let dir = state::dir(&state.id);
-    let credentials = Credentials::new(authority, &state.server, &dir.join("kubeconfig"))?;
-    let kubeconfig: PathBuf = dir.join("kubeconfig/admin.conf");
-    if !kubeconfig.exists() {
-        credentials.kubeconfig("admin", &[ADMINS])?;
-    }
-    let admin = credentials::load(&fs::read_to_string(&kubeconfig)?).await?;
+    let access = Access::open(authority, &state.server, &dir).await?;
     Ok(Cluster {
         state: Mutex::new(state),
         dir,
-        credentials,
-        admin,
-        kubeconfig,
+        access,
         processes: Mutex::new(BTreeMap::new()),
         owned: false,
         guard: None,

@@ -34,28 +34,12 @@ pub struct Traffic {
 impl Traffic {
     /// Sends from inside a network namespace to the cluster's sink, which is outside of all nodes.
     pub(super) fn start(namespace: &str, bits_per_second: u64, duration: Duration) -> Result<Self> {
+        let stream = network::inside(namespace, || TcpStream::connect((GATEWAY, SINK_PORT)))?;
+        let stream = stream.context("connecting to the cluster's sink")?;
         let (bytes, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let connected = std::sync::mpsc::channel();
-        let thread = {
-            let (bytes, stop, namespace) = (bytes.clone(), stop.clone(), namespace.to_owned());
-            std::thread::spawn(move || {
-                let result = network::enter(&namespace).and_then(|()| {
-                    TcpStream::connect((GATEWAY, SINK_PORT))
-                        .context("connecting to the cluster's sink")
-                });
-                match result {
-                    Ok(stream) => {
-                        let _ = connected.0.send(Ok(()));
-                        send(stream, bits_per_second, duration, &bytes, &stop)
-                    }
-                    Err(error) => {
-                        let _ = connected.0.send(Err(error));
-                        Ok(())
-                    }
-                }
-            })
-        };
-        connected.1.recv().context("the sender died")??;
+        let (sent, ended) = (Arc::clone(&bytes), Arc::clone(&stop));
+        let send = move || send(stream, bits_per_second, duration, &sent, &ended);
+        let thread = std::thread::spawn(send);
         Ok(Self { bytes, stop, thread: Some(thread) })
     }
 

@@ -10,6 +10,8 @@ pub(crate) const SERVICE_CIDR: &str = "10.79.0.0/16";
 /// The `ClusterIP` of the Service `kubernetes`.
 pub(crate) const SERVICE_API: &str = "10.79.0.1";
 
+/// The log of all requests, in the directory of a control plane.
+pub(crate) const AUDIT_LOG: &str = "audit.log";
 /// Signs all certificates but one.
 pub(crate) const AUTHORITY: &str = "lab-ca";
 /// Signs the certificate with which the API server calls API servers behind it.
@@ -57,7 +59,7 @@ impl Layout {
     }
 
     pub fn audit_log(&self) -> PathBuf {
-        self.dir.join("audit.log")
+        self.dir.join(AUDIT_LOG)
     }
 
     fn pki(&self, file: &str) -> String {

@@ -6,22 +6,20 @@ mod plane;
 mod ports;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use jiff::Timestamp;
-use kube::Client;
 use nix::sys::signal::Signal;
 
-pub(crate) use components::{AUTHORITY, Layout, Ports, SERVICE_CIDR, etcd};
+pub(crate) use components::{AUDIT_LOG, AUTHORITY, Layout, Ports, SERVICE_CIDR, etcd};
 pub(crate) use plane::{
     controllers_ready, prepare, ready, start_controller_manager, start_core, start_scheduler,
 };
 pub use ports::free_port;
 
-use crate::audit::{self, AuditEvent};
-use crate::credentials::{self, ADMINS, Credentials};
+use crate::credentials::Access;
 use crate::process::{Lifetime, Process};
 use crate::{tools, workspace};
 
@@ -65,10 +63,16 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct ControlPlane {
     layout: Layout,
-    credentials: Credentials,
-    admin: kube::Config,
-    kubeconfig: PathBuf,
+    access: Access,
     processes: Vec<Process>,
+}
+
+impl Deref for ControlPlane {
+    type Target = Access;
+
+    fn deref(&self) -> &Access {
+        &self.access
+    }
 }
 
 impl ControlPlane {
@@ -103,13 +107,10 @@ impl ControlPlane {
             extra: options.apiserver_arguments.clone(),
         };
         let authority = prepare(&layout, &[])?;
-        let credentials =
-            Credentials::new(authority, &layout.server(), &layout.dir.join("kubeconfig"))?;
-        let kubeconfig = credentials.kubeconfig("admin", &[ADMINS])?;
-        let admin = credentials::load(&fs::read_to_string(&kubeconfig)?).await?;
+        let access = Access::open(authority, &layout.server(), &layout.dir).await?;
         let processes = start_core(&layout, Lifetime::Starter)?;
         // From here on a failure drops `plane`, which ends what was started.
-        let mut plane = Self { layout, credentials, admin, kubeconfig, processes };
+        let mut plane = Self { layout, access, processes };
         let client = plane.client()?;
         ready(&client, &plane.processes).await?;
         if options.scheduler {
@@ -124,60 +125,6 @@ impl ControlPlane {
             controllers_ready(&client, &plane.processes).await?;
         }
         Ok(plane)
-    }
-
-    /// Returns the administrator's kubeconfig file.
-    pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
-    }
-
-    /// Returns the administrator's client configuration.
-    pub fn config(&self) -> kube::Config {
-        self.admin.clone()
-    }
-
-    pub fn client(&self) -> Result<Client> {
-        Client::try_from(self.config()).context("making the administrator's client")
-    }
-
-    /// Returns a client configuration for any user, known or not, with at most two groups; RBAC
-    /// decides what it may do. `system:authenticated` comes by itself.
-    ///
-    /// To act as a service account: user `system:serviceaccount:<namespace>:<name>`, groups
-    /// `system:serviceaccounts` and `system:serviceaccounts:<namespace>`.
-    pub async fn config_for(&self, user: &str, groups: &[&str]) -> Result<kube::Config> {
-        self.credentials.config(user, groups).await
-    }
-
-    /// Writes the same configuration to a file, for another process.
-    pub fn kubeconfig_for(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
-        self.credentials.kubeconfig(user, groups)
-    }
-
-    /// Returns every request answered so far, oldest first.
-    ///
-    /// The API server logs a request when its answer is complete: it may show up some milliseconds
-    /// after the client has it.
-    pub fn audit(&self) -> Result<Vec<AuditEvent>> {
-        audit::read(&self.layout.audit_log())
-    }
-
-    /// Returns the file that the API server logs requests to: never rotated, removed with the
-    /// control plane.
-    pub fn audit_log(&self) -> PathBuf {
-        self.layout.audit_log()
-    }
-
-    /// Returns the requests answered at or after `time`.
-    pub fn audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
-        audit::since(&self.layout.audit_log(), time)
-    }
-
-    /// Returns the requests answered at or after `time`, until now: unlike
-    /// [`ControlPlane::audit_since`], it waits until the log has them all.
-    pub async fn whole_audit_since(&self, time: Timestamp) -> Result<Vec<AuditEvent>> {
-        audit::caught_up(&self.client()?, &self.layout.audit_log()).await?;
-        self.audit_since(time)
     }
 
     pub fn log(&self, component: &str) -> Result<&Path> {
