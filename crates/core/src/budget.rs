@@ -13,8 +13,9 @@ pub const SERIES: usize = 2000;
 pub const RTT_SERIES: usize = 16;
 
 /// The other series of each protocol: the counters by result, at most six by reason (TCP five, UDP
-/// four), the kernel's figure (TCP), duplicates, reordering and large packets (UDP): eleven at most.
-pub const OTHER_SERIES: usize = 11;
+/// four), the kernel's figure (TCP); duplicates, reordering, two results of large packets, their size
+/// and hops (UDP): twelve at most.
+pub const OTHER_SERIES: usize = 12;
 
 /// Buckets of the original's histogram with +Inf, sum and count.
 pub const ORIGINAL_SERIES: usize = 28;
@@ -45,7 +46,7 @@ pub const fn per_address(original_metrics: bool) -> usize {
 }
 
 /// Returns the maximum number of peers of an agent, each on a separate node and with this many
-/// addresses: from 14 (three protocols, two families, the original's metric) to 72.
+/// addresses: from 14 (three protocols, two families, the original's metric) to 70.
 #[must_use]
 pub const fn most_peers(protocols: usize, addresses: usize, original_metrics: bool) -> usize {
     let each = per_node(protocols) + addresses * per_address(original_metrics);

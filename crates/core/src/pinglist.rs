@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(Pinglist { peers: peers.clone(), ..list.clone() }.sane().peers.len(), 14);
         let cheap =
             Pinglist { peers, probes: vec![Protocol::Tcp], original_metrics: false, ..list };
-        assert_eq!(cheap.sane().peers.len(), 72);
+        assert_eq!(cheap.sane().peers.len(), 70);
     }
 
     proptest! {
