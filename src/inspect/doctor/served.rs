@@ -19,7 +19,7 @@ use crate::{
     inspect::{
         cluster::{self, Listed, describe, name_of},
         remedies,
-        status::conditions::{sentence, unsettled},
+        status::conditions::{sentence, troubling},
     },
     prometheus::{self, Exporters, QueryError},
 };
@@ -92,7 +92,7 @@ fn problems<K: Kind>(name: &'static str, object: &K) -> Vec<Check> {
     }
     let mut reasons: Vec<&str> = Vec::new();
     let mut checks = Vec::new();
-    for condition in unsettled(&conditions) {
+    for condition in troubling(&conditions) {
         if reasons.contains(&&*condition.reason) {
             continue;
         }

@@ -456,10 +456,15 @@ fn served<K>(object: K) -> Served<K> {
 #[test]
 fn objects_that_do_what_they_are_for_are_ok() {
     let mut facts = healthy();
-    facts.streams = streams(json!({}), placed(), json!(7));
     facts.routes = gated(3, &[]);
+    let moving =
+        json!([condition("Ready", "True", "Placed"), condition("Converged", "False", "Moving")]);
+    for conditions in [moving, placed()] {
+        facts.streams = streams(json!({}), conditions, json!(7));
+        let text = text(&checks(&facts));
+        assert!(text.contains("ok    swarms      n/s: 1 streams on 1 workers, 1 ready"), "{text}");
+    }
     let text = text(&checks(&facts));
-    assert!(text.contains("ok    swarms      n/s: 1 streams on 1 workers, 1 ready"), "{text}");
     assert!(text.contains("ok    routes      r: 0 of 0 reflectors"), "{text}");
     assert!(text.contains("ok    routes      r: Prometheus default has series of 3"), "{text}");
 }

@@ -2,7 +2,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::ResourceExt;
 
 use super::{Check, Facts, cluster::APPLY_ROLES, some};
 use crate::{
@@ -69,9 +68,7 @@ fn readiness(watch: &TrafficWatch) -> Option<Check> {
         "Judging" => "wait for a few intervals; then `explain node NAME` says what is missing",
         "NoNodes" => "correct spec.nodeSelector: kubectl get nodes --show-labels",
         "InvalidSpec" => "correct the field the message names",
-        "Conflict" => {
-            "remove the other object, or create this one again with its own label or resource"
-        }
+        "Conflict" => OTHER_CLAIM,
         "Forbidden" => APPLY_ROLES,
         "NoEvidence" => "`explain node NAME` says what each of these reasons needs",
         "NoSamples" | "LowCoverage" => "see the checks of exporters and nodes above",
@@ -86,6 +83,10 @@ fn readiness(watch: &TrafficWatch) -> Option<Check> {
     })
 }
 
+/// What to do where two objects claim one label or resource: neither can be changed.
+const OTHER_CLAIM: &str =
+    "remove the other object, or create this one again with its own label or resource";
+
 /// Checks for objects that claim the label of another.
 fn conflicts(watches: &[TrafficWatch]) -> Vec<Check> {
     let lost = watches.iter().filter_map(|watch| match claim(watch, watches) {
@@ -94,12 +95,7 @@ fn conflicts(watches: &[TrafficWatch]) -> Vec<Check> {
         Claim::HeldBy(holder) => {
             let (name, key) = (name_of(watch), watch.label_key());
             let message = format!("{name} claims {key}, which belongs to the older {holder}");
-            let fix = format!(
-                "kubectl -n {} patch trafficwatch {} --type merge -p '{{\"spec\":{{\"label\":\"another\"}}}}'",
-                watch.namespace().unwrap_or_default(),
-                watch.name_any()
-            );
-            Some(Check::fail("labels", message, fix))
+            Some(Check::fail("labels", message, OTHER_CLAIM))
         }
     });
     lost.collect()

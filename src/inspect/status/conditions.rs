@@ -41,6 +41,11 @@ pub(in crate::inspect) fn unsettled(conditions: &[Condition]) -> Vec<&Condition>
     conditions.iter().filter(|condition| weigh(condition) != Weight::Fine).collect()
 }
 
+/// Returns the conditions that a person should look at.
+pub(in crate::inspect) fn troubling(conditions: &[Condition]) -> Vec<&Condition> {
+    conditions.iter().filter(|condition| weigh(condition) == Weight::Attention).collect()
+}
+
 /// Returns one condition in a line.
 pub(in crate::inspect) fn sentence(condition: &Condition) -> String {
     let Condition { type_, status, reason, message, .. } = condition;
