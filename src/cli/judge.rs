@@ -18,7 +18,7 @@ use crate::{
     inspect::{
         backtest::{self, Range, Variations},
         cluster::{describe, list, name_of},
-        evaluate,
+        evaluate::{self, Evaluation},
         population::Population,
         progress::Progress,
     },
@@ -67,6 +67,11 @@ pub struct NodeArgs {
 }
 
 impl NodeArgs {
+    /// The nodes of a cluster.
+    pub(super) fn of_cluster(access: ClusterArgs) -> Self {
+        Self { cluster: true, access, pod_request: None }
+    }
+
     async fn population(&self) -> anyhow::Result<Population> {
         if !self.cluster {
             return Ok(Population::default());
@@ -87,39 +92,49 @@ impl NodeArgs {
     }
 }
 
+/// Judges each once.
+pub(super) async fn judged(
+    watches: &[TrafficWatch],
+    nodes: &NodeArgs,
+    prometheus: &PrometheusArgs,
+    series: &SeriesArgs,
+    progress: &Progress,
+) -> anyhow::Result<Vec<Evaluation>> {
+    let config = prometheus.endpoints()?;
+    let endpoints = Endpoints::new(&config, Metrics::new())?;
+    let exporters = series.exporters(Some(&config));
+    let mut evaluations = Vec::new();
+    let others = nodes.others().await?;
+    for (done, watch) in watches.iter().enumerate() {
+        let name = name_of(watch);
+        progress.enter(format!("{name}: {} of {} TrafficWatches", done + 1, watches.len()));
+        let (population, pod_request) = (nodes.population().await?, nodes.pod_request);
+        let evaluation = evaluate::evaluate(watch, &endpoints, &exporters, population, pod_request);
+        let mut evaluation = evaluation.await?;
+        evaluation.warnings.extend(match &others {
+            Some(Ok(all)) => evaluate::in_excess(watch, all, Timestamp::now()),
+            Some(Err(unread)) => Some(unread.clone()),
+            None => None,
+        });
+        evaluations.push(evaluation);
+    }
+    Ok(evaluations)
+}
+
 /// Judges once.
 pub(super) fn evaluate(args: &EvaluateArgs) -> anyhow::Result<()> {
     args.color.choose();
     let watches = args.documents.read()?;
-    let config = args.prometheus.endpoints()?;
-    let endpoints = Endpoints::new(&config, Metrics::new())?;
     let progress = Progress::default();
-    let evaluations = progress::block_on(&progress, async {
-        let mut evaluations = Vec::new();
-        let others = args.nodes.others().await?;
-        for (done, watch) in watches.iter().enumerate() {
-            let name = name_of(watch);
-            progress.enter(format!("{name}: {} of {} TrafficWatches", done + 1, watches.len()));
-            let population = args.nodes.population().await?;
-            let exporters = args.series.exporters(Some(&config));
-            let pod_request = args.nodes.pod_request;
-            let evaluation =
-                evaluate::evaluate(watch, &endpoints, &exporters, population, pod_request);
-            let mut evaluation = evaluation.await?;
-            evaluation.warnings.extend(match &others {
-                Some(Ok(all)) => evaluate::in_excess(watch, all, Timestamp::now()),
-                Some(Err(unread)) => Some(unread.clone()),
-                None => None,
-            });
-            evaluations.push(evaluation);
-        }
-        Ok(evaluations)
-    })?;
+    let evaluations = progress::block_on(
+        &progress,
+        judged(&watches, &args.nodes, &args.prometheus, &args.series, &progress),
+    )?;
     args.output.print(&json!({ "evaluations": evaluations }), |_| {
         evaluations.iter().map(evaluate::text).collect::<Vec<_>>().join("\n")
     })?;
     // The user requested a judgment, and there is none.
-    let failed = evaluations.iter().find_map(evaluate::Evaluation::failure);
+    let failed = evaluations.iter().find_map(Evaluation::failure);
     failed.map_or(Ok(()), |why| Err(anyhow::anyhow!("no measurement: {why}")))
 }
 

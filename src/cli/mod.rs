@@ -33,6 +33,9 @@ pub use run::RunArgs;
 /// workers, and elects BGP route reflectors.
 #[derive(Debug, Parser)]
 #[command(name = "traffic-operator", version, max_term_width = 100)]
+#[command(
+    after_help = "Also: run, agent, manifests, completions, man. `help COMMAND` describes each."
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -40,19 +43,22 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the operator.
-    Run(Box<RunArgs>),
-    /// Run inside a pod: as the agent of a NetworkProber, a worker of a Swarm, or its sidecar.
-    Agent(AgentArgs),
-    /// Show every object of every kind on one screen, and what needs attention.
+    /// Show which nodes are not fit, every object of every kind, and what needs attention.
     ///
     /// Reads the objects' status and the operator's Lease from the API server. Changes nothing.
     /// Exits with 1 if anything needs attention.
     Status(health::StatusArgs),
-    /// Check everything that the operator needs, and print how to fix what is missing.
-    Doctor(health::DoctorArgs),
     /// Explain the current state of an object, or of a node, pod, stream or worker.
     Explain(explain::ExplainArgs),
+    /// Print what the objects of a file would do in the cluster, without doing it.
+    ///
+    /// A TrafficWatch: the judgment of each node now. A NetworkProber: which pods would get an agent,
+    /// and why others would not. A Swarm: which streams would move. A RouteReflectorSet: each step.
+    /// Reads from the API server, Prometheus and the operator's leader. Changes nothing. Exits with
+    /// 1 if one of them would do nothing.
+    Plan(plan::PlanArgs),
+    /// Check everything that the operator needs, and print how to fix what is missing.
+    Doctor(health::DoctorArgs),
     /// Judge nodes once with current data, as a TrafficWatch does.
     ///
     /// Reads from Prometheus only; with --cluster, also reads the nodes from the API server.
@@ -63,13 +69,20 @@ enum Command {
     /// Reads from Prometheus only; with --cluster, also reads the current nodes from the API
     /// server. Changes nothing.
     Backtest(judge::BacktestArgs),
-    /// Print the steps that the operator takes for an object, without taking them.
-    Plan(plan::PlanArgs),
+    /// Run the operator.
+    #[command(hide = true)]
+    Run(Box<RunArgs>),
+    /// Run inside a pod: as the agent of a NetworkProber, a worker of a Swarm, or its sidecar.
+    #[command(hide = true)]
+    Agent(AgentArgs),
     /// Print the custom resource definitions and the RBAC rules, as YAML.
+    #[command(hide = true)]
     Manifests(generate::ManifestsArgs),
     /// Print the script that completes commands and flags in a shell.
+    #[command(hide = true)]
     Completions(generate::CompletionsArgs),
     /// Print the manual page of the program, or write a page for each command.
+    #[command(hide = true)]
     Man(generate::ManArgs),
 }
 

@@ -1,25 +1,41 @@
 //! `plan`: prints what the operator would do, without doing it.
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
+use kube::Resource;
+use serde::Serialize;
 
 use super::{
     cluster::{ClusterArgs, OperatorArgs, POD_NAMESPACE},
     documents,
+    flags::{PrometheusArgs, SeriesArgs},
+    judge::{self, NodeArgs},
     output::TextFormat,
     progress,
 };
 use crate::{
-    inspect::{population::Population, progress::Progress, spec, streams},
+    api::{NetworkProber, RouteReflectorSet, Swarm, TrafficWatch},
+    inspect::{
+        evaluate::{self, Evaluation},
+        population::Population,
+        probing,
+        progress::Progress,
+        spec, streams,
+    },
     manifests,
+    network_prober::dry_run as prober_dry_run,
     route_reflector::{self, dry_run as reflector_dry_run},
     swarm::dry_run,
 };
 
 /// Flags of `plan`.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct PlanArgs {
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+
+    #[command(flatten)]
+    all: FileArgs,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -40,6 +56,33 @@ enum What {
     /// stream and the first pass with the operator's own code. Changes nothing. Exits with 1 if
     /// nothing is decided or a stream finds no worker.
     Swarm(SwarmArgs),
+}
+
+#[derive(Args, Clone, Debug)]
+struct FileArgs {
+    /// YAML or JSON file with documents of any of the four kinds; `-` reads standard input.
+    #[arg(short, long = "file", value_name = "FILE", required = true)]
+    file: Option<String>,
+
+    /// Namespace of documents without one [default: the namespace of the kubeconfig's context].
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = super::explain::name)]
+    namespace: Option<String>,
+
+    /// Format of the output.
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    output: TextFormat,
+
+    #[command(flatten)]
+    prometheus: PrometheusArgs,
+
+    #[command(flatten)]
+    series: SeriesArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    operator: OperatorArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -82,67 +125,164 @@ struct ReflectorArgs {
     cluster: ClusterArgs,
 }
 
-/// Prints the plan.
-pub(super) fn run(args: PlanArgs) -> anyhow::Result<()> {
-    match args.what {
-        What::RouteReflectorSet(args) => reflectors(&args),
-        What::Swarm(args) => swarms(&args),
+/// What the objects of a file would do, by kind.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Plans {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    traffic_watches: Vec<Evaluation>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    network_probers: Vec<prober_dry_run::DryRun>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    swarms: Vec<dry_run::DryRun>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    route_reflector_sets: Vec<reflector_dry_run::DryRun>,
+}
+
+impl Plans {
+    fn text(&self) -> String {
+        let watches = self.traffic_watches.iter().map(evaluate::text);
+        let probers = self.network_probers.iter().map(prober_dry_run::text);
+        let swarms = self.swarms.iter().map(dry_run::text);
+        let sets = self.route_reflector_sets.iter().map(reflector_dry_run::text);
+        watches.chain(probers).chain(swarms).chain(sets).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Why one of them would do nothing.
+    fn refused(&self) -> Option<String> {
+        let of = |kind: String, namespace: &str, name: &str, why: &Option<String>| {
+            let why = why.as_ref()?;
+            let separator = if namespace.is_empty() { "" } else { "/" };
+            Some(format!("{kind} {namespace}{separator}{name}: {why}"))
+        };
+        let watches = self.traffic_watches.iter().filter_map(Evaluation::failure);
+        let mut watches = watches.map(|why| format!("no measurement: {why}"));
+        let mut probers = self.network_probers.iter().filter_map(|run| {
+            of(NetworkProber::kind(&()).into(), &run.namespace, &run.name, &run.refused)
+        });
+        let mut swarms = self
+            .swarms
+            .iter()
+            .filter_map(|run| of(Swarm::kind(&()).into(), &run.namespace, &run.name, &run.refused));
+        let mut sets = self
+            .route_reflector_sets
+            .iter()
+            .filter_map(|run| of(RouteReflectorSet::kind(&()).into(), "", &run.name, &run.refused));
+        watches.next().or_else(|| probers.next()).or_else(|| swarms.next()).or_else(|| sets.next())
     }
 }
 
-fn swarms(args: &SwarmArgs) -> anyhow::Result<()> {
-    let text = documents::read(&args.file)?;
+/// Prints the plan.
+pub(super) fn run(args: PlanArgs) -> anyhow::Result<()> {
     let progress = Progress::default();
-    let runs = progress::block_on(&progress, async {
-        let access = args.cluster.access();
-        let namespace = access.namespace(args.namespace.as_deref()).await?;
-        let swarms = spec::read_swarms(&text, &namespace, args.namespace.is_some());
-        let swarms = swarms.with_context(|| args.file.clone())?;
-        let (client, place) = (access.reading().await?, args.operator.place());
-        let mut runs = Vec::new();
-        let all = swarms.len();
-        for (done, mut swarm) in swarms.into_iter().enumerate() {
-            let (namespace, name) = swarm.key();
-            progress.enter(format!("{namespace}/{name}: {} of {all} Swarms", done + 1));
-            let run = streams::dry_run(&client, &place, &mut swarm).await;
-            runs.push(run.with_context(|| format!("Swarm {namespace}/{name}"))?);
+    let (output, plans) = match args.what {
+        None => (args.all.output, progress::block_on(&progress, all(&args.all, &progress))?),
+        Some(What::RouteReflectorSet(args)) => {
+            let text = documents::read(&args.file)?;
+            let runs =
+                reflectors((&args.file, &text), &args.cluster, &args.operator_namespace, &progress);
+            let runs = progress::block_on(&progress, runs)?;
+            args.output.print(&runs, |runs| {
+                runs.iter().map(reflector_dry_run::text).collect::<Vec<_>>().join("\n")
+            })?;
+            return done(&Plans { route_reflector_sets: runs, ..Plans::default() });
         }
-        anyhow::Ok(runs)
-    })?;
-    args.output
-        .print(&runs, |runs| runs.iter().map(dry_run::text).collect::<Vec<_>>().join("\n"))?;
-    let refused = runs.iter().find_map(|run| {
-        let why = run.refused.as_ref()?;
-        Some(anyhow::anyhow!("Swarm {}/{}: {why}", run.namespace, run.name))
-    });
-    refused.map_or(Ok(()), Err)
+        Some(What::Swarm(args)) => {
+            let text = documents::read(&args.file)?;
+            let file = (&*args.file, &*text);
+            let runs =
+                swarms(file, args.namespace.as_deref(), &args.cluster, &args.operator, &progress);
+            let runs = progress::block_on(&progress, runs)?;
+            args.output.print(&runs, |runs| {
+                runs.iter().map(dry_run::text).collect::<Vec<_>>().join("\n")
+            })?;
+            return done(&Plans { swarms: runs, ..Plans::default() });
+        }
+    };
+    output.print(&plans, Plans::text)?;
+    done(&plans)
 }
 
-fn reflectors(args: &ReflectorArgs) -> anyhow::Result<()> {
-    let text = documents::read(&args.file)?;
-    let sets = spec::read_reflectors(&text).with_context(|| args.file.clone())?;
-    let progress = Progress::default();
-    let runs = progress::block_on(&progress, async {
-        progress.enter("reading the nodes");
-        let client = args.cluster.access().reading().await?;
-        let population = Population::of_cluster(&client).await?;
-        let Population::Cluster(nodes) = population else { return Ok(vec![]) };
-        let mut runs = Vec::new();
-        for (done, set) in sets.iter().enumerate() {
-            let name = set.metadata.name.clone().unwrap_or_default();
-            progress.enter(format!("{name}: {} of {} RouteReflectorSets", done + 1, sets.len()));
-            let run =
-                route_reflector::simulate(&client, &nodes, &args.operator_namespace, set).await;
-            let run = run.map_err(|error| anyhow::anyhow!(error.to_text()));
-            runs.push(run.with_context(|| format!("RouteReflectorSet {name}"))?);
-        }
-        Ok(runs)
-    })?;
-    args.output.print(&runs, |runs| {
-        runs.iter().map(reflector_dry_run::text).collect::<Vec<_>>().join("\n")
-    })?;
-    let refused = runs.iter().find_map(|run| {
-        run.refused.as_ref().map(|why| format!("RouteReflectorSet {}: {why}", run.name))
-    });
-    refused.map_or(Ok(()), |why| Err(anyhow::anyhow!(why)))
+fn done(plans: &Plans) -> anyhow::Result<()> {
+    plans.refused().map_or(Ok(()), |why| Err(anyhow!(why)))
+}
+
+/// Plans every document of the file, whatever its kind.
+async fn all(args: &FileArgs, progress: &Progress) -> anyhow::Result<Plans> {
+    let name = args.file.as_deref().context("--file")?;
+    let text = documents::read(name)?;
+    let kinds = spec::kinds(&text).with_context(|| name.to_owned())?;
+    let has = |kind: &str| kinds.iter().any(|one| one == kind);
+    let access = args.cluster.access();
+    let place = args.operator.place();
+    let mut plans = Plans::default();
+    if has(&TrafficWatch::kind(&())) {
+        let watches = spec::read(&text).with_context(|| name.to_owned())?;
+        let nodes = NodeArgs::of_cluster(args.cluster.clone());
+        plans.traffic_watches =
+            judge::judged(&watches, &nodes, &args.prometheus, &args.series, progress).await?;
+    }
+    if has(&NetworkProber::kind(&())) {
+        let namespace = access.namespace(args.namespace.as_deref()).await?;
+        let probers = spec::read_probers(&text, &namespace).with_context(|| name.to_owned())?;
+        progress.enter("reading namespaces, nodes and pods");
+        let client = access.reading().await?;
+        plans.network_probers = probing::plan(&client, &place.namespace, probers).await?;
+    }
+    if has(&Swarm::kind(&())) {
+        let file = (name, &*text);
+        let namespace = args.namespace.as_deref();
+        plans.swarms = swarms(file, namespace, &args.cluster, &args.operator, progress).await?;
+    }
+    if has(&RouteReflectorSet::kind(&())) {
+        let file = (name, &*text);
+        plans.route_reflector_sets =
+            reflectors(file, &args.cluster, &place.namespace, progress).await?;
+    }
+    Ok(plans)
+}
+
+async fn swarms(
+    (file, text): (&str, &str),
+    namespace: Option<&str>,
+    cluster: &ClusterArgs,
+    operator: &OperatorArgs,
+    progress: &Progress,
+) -> anyhow::Result<Vec<dry_run::DryRun>> {
+    let access = cluster.access();
+    let of = access.namespace(namespace).await?;
+    let swarms = spec::read_swarms(text, &of, namespace.is_some());
+    let swarms = swarms.with_context(|| file.to_owned())?;
+    let (client, place) = (access.reading().await?, operator.place());
+    let mut runs = Vec::new();
+    let all = swarms.len();
+    for (done, mut swarm) in swarms.into_iter().enumerate() {
+        let (namespace, name) = swarm.key();
+        progress.enter(format!("{namespace}/{name}: {} of {all} Swarms", done + 1));
+        let run = streams::dry_run(&client, &place, &mut swarm).await;
+        runs.push(run.with_context(|| format!("Swarm {namespace}/{name}"))?);
+    }
+    Ok(runs)
+}
+
+async fn reflectors(
+    (file, text): (&str, &str),
+    cluster: &ClusterArgs,
+    operator_namespace: &str,
+    progress: &Progress,
+) -> anyhow::Result<Vec<reflector_dry_run::DryRun>> {
+    let sets = spec::read_reflectors(text).with_context(|| file.to_owned())?;
+    progress.enter("reading the nodes");
+    let client = cluster.access().reading().await?;
+    let population = Population::of_cluster(&client).await?;
+    let Population::Cluster(nodes) = population else { return Ok(vec![]) };
+    let mut runs = Vec::new();
+    for (done, set) in sets.iter().enumerate() {
+        let name = set.metadata.name.clone().unwrap_or_default();
+        progress.enter(format!("{name}: {} of {} RouteReflectorSets", done + 1, sets.len()));
+        let run = route_reflector::simulate(&client, &nodes, operator_namespace, set).await;
+        let run = run.map_err(|error| anyhow!(error.to_text()));
+        runs.push(run.with_context(|| format!("RouteReflectorSet {name}"))?);
+    }
+    Ok(runs)
 }

@@ -3,13 +3,15 @@ use anyhow::{Context, bail, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
-use kube::CustomResourceExt;
+use kube::{CustomResourceExt, Resource};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    api::{Kind, RouteReflectorSet, Swarm, TrafficWatch},
+    api::{Kind, NetworkProber, RouteReflectorSet, Swarm, TrafficWatch},
     inspect::cluster::name_of,
+    manifests,
+    network_prober::{self, settings::Tenancy},
     route_reflector, swarm,
     traffic_watch::{Settings, check_deployment},
 };
@@ -56,6 +58,41 @@ pub fn read_swarms(text: &str, namespace: &str, only: bool) -> anyhow::Result<Ve
         }
         Ok(())
     })
+}
+
+/// Reads every `NetworkProber` in the same way; those without a namespace are in `namespace`.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_probers(text: &str, namespace: &str) -> anyhow::Result<Vec<NetworkProber>> {
+    read_kind(text, namespace, |prober: &NetworkProber| {
+        network_prober::settings::Settings::of(prober, &Tenancy::of(manifests::NAMESPACE))?;
+        Ok(())
+    })
+}
+
+/// Returns our kinds in a text of YAML or JSON documents, in the order of their first ones.
+///
+/// # Errors
+/// When a document is no YAML, or none is of our kinds.
+pub fn kinds(text: &str) -> anyhow::Result<Vec<String>> {
+    let ours = [
+        TrafficWatch::kind(&()),
+        NetworkProber::kind(&()),
+        Swarm::kind(&()),
+        RouteReflectorSet::kind(&()),
+    ];
+    let mut found: Vec<String> = Vec::new();
+    for (i, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
+        let object = Value::deserialize(document)
+            .with_context(|| format!("document {} is no YAML", i + 1))?;
+        let kind = object["kind"].as_str().unwrap_or_default();
+        if ours.iter().any(|our| our == kind) && !found.iter().any(|one| one == kind) {
+            found.push(kind.to_owned());
+        }
+    }
+    ensure!(!found.is_empty(), "there is no document of the kinds {}", ours.join(", "));
+    Ok(found)
 }
 
 /// The namespace of objects without one.

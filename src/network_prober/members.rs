@@ -287,6 +287,31 @@ pub fn members(selection: &Selection<'_>) -> Members {
     found
 }
 
+/// Returns the pods that would take part if each selected one were restarted now.
+#[must_use]
+pub fn after_restarts(selection: &Selection<'_>) -> Vec<Member> {
+    let allowed = selection.pods.iter().map(|pod| &**pod).filter(|pod| {
+        selection.scope.standing(pod.namespace()) == Some(Standing::Allowed)
+            && is_ours_to_count(selection.settings, pod)
+            && !pod.is_finished()
+            && !pod.is_terminating()
+    });
+    let gets_agent = |pod: &&PodObject| match look(selection, pod, Standing::Allowed) {
+        Ok(_) => true,
+        Err(reason) => reason == SkipReason::CreatedBefore.as_str(),
+    };
+    let member = |pod: &PodObject| Member {
+        namespace: pod.namespace().to_owned(),
+        name: pod.name().to_owned(),
+        uid: pod.uid().to_owned(),
+        ips: pod.ips().iter().copied().filter(is_probeable).collect(),
+        port: selection.settings.http_port,
+        node: pod.node().unwrap_or_default().to_owned(),
+        zone: pod.node().map(selection.nodes.zone).unwrap_or_default(),
+    };
+    allowed.filter(gets_agent).map(member).collect()
+}
+
 /// Reports whether the webhook was called for a pod.
 fn was_called(settings: &Settings, pod: &PodObject) -> bool {
     let key = settings.key();

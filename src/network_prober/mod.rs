@@ -15,6 +15,7 @@
 //! | `report`, `reasons`, `metrics`, `overview` | status and events; metrics; status page |
 //! | `injector`, `serving` | the answers to the webhook and to the agents |
 //! | `measurement` | the measurements of the agents, from Prometheus |
+//! | `dry_run` | `plan`: what a spec would do |
 use kube::runtime::reflector::Store;
 
 use crate::{
@@ -27,6 +28,7 @@ mod apply;
 pub mod children;
 pub(crate) mod constraints;
 mod context;
+pub(crate) mod dry_run;
 mod entries;
 mod failed_creates;
 mod injector;

@@ -172,6 +172,12 @@ impl Pinglists {
         lists
     }
 
+    /// Returns the number of peers in the longest list.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.lists.values().map(|list| list.peers.len()).max().unwrap_or_default()
+    }
+
     fn add(&mut self, settings: &Settings, member: &Member, peers: Vec<usize>) -> u64 {
         let empty = json(&Pinglist {
             prober: settings.key(),

@@ -369,7 +369,7 @@ fn refused(
 }
 
 /// Returns the recipe of a `NetworkProber`; `None` if it names no image and ours is unknown.
-fn recipe(settings: &Settings, setup: &Setup) -> Option<Recipe> {
+pub(super) fn recipe(settings: &Settings, setup: &Setup) -> Option<Recipe> {
     let image = settings.image.clone().or_else(|| setup.own_image.clone())?;
     Some(Recipe {
         prober: settings.key(),

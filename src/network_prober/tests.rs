@@ -29,6 +29,7 @@ use crate::{
 mod limits;
 mod membership;
 mod pinglists;
+mod planning;
 
 pub(super) fn prober(name: &str, created: &str, spec: &Value) -> NetworkProber {
     let mut full = json!({"podSelector": {"matchLabels": {"app": "a"}}});

@@ -132,6 +132,54 @@ fn a_pod_is_explained_by_the_operator() {
     );
 }
 
+/// Which pods would get an agent, before the object is created.
+#[test]
+fn a_prober_in_a_file_is_planned_by_reading_only() {
+    let server = cluster();
+    let list = |kind: &str, items: Vec<Value>| json!({"apiVersion": "v1", "kind": format!("{kind}List"), "metadata": {}, "items": items});
+    let namespace = |name: &str| json!({"metadata": {"name": name, "annotations": {"probes.bigmikes.io/allow": "probing/new"}}});
+    server.set(
+        "/api/v1/namespaces",
+        200,
+        list("Namespace", vec![namespace("shop"), namespace("kube-system")]),
+    );
+    server.set("/api/v1/nodes", 200, list("Node", vec![json!({"metadata": {"name": "node-1"}})]));
+    let pod = |name: &str, spec: Value| {
+        json!({"metadata": {"name": name, "namespace": "shop", "uid": name, "labels": {"app": "db"}},
+            "spec": spec, "status": {"phase": "Running"}})
+    };
+    let bare = pod("db-0", json!({"containers": [{"name": "app"}]}));
+    let host = pod("host", json!({"hostNetwork": true, "containers": [{"name": "app"}]}));
+    server.set("/api/v1/namespaces/shop/pods", 200, list("Pod", vec![bare, host]));
+    for (path, kind) in [("limitranges", "LimitRange"), ("resourcequotas", "ResourceQuota")] {
+        server.set(&format!("/api/v1/namespaces/shop/{path}"), 200, list(kind, vec![]));
+    }
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("planned-prober.yaml");
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n---\n\
+                apiVersion: probes.bigmikes.io/v1alpha1\nkind: NetworkProber\n\
+                metadata: {name: new, namespace: probing}\n\
+                spec: {podSelector: {matchLabels: {app: db}}, namespaceSelector: {}}\n";
+    std::fs::write(&file, text).expect("file");
+    let what = ["plan", "-f", file.to_str().expect("path")];
+    expect(
+        &server.run("plan-file", &what),
+        &[
+            "NetworkProber probing/new: 1 of 2 selected pods would have an agent",
+            "1 get one when they are restarted",
+            "1 get none, HostNetwork: it uses the network of its node",
+            "Namespaces with agents: shop",
+            "not kube-system: it is never selected",
+        ],
+    );
+    let outcome = server.run("plan-json", &[&what[..], &["-o", "json"]].concat());
+    let json: Value = serde_json::from_str(&outcome.out).expect("JSON");
+    assert_eq!(json["networkProbers"][0]["afterRestart"], 1);
+    assert!(server.asked().iter().all(|(method, _)| method == "GET"), "{:?}", server.asked());
+    std::fs::write(&file, "apiVersion: v1\nkind: Pod\n").expect("file");
+    let outcome = server.run("plan-nothing", &what);
+    assert!(outcome.err.contains("there is no document of the kinds TrafficWatch"), "{outcome:?}");
+}
+
 #[test]
 fn a_missing_object_or_an_invalid_name_is_reported() {
     let server = cluster();

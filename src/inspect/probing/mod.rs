@@ -24,10 +24,12 @@ use crate::{
     text::{figures::number, style::Tone, table::table},
 };
 
+mod planned;
 mod pod;
 #[cfg(test)]
 mod tests;
 
+pub use planned::plan;
 pub use pod::{explain_pod, gather_pod, pod_text};
 
 /// Maximum number of nodes that are named in one sentence.

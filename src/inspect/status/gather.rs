@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Facts, KindFacts, Object, Unread};
+use super::{Facts, Judgment, KindFacts, Object, Unread, nodes};
 use crate::{
     api::{
         Kind, NetworkProber, RouteReflectorSet, Swarm, TrafficWatch,
@@ -18,7 +18,10 @@ use crate::{
         traffic_watch::{Summary, TrafficWatchStatus},
     },
     infra::Api,
-    inspect::{cluster::describe, leader},
+    inspect::{
+        cluster::{describe, name_of},
+        leader,
+    },
 };
 
 /// Reads everything, in one namespace or in all; cluster-scoped objects in both cases. The Lease
@@ -118,6 +121,11 @@ pub(super) trait Reported: Kind {
     fn notes(_status: &Self::Status) -> Vec<String> {
         vec![]
     }
+
+    /// What an object of this name says of nodes that are not fit.
+    fn nodes(_name: &str, _status: &Self::Status) -> Vec<(String, Judgment)> {
+        vec![]
+    }
 }
 
 impl Reported for TrafficWatch {
@@ -144,6 +152,10 @@ impl Reported for TrafficWatch {
             1 => vec!["1 node has no evidence".into()],
             many => vec![format!("{many} nodes have no evidence")],
         }
+    }
+
+    fn nodes(name: &str, status: &TrafficWatchStatus) -> Vec<(String, Judgment)> {
+        nodes::not_fit(name, status)
     }
 }
 
@@ -219,6 +231,7 @@ pub(super) fn object<K: Reported>(object: &K) -> Object {
         generation: meta.generation,
         figures: status.as_ref().map(K::figures).unwrap_or_default(),
         notes: status.as_ref().map(K::notes).unwrap_or_default(),
+        nodes: status.as_ref().map(|status| K::nodes(&name_of(object), status)).unwrap_or_default(),
         observed: status.as_mut().and_then(|status| *K::observed_generation_mut(status)),
         conditions: status.as_mut().map(K::conditions_mut).cloned().unwrap_or_default(),
         unreadable: None,

@@ -14,12 +14,14 @@ use crate::text::{
 
 pub(super) mod conditions;
 mod gather;
+mod nodes;
 
 #[cfg(test)]
 mod tests;
 
 use conditions::{Weight, sentence, weigh};
 pub use gather::gather;
+pub use nodes::{BadNode, Judgment};
 
 /// The facts that the report uses.
 #[derive(Clone, Debug)]
@@ -78,6 +80,8 @@ pub struct Object {
     pub figures: Vec<Value>,
     /// Findings in the status that no condition reports.
     pub notes: Vec<String>,
+    /// What it says of nodes that are not fit, with their names.
+    pub nodes: Vec<(String, Judgment)>,
     /// The reason why this version cannot read it.
     pub unreadable: Option<String>,
 }
@@ -96,8 +100,13 @@ impl Object {
 pub struct Report {
     /// True if nothing needs attention.
     pub healthy: bool,
+    /// The current time.
+    #[serde(skip)]
+    pub now: Timestamp,
     /// The operator itself.
     pub operator: OperatorStatus,
+    /// The nodes that are not fit, the worst first.
+    pub nodes: Vec<BadNode>,
     /// The kinds with their objects.
     pub kinds: Vec<KindStatus>,
     /// Everything that needs attention.
@@ -184,7 +193,9 @@ pub fn report(facts: &Facts) -> Report {
             next: "doctor".into(),
         });
     }
-    Report { healthy: attention.is_empty(), operator, kinds, attention }
+    let objects = facts.kinds.iter().filter_map(|kind| kind.objects.as_ref().ok()).flatten();
+    let nodes = nodes::by_node(objects.flat_map(|object| object.nodes.iter().cloned()));
+    Report { healthy: attention.is_empty(), now: facts.now, operator, nodes, kinds, attention }
 }
 
 fn operator(facts: &Facts) -> (OperatorStatus, Option<Attention>) {
@@ -299,6 +310,10 @@ fn next(command: &str, object: &Object) -> String {
 #[must_use]
 pub fn text(report: &Report) -> String {
     let mut text = operator_line(&report.operator);
+    if !report.nodes.is_empty() {
+        text.push('\n');
+        text.push_str(&nodes::text(&report.nodes, report.now));
+    }
     for kind in &report.kinds {
         text.push('\n');
         text.push_str(&table_of(kind));

@@ -177,6 +177,51 @@ Needs attention
     assert!(text(&made).contains(&Tone::Good.paint("True")));
 }
 
+/// The first question on call: which node, why, since when, and for whom.
+#[test]
+fn the_nodes_that_are_not_fit_come_first_each_once_and_the_worst_on_top() {
+    let at = |seconds: i64| Timestamp::from_second(1_790_000_000 - seconds).unwrap();
+    let node = |state: &str, percent: &str, age: i64| {
+        json!({"currentBandwidthPercent": percent, "currentTransmitTotal": 1, "unfit": state == "Unfit",
+            "time": at(age).as_second(), "state": state, "reason": "Measured", "device": "eth0",
+            "since": at(720).to_string()})
+    };
+    let watch = |name: &str, nodes: Value| {
+        let watch: TrafficWatch = serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "shop", "generation": 1},
+            "spec": {"maxBandwidthPercent": "60"},
+            "status": {"observedGeneration": 1, "nodes": nodes, "conditions": [
+                condition("Ready True Judged")]},
+        }))
+        .unwrap();
+        Object { figures: vec![], ..gather::object(&watch) }
+    };
+    let web = json!({
+        "a": node("Fit", "1e+01", 5), "b": node("Suppressed", "7.02e+01", 5),
+        "c": node("Unfit", "6.1e+01", 5), "d": node("Unfit", "9.04e+01", 400),
+        "e": node("Unknown", "NaN", 5),
+    });
+    let db = json!({"b": node("Unfit", "7.02e+01", 5)});
+    let kind =
+        KindFacts { columns: &[], ..of::<TrafficWatch>(vec![watch("web", web), watch("db", db)]) };
+    let made = report(&facts(vec![kind]));
+    let shown = plain(&text(&made));
+    let table = "\
+Nodes that are not fit: 4
+NODE  STATE       REASON    LOAD                        SINCE  TRAFFICWATCH
+d     Unfit       Measured  90.4 % of eth0, 6m 40s ago  12m    shop/web
+b     Unfit       Measured  70.2 % of eth0              12m    shop/db
+b     Suppressed  Measured  70.2 % of eth0              12m    shop/web
+c     Unfit       Measured  61 % of eth0                12m    shop/web
+e     Unknown     Measured  -                           12m    shop/web
+";
+    let second = shown.split_once("\n\n").unwrap().1;
+    assert!(second.starts_with(table), "{shown}");
+    let json = serde_json::to_value(&made).unwrap();
+    assert_eq!(json["nodes"][1]["judged"][0]["trafficwatch"], "shop/db");
+    assert_eq!(json["nodes"].as_array().unwrap().len(), 4);
+}
+
 /// Conditions carry messages of servers, and a status may hold any message.
 #[test]
 fn the_message_of_a_condition_stays_in_its_line_and_leaves_the_terminal_alone() {

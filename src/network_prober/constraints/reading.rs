@@ -128,6 +128,21 @@ async fn read(client: &Client, wanted: &Wanted, before: &ByNamespace) -> ByNames
     found
 }
 
+/// Reads the constraints of these namespaces once.
+///
+/// # Errors
+/// The error of the API server.
+pub async fn of_namespaces(
+    client: &Client,
+    namespaces: impl IntoIterator<Item = &str>,
+) -> kube::Result<ByNamespace> {
+    let mut found = ByNamespace::new();
+    for namespace in namespaces {
+        found.insert(namespace.to_owned(), of_namespace(client, namespace).await?);
+    }
+    Ok(found)
+}
+
 async fn of_namespace(client: &Client, namespace: &str) -> kube::Result<Constraints> {
     let params = ListParams::default().limit(PAGE_SIZE);
     let mut constraints = Constraints::default();

@@ -1,0 +1,142 @@
+//! The nodes that are not fit: each once, over all TrafficWatches, the worst first.
+use std::{collections::BTreeMap, fmt::Write};
+
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+
+use crate::{
+    api::traffic_watch::{NodeState, NodeStatus, TrafficWatchStatus},
+    text::{
+        figures::{number, span},
+        style::Tone,
+        table::table,
+    },
+};
+
+/// Nodes in the text; the others are counted.
+const SHOWN: usize = 20;
+
+/// Seconds after which a measurement is old: the text has its age.
+const OLD: i64 = 300;
+
+/// A node that is not fit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BadNode {
+    /// Its name.
+    pub name: String,
+    /// The worst of its states.
+    pub state: NodeState,
+    /// What each TrafficWatch says, the worst first.
+    pub judged: Vec<Judgment>,
+}
+
+/// What one TrafficWatch says of a node that is not fit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Judgment {
+    /// The state.
+    pub state: NodeState,
+    /// `namespace/name` of the TrafficWatch.
+    pub trafficwatch: String,
+    /// The reason for the state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Percent of the link's capacity in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percent: Option<f64>,
+    /// The busiest link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// When it was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Timestamp>,
+    /// When the node entered the state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+}
+
+/// Returns the nodes of a status that are not fit, with their names.
+pub(super) fn not_fit(trafficwatch: &str, status: &TrafficWatchStatus) -> Vec<(String, Judgment)> {
+    let judged = |(name, node): (&String, &NodeStatus)| {
+        let state =
+            node.state.unwrap_or(if node.unfit { NodeState::Unfit } else { NodeState::Fit });
+        let percent = node.current_bandwidth_percent.parse::<f64>().ok();
+        let judgment = Judgment {
+            state,
+            trafficwatch: trafficwatch.to_owned(),
+            reason: node.reason.clone(),
+            percent: percent.filter(|percent| percent.is_finite()),
+            device: node.device.clone(),
+            measured: Timestamp::from_second(node.time).ok().filter(|_| node.time > 0),
+            since: node.since.as_ref().map(|since| since.0),
+        };
+        (state != NodeState::Fit).then(|| (name.clone(), judgment))
+    };
+    status.nodes.iter().filter_map(judged).collect()
+}
+
+/// Brings what all TrafficWatches say together.
+pub(super) fn by_node(all: impl IntoIterator<Item = (String, Judgment)>) -> Vec<BadNode> {
+    let mut nodes = BTreeMap::<String, Vec<Judgment>>::new();
+    for (name, judgment) in all {
+        nodes.entry(name).or_default().push(judgment);
+    }
+    let mut nodes: Vec<_> = nodes
+        .into_iter()
+        .filter_map(|(name, mut judged)| {
+            judged.sort_by(|a, b| (a.state, &a.trafficwatch).cmp(&(b.state, &b.trafficwatch)));
+            Some(BadNode { name, state: judged.first()?.state, judged })
+        })
+        .collect();
+    let load = |node: &BadNode| node.judged.first().and_then(|worst| worst.percent);
+    nodes.sort_by(|a, b| {
+        let worst = a.state.cmp(&b.state);
+        worst.then_with(|| load(b).unwrap_or(-1.0).total_cmp(&load(a).unwrap_or(-1.0)))
+    });
+    nodes
+}
+
+/// Returns the nodes as a table, with a line break at its end; nothing if all are fit.
+pub(super) fn text(nodes: &[BadNode], now: Timestamp) -> String {
+    if nodes.is_empty() {
+        return String::new();
+    }
+    let row = |node: &BadNode, judgment: &Judgment| {
+        let tone = if judgment.state == NodeState::Unfit { Tone::Bad } else { Tone::Notable };
+        let since = judgment.since.map(|since| span(now.as_second() - since.as_second()));
+        [
+            node.name.clone(),
+            tone.paint(judgment.state.as_str()),
+            judgment.reason.clone().unwrap_or_else(|| "-".into()),
+            load(judgment, now),
+            since.unwrap_or_else(|| "-".into()),
+            judgment.trafficwatch.clone(),
+        ]
+    };
+    let shown = nodes.iter().take(SHOWN);
+    let rows: Vec<_> =
+        shown.flat_map(|node| node.judged.iter().map(move |one| row(node, one))).collect();
+    let mut text = format!("Nodes that are not fit: {}\n", nodes.len());
+    text.push_str(&table(["NODE", "STATE", "REASON", "LOAD", "SINCE", "TRAFFICWATCH"], &rows));
+    if let Some(more) = nodes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "and {more} more: -o json has all of them");
+    }
+    text
+}
+
+/// The load of the busiest link, with its age if it is old.
+fn load(judgment: &Judgment, now: Timestamp) -> String {
+    let Some(percent) = judgment.percent else { return "-".into() };
+    let mut text = format!("{} %", number((percent * 10.0).round() / 10.0));
+    if let Some(device) = &judgment.device {
+        // Writing to a String cannot fail.
+        let _ = write!(text, " of {device}");
+    }
+    let age = judgment.measured.map(|measured| now.as_second() - measured.as_second());
+    if let Some(age) = age.filter(|age| *age > OLD) {
+        let _ = write!(text, ", {} ago", span(age));
+    }
+    text
+}
