@@ -272,7 +272,7 @@ pub struct Candidates {
     pub forbidden: Option<LabelSelector>,
     /// If set, a node with a taint NoSchedule or NoExecute is eligible only if one of these
     /// tolerates the taint. If empty, only the taints of nodes in trouble (not-ready,
-    /// memory-pressure, unschedulable, …) exclude a node, as in the original. A cordoned node is
+    /// memory-pressure, unschedulable, …) exclude a node. A cordoned node is
     /// eligible only if one names the key node.kubernetes.io/unschedulable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]

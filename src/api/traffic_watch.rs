@@ -556,7 +556,7 @@ pub struct Summary {
     /// Number of nodes that are fit.
     #[schemars(extend("format" = "int32"))]
     pub fit: u32,
-    /// Number of nodes that are marked unfit.
+    /// Number of nodes in state Unfit: marked, and with evidence now.
     #[schemars(extend("format" = "int32"))]
     pub unfit: u32,
     /// Number of nodes without evidence.

@@ -16,7 +16,7 @@ use crate::{
         leader::Place,
         probing,
         progress::Progress,
-        reflectors,
+        reflectors, status,
         streams::{self, Scope},
     },
     metrics::Metrics,
@@ -37,6 +37,11 @@ enum What {
     /// Reads the Node and every TrafficWatch from the API server, and the current judgment from
     /// the operator's leader, through the API server. Changes nothing.
     Node(NodeArgs),
+
+    /// Show every judged node once, the worst first: its state, reason and load, and since when.
+    ///
+    /// Reads the status of every TrafficWatch from the API server. Changes nothing.
+    Nodes(NodesArgs),
 
     /// Show which nodes a TrafficWatch judges, their states with the reasons, its thresholds and
     /// limit, and what to do about its conditions.
@@ -243,6 +248,23 @@ struct NodeArgs {
     operator: OperatorArgs,
 }
 
+#[derive(Args, Clone, Debug)]
+struct NodesArgs {
+    /// Only what the TrafficWatches of this namespace say [default: all namespaces].
+    #[arg(short, long, value_name = "NAMESPACE", value_parser = name)]
+    namespace: Option<String>,
+
+    /// Format of the output.
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    output: TextFormat,
+
+    #[command(flatten)]
+    color: ColorArgs,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
 #[derive(Clone, Debug)]
 struct Namespaced {
     namespace: String,
@@ -262,7 +284,7 @@ fn namespaced(text: &str) -> Result<Namespaced, String> {
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     let (kind, name, color) = args.what.subject();
     color.choose();
-    let subject = format!("{kind} {name}");
+    let subject = format!("{kind} {name}").trim_end().to_owned();
     let progress = Progress::default();
     progress.enter(format!("{subject}: asking the API server and the operator"));
     let explained = progress::block_on(&progress, args.what.explain());
@@ -275,6 +297,7 @@ impl What {
     fn subject(&self) -> (&'static str, String, ColorArgs) {
         let (kind, name, color) = match self {
             Self::Node(args) => ("node", &args.name, args.color),
+            Self::Nodes(args) => return ("nodes", String::new(), args.color),
             Self::TrafficWatch(args) => ("trafficwatch", &args.name, args.color),
             Self::Prober(args) => ("prober", &args.object.name, args.object.color),
             Self::Pod(args) => ("pod", &args.object.name, args.object.color),
@@ -289,6 +312,7 @@ impl What {
     async fn explain(&self) -> anyhow::Result<Document> {
         match self {
             Self::Node(args) => node(args).await,
+            Self::Nodes(args) => nodes(args).await,
             Self::TrafficWatch(args) => traffic_watch(args).await,
             Self::Prober(args) => prober(args).await,
             Self::Pod(args) => pod(args).await,
@@ -298,6 +322,16 @@ impl What {
             Self::RouteReflectorSet(args) => reflector_set(args).await,
         }
     }
+}
+
+async fn nodes(args: &NodesArgs) -> anyhow::Result<Document> {
+    let client = args.cluster.access().reading().await?;
+    let nodes = status::gather_nodes(&client, args.namespace.as_deref()).await?;
+    let now = Timestamp::now();
+    args.output.format(&nodes, |nodes| match nodes.as_slice() {
+        [] => "no TrafficWatch has judged a node\n".into(),
+        nodes => status::nodes_text(nodes, now),
+    })
 }
 
 async fn traffic_watch(args: &ObjectArgs) -> anyhow::Result<Document> {

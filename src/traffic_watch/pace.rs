@@ -82,7 +82,7 @@ impl Pace {
             Error::TooMany(format!(
                 "TrafficWatches of this namespace have written {most:.0} labels to nodes in a short \
                  time, and now write {rate:.0} each second: with a longer spec.interval, a \
-                 spec.hysteresis or a larger spec.consecutive, verdicts change less often"
+                 lower spec.recoverPercent or a larger spec.consecutive, verdicts change less often"
             ))
         })
     }

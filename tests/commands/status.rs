@@ -21,10 +21,15 @@ fn condition(type_: &str, status: &str, reason: &str) -> Value {
 }
 
 fn watch(namespace: &str, name: &str, conditions: &[Value]) -> Value {
+    let node = |state: &str, percent: &str| {
+        json!({"currentBandwidthPercent": percent, "currentTransmitTotal": 1, "time": 0,
+            "unfit": state == "Unfit", "state": state, "reason": "Measured"})
+    };
     json!({
         "metadata": {"name": name, "namespace": namespace, "generation": 1},
         "spec": {"maxBandwidthPercent": "60"},
         "status": {"observedGeneration": 1, "max": "60 %", "conditions": conditions,
+            "nodes": {"node-1": node("Fit", "1e+01"), "node-2": node("Unfit", "8e+01")},
             "summary": {"nodes": 3, "fit": 2, "unfit": 1, "unknown": 0, "suppressed": 0}}
     })
 }
@@ -63,6 +68,8 @@ fn a_healthy_cluster_is_one_screen_and_exit_code_0() {
     for expected in [
         "Operator: op-1 leads for ",
         "(since 2026-01-01T00:00:00Z)",
+        "Nodes that are not fit: 1\nNODE    STATE  REASON    LOAD",
+        "node-2  Unfit  Measured  80 %  -      default/web\n\n",
         "TrafficWatch: 1\nNAME         READY  REASON  NODES  FIT  UNFIT",
         "default/web  True   Judged  3      2    1",
         "NetworkProber: none",
@@ -71,6 +78,10 @@ fn a_healthy_cluster_is_one_screen_and_exit_code_0() {
     ] {
         assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
     }
+    let outcome = server.run("explain-nodes", &["explain", "nodes"]);
+    let fit = "node-1  Fit    Measured  10 %  -      default/web\n";
+    assert!(outcome.out.ends_with(fit), "{outcome:?}");
+    assert!(outcome.out.contains("node-2  Unfit  Measured  80 %"), "{outcome:?}");
     let asked = server.asked();
     assert!(asked.iter().all(|(method, _)| method == "GET"), "{asked:?}");
 }

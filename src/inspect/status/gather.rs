@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Facts, Judgment, KindFacts, Object, Unread, nodes};
+use super::{Facts, JudgedNode, Judgment, KindFacts, Object, Unread, nodes};
 use crate::{
     api::{
         Kind, NetworkProber, RouteReflectorSet, Swarm, TrafficWatch,
@@ -52,6 +52,22 @@ pub async fn gather(client: &Client, lease: (&str, &str), namespace: Option<&str
         image,
         kinds: vec![watches, probers, swarms, sets],
     }
+}
+
+/// Reads the nodes that the TrafficWatches judge, in one namespace or in all.
+///
+/// # Errors
+/// Why they cannot be listed.
+pub async fn gather_nodes(
+    client: &Client,
+    namespace: Option<&str>,
+) -> anyhow::Result<Vec<JudgedNode>> {
+    let objects = list::<TrafficWatch>(client, namespace).await.objects;
+    let objects = objects.map_err(|why| match why {
+        Unread::NotInstalled => anyhow::anyhow!("the kind TrafficWatch is not installed"),
+        Unread::Forbidden(why) | Unread::Failed(why) => anyhow::anyhow!(why),
+    })?;
+    Ok(nodes::by_node(objects.into_iter().flat_map(|object| object.nodes)))
 }
 
 /// Returns the image of a pod; none if the operator runs outside the cluster, or if the caller may
@@ -122,7 +138,7 @@ pub(super) trait Reported: Kind {
         vec![]
     }
 
-    /// What an object of this name says of nodes that are not fit.
+    /// What an object of this name says of nodes.
     fn nodes(_name: &str, _status: &Self::Status) -> Vec<(String, Judgment)> {
         vec![]
     }
@@ -155,7 +171,7 @@ impl Reported for TrafficWatch {
     }
 
     fn nodes(name: &str, status: &TrafficWatchStatus) -> Vec<(String, Judgment)> {
-        nodes::not_fit(name, status)
+        nodes::judged(name, status)
     }
 }
 

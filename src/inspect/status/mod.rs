@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::leader::Leadership;
+use crate::api::traffic_watch::NodeState;
 use crate::text::{
     figures::span,
     style::{Tone, printable},
@@ -20,8 +21,8 @@ mod nodes;
 mod tests;
 
 use conditions::{Weight, sentence, weigh};
-pub use gather::gather;
-pub use nodes::{BadNode, Judgment};
+pub use gather::{gather, gather_nodes};
+pub use nodes::{JudgedNode, Judgment, all as nodes_text};
 
 /// The facts that the report uses.
 #[derive(Clone, Debug)]
@@ -80,7 +81,7 @@ pub struct Object {
     pub figures: Vec<Value>,
     /// Findings in the status that no condition reports.
     pub notes: Vec<String>,
-    /// What it says of nodes that are not fit, with their names.
+    /// What it says of nodes, with their names.
     pub nodes: Vec<(String, Judgment)>,
     /// The reason why this version cannot read it.
     pub unreadable: Option<String>,
@@ -106,7 +107,7 @@ pub struct Report {
     /// The operator itself.
     pub operator: OperatorStatus,
     /// The nodes that are not fit, the worst first.
-    pub nodes: Vec<BadNode>,
+    pub nodes: Vec<JudgedNode>,
     /// The kinds with their objects.
     pub kinds: Vec<KindStatus>,
     /// Everything that needs attention.
@@ -194,7 +195,9 @@ pub fn report(facts: &Facts) -> Report {
         });
     }
     let objects = facts.kinds.iter().filter_map(|kind| kind.objects.as_ref().ok()).flatten();
-    let nodes = nodes::by_node(objects.flat_map(|object| object.nodes.iter().cloned()));
+    let mut nodes = nodes::by_node(objects.flat_map(|object| object.nodes.iter().cloned()));
+    nodes.retain(|node| node.state != NodeState::Fit);
+    nodes.iter_mut().for_each(|node| node.judged.retain(|one| one.state != NodeState::Fit));
     Report { healthy: attention.is_empty(), now: facts.now, operator, nodes, kinds, attention }
 }
 

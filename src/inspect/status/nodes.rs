@@ -1,4 +1,4 @@
-//! The nodes that are not fit: each once, over all TrafficWatches, the worst first.
+//! The judged nodes: each once, over all TrafficWatches, the worst first.
 use std::{collections::BTreeMap, fmt::Write};
 
 use k8s_openapi::jiff::Timestamp;
@@ -19,10 +19,10 @@ const SHOWN: usize = 20;
 /// Seconds after which a measurement is old: the text has its age.
 const OLD: i64 = 300;
 
-/// A node that is not fit.
+/// A judged node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct BadNode {
+pub struct JudgedNode {
     /// Its name.
     pub name: String,
     /// The worst of its states.
@@ -31,7 +31,7 @@ pub struct BadNode {
     pub judged: Vec<Judgment>,
 }
 
-/// What one TrafficWatch says of a node that is not fit.
+/// What one TrafficWatch says of a node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Judgment {
@@ -56,8 +56,8 @@ pub struct Judgment {
     pub since: Option<Timestamp>,
 }
 
-/// Returns the nodes of a status that are not fit, with their names.
-pub(super) fn not_fit(trafficwatch: &str, status: &TrafficWatchStatus) -> Vec<(String, Judgment)> {
+/// Returns the nodes of a status, with their names.
+pub(super) fn judged(trafficwatch: &str, status: &TrafficWatchStatus) -> Vec<(String, Judgment)> {
     let judged = |(name, node): (&String, &NodeStatus)| {
         let state =
             node.state.unwrap_or(if node.unfit { NodeState::Unfit } else { NodeState::Fit });
@@ -71,13 +71,13 @@ pub(super) fn not_fit(trafficwatch: &str, status: &TrafficWatchStatus) -> Vec<(S
             measured: Timestamp::from_second(node.time).ok().filter(|_| node.time > 0),
             since: node.since.as_ref().map(|since| since.0),
         };
-        (state != NodeState::Fit).then(|| (name.clone(), judgment))
+        (name.clone(), judgment)
     };
-    status.nodes.iter().filter_map(judged).collect()
+    status.nodes.iter().map(judged).collect()
 }
 
 /// Brings what all TrafficWatches say together.
-pub(super) fn by_node(all: impl IntoIterator<Item = (String, Judgment)>) -> Vec<BadNode> {
+pub(super) fn by_node(all: impl IntoIterator<Item = (String, Judgment)>) -> Vec<JudgedNode> {
     let mut nodes = BTreeMap::<String, Vec<Judgment>>::new();
     for (name, judgment) in all {
         nodes.entry(name).or_default().push(judgment);
@@ -86,10 +86,10 @@ pub(super) fn by_node(all: impl IntoIterator<Item = (String, Judgment)>) -> Vec<
         .into_iter()
         .filter_map(|(name, mut judged)| {
             judged.sort_by(|a, b| (a.state, &a.trafficwatch).cmp(&(b.state, &b.trafficwatch)));
-            Some(BadNode { name, state: judged.first()?.state, judged })
+            Some(JudgedNode { name, state: judged.first()?.state, judged })
         })
         .collect();
-    let load = |node: &BadNode| node.judged.first().and_then(|worst| worst.percent);
+    let load = |node: &JudgedNode| node.judged.first().and_then(|worst| worst.percent);
     nodes.sort_by(|a, b| {
         let worst = a.state.cmp(&b.state);
         worst.then_with(|| load(b).unwrap_or(-1.0).total_cmp(&load(a).unwrap_or(-1.0)))
@@ -97,13 +97,26 @@ pub(super) fn by_node(all: impl IntoIterator<Item = (String, Judgment)>) -> Vec<
     nodes
 }
 
-/// Returns the nodes as a table, with a line break at its end; nothing if all are fit.
-pub(super) fn text(nodes: &[BadNode], now: Timestamp) -> String {
-    if nodes.is_empty() {
-        return String::new();
+/// Returns the worst of the nodes that are not fit as a table, with a line break at its end.
+pub(super) fn text(nodes: &[JudgedNode], now: Timestamp) -> String {
+    let mut text = format!("Nodes that are not fit: {}\n", nodes.len());
+    text.push_str(&all(&nodes[..nodes.len().min(SHOWN)], now));
+    if let Some(more) = nodes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "and {more} more: explain nodes");
     }
-    let row = |node: &BadNode, judgment: &Judgment| {
-        let tone = if judgment.state == NodeState::Unfit { Tone::Bad } else { Tone::Notable };
+    text
+}
+
+/// Returns all of these nodes as a table, with a line break at its end.
+#[must_use]
+pub fn all(nodes: &[JudgedNode], now: Timestamp) -> String {
+    let row = |node: &JudgedNode, judgment: &Judgment| {
+        let tone = match judgment.state {
+            NodeState::Unfit => Tone::Bad,
+            NodeState::Suppressed | NodeState::Unknown => Tone::Notable,
+            NodeState::Fit => Tone::Good,
+        };
         let since = judgment.since.map(|since| span(now.as_second() - since.as_second()));
         [
             node.name.clone(),
@@ -114,16 +127,9 @@ pub(super) fn text(nodes: &[BadNode], now: Timestamp) -> String {
             judgment.trafficwatch.clone(),
         ]
     };
-    let shown = nodes.iter().take(SHOWN);
-    let rows: Vec<_> =
-        shown.flat_map(|node| node.judged.iter().map(move |one| row(node, one))).collect();
-    let mut text = format!("Nodes that are not fit: {}\n", nodes.len());
-    text.push_str(&table(["NODE", "STATE", "REASON", "LOAD", "SINCE", "TRAFFICWATCH"], &rows));
-    if let Some(more) = nodes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "and {more} more: -o json has all of them");
-    }
-    text
+    let judgments = nodes.iter().flat_map(|node| node.judged.iter().map(move |one| (node, one)));
+    let rows: Vec<_> = judgments.map(|(node, one)| row(node, one)).collect();
+    table(["NODE", "STATE", "REASON", "LOAD", "SINCE", "TRAFFICWATCH"], &rows)
 }
 
 /// The load of the busiest link, with its age if it is old.

@@ -80,7 +80,12 @@ fn a_label_that_is_there_already_may_stay_and_is_not_given_to_another_object() {
         jane.apply(WATCH, "web", json!({"label": "platform"})).await.expect("the same");
         refused(jane.create(WATCH, "heir", json!({"label": "platform"})).await, &["spec.label: "]);
         jane.change("web", json!({"mode": "Observe"})).await.expect("nothing is written");
-        refused(jane.change("web", json!({"mode": "Enforce"})).await, &["spec.label: platform"]);
+        // A label cannot change, so that the advice is another one.
+        let again = "create the TrafficWatch again with spec.label platform.team-a, or (user";
+        refused(
+            jane.change("web", json!({"mode": "Enforce"})).await,
+            &["spec.label: platform", again],
+        );
         // The samples name no namespace: only an administrator may create them, unless they get a
         // label.
         let sample = include_str!("../../../deploy/samples/trafficwatch.yaml");
