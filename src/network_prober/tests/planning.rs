@@ -42,8 +42,8 @@ fn a_plan_says_which_pods_get_an_agent_and_why_others_get_none() {
     assert_eq!(run.namespaces, ["team"]);
     let left_out: Vec<_> = run.left_out.keys().map(String::as_str).collect();
     assert_eq!(left_out, ["kube-system", "silent"]);
-    // Three agents that probe two others each, once they run.
-    assert_eq!((run.peers, run.estimated_series), (2, 3 * (40 + 2 * 28)));
+    // Three agents that probe two others on one node each, once they run.
+    assert_eq!((run.peers, run.estimated_series), (2, 3 * (40 + 28)));
     let text = text(&run);
     assert!(text.starts_with("NetworkProber team/np: 3 of 5 selected pods would have an agent\n"));
     assert!(text.contains("  1 get none, HostNetwork: it uses the network of its node"), "{text}");
