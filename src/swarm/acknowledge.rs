@@ -223,11 +223,10 @@ fn cause(error: &reqwest::Error) -> String {
 }
 
 #[cfg(test)]
-mod properties;
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    mod properties;
 
     fn of(body: &str) -> Result<Answer, String> {
         read("swarm-worker-0", None, body.as_bytes())

@@ -366,6 +366,4 @@ impl Replay {
 }
 
 #[cfg(test)]
-mod gaps;
-#[cfg(test)]
 mod tests;

@@ -4,6 +4,8 @@ use serde_json::json;
 use super::*;
 use crate::prometheus::Class;
 
+mod gaps;
+
 fn watch() -> TrafficWatch {
     serde_json::from_value(json!({
         "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",

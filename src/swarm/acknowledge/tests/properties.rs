@@ -2,7 +2,7 @@
 use proptest::{collection, option, prelude::*};
 use serde_json::{Value, json};
 
-use super::*;
+use super::super::*;
 
 const WORKER: &str = "swarm-worker-0";
 

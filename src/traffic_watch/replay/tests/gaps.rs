@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::*;
+use super::super::*;
 
 /// Milliseconds that an instant selector looks back.
 const LOOKBACK: i64 = 300_000;
