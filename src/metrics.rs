@@ -4,32 +4,31 @@
 //! `TrafficWatch`), a [`Collector`] reads its state at scrape time, so that series vanish with
 //! their object.
 use std::{
-    fmt::Write,
+    fmt::{self, Write},
     sync::{Arc, PoisonError},
     time::Duration,
 };
 
 use prometheus_client::{
     collector::Collector,
-    encoding::text,
-    metrics::{counter::Counter, gauge::Gauge},
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, text},
+    metrics::{
+        MetricType,
+        counter::{ConstCounter, Counter},
+        gauge::{ConstGauge, Gauge},
+    },
     registry::Registry,
 };
 use traffic_operator_agent::process;
 
 mod families;
-mod family;
 mod names;
-mod page;
 
 use families::{
     ApiCall, Certificate, Code, Controller, Endpoint, Failure, Injection, Inner, Outcome, Port,
     Reason, RequestResult, Resource,
 };
-pub use family::{Family, count};
 pub use names::NAMES;
-pub use page::CHUNK;
-use page::Chunks;
 
 /// Prefix of every metric except the standard `process_*`.
 pub const PREFIX: &str = "traffic_operator";
@@ -261,6 +260,89 @@ impl Metrics {
 
     fn parts(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Part>>> {
         self.0.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One family of metrics that a collector writes at scrape time, in the making.
+pub struct Family<'a>(MetricEncoder<'a>);
+
+impl<'a> Family<'a> {
+    /// Begins a family of gauges.
+    pub fn gauges(
+        encoder: &'a mut DescriptorEncoder<'_>,
+        name: &'a str,
+        help: &str,
+    ) -> Result<Self, fmt::Error> {
+        Ok(Self(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?))
+    }
+
+    /// Begins a family of counters.
+    pub fn counters(
+        encoder: &'a mut DescriptorEncoder<'_>,
+        name: &'a str,
+        help: &str,
+    ) -> Result<Self, fmt::Error> {
+        Ok(Self(encoder.encode_descriptor(name, help, None, MetricType::Counter)?))
+    }
+
+    /// Writes a gauge.
+    pub fn gauge(&mut self, labels: &impl EncodeLabelSet, value: f64) -> fmt::Result {
+        ConstGauge::new(value).encode(self.0.encode_family(labels)?)
+    }
+
+    /// Writes a counter.
+    pub fn counter(&mut self, labels: &impl EncodeLabelSet, value: u64) -> fmt::Result {
+        ConstCounter::new(value).encode(self.0.encode_family(labels)?)
+    }
+}
+
+/// A count as the value of a gauge.
+#[must_use]
+pub fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
+}
+
+/// Number of bytes of a piece: the largest page has a hundred pieces, and each needs a few system
+/// calls.
+pub const CHUNK: usize = 32 * 1024;
+
+/// Collects text and passes it on piece by piece, so that no complete page is in memory.
+struct Chunks<F> {
+    buffer: Vec<u8>,
+    give: F,
+}
+
+impl<F: FnMut(Vec<u8>) -> fmt::Result> Chunks<F> {
+    fn new(give: F) -> Self {
+        Self { buffer: Vec::with_capacity(CHUNK), give }
+    }
+
+    /// Passes on the rest.
+    fn end(mut self) -> fmt::Result {
+        self.flush()
+    }
+
+    fn flush(&mut self) -> fmt::Result {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        (self.give)(std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK)))
+    }
+}
+
+impl<F: FnMut(Vec<u8>) -> fmt::Result> Write for Chunks<F> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            let room = CHUNK - self.buffer.len();
+            let (now, later) = rest.split_at(rest.len().min(room));
+            self.buffer.extend_from_slice(now);
+            rest = later;
+            if self.buffer.len() >= CHUNK {
+                self.flush()?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -37,3 +37,18 @@ fn every_family_of_the_process_is_listed() {
     assert!(page.contains(requests), "{page}");
     assert!(page.ends_with("# EOF\n"), "{page}");
 }
+
+#[test]
+fn nothing_is_lost_between_pieces_and_none_is_larger_than_said() {
+    let mut pieces = Vec::new();
+    let mut chunks = Chunks::new(|piece| {
+        pieces.push(piece);
+        Ok(())
+    });
+    let text = "ä".repeat(CHUNK) + "end";
+    chunks.write_str("x").unwrap();
+    chunks.write_str(&text).unwrap();
+    chunks.end().unwrap();
+    assert!(pieces.iter().all(|piece| (1..=CHUNK).contains(&piece.len())));
+    assert_eq!(pieces.concat(), format!("x{text}").into_bytes());
+}
