@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::text::style::printable;
+use crate::text::printable;
 
 /// Writes text unchanged.
 pub(super) fn text(text: &str) -> anyhow::Result<()> {

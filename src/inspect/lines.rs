@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::text::style::{Tone, printable};
+use crate::text::{Tone, printable};
 
 /// A problem, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -3,7 +3,7 @@ use std::{fmt::Write, num::NonZeroU64};
 
 use serde::Serialize;
 
-use crate::{text::table::table, traffic_watch::replay::Replay};
+use crate::{text::table, traffic_watch::replay::Replay};
 
 /// Offers of all nodes after one judgment, as if no pod requested any of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

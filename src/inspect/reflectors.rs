@@ -12,7 +12,7 @@ use crate::{
         RouteReflectorSet,
         route_reflector_set::{GroupStatus, Mode, PlannedStep, SlotStatus},
     },
-    text::{figures::ago, style::Tone, table::table},
+    text::{Tone, figures::ago, table},
 };
 
 /// One `RouteReflectorSet`.
@@ -162,7 +162,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::text::style::plain;
+    use crate::text::plain;
 
     #[test]
     fn a_set_shows_its_slots_its_steps_and_what_they_wait_for() {

@@ -18,7 +18,7 @@ use crate::{
     controller::conditions::truncate,
     infra::Api,
     partial_resource::{self, nullable, partial_resource},
-    text::style::printable,
+    text::printable,
 };
 
 /// Time after which the events of a namespace are read again.

@@ -20,7 +20,7 @@ use crate::{
     },
     text::{
         figures::{span, value},
-        table::table,
+        table,
     },
     traffic_watch::{
         Evaluation, Transition,

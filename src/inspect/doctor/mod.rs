@@ -15,7 +15,7 @@ use crate::{
         Exporters, QueryError,
         exporters::{LinkExporter, Links},
     },
-    text::style::Tone,
+    text::Tone,
 };
 
 mod cluster;

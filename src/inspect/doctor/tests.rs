@@ -9,7 +9,7 @@ use crate::{
     api::TrafficWatch,
     manifests::Account,
     prometheus::exporters::{Links, NODE_EXPORTER},
-    text::style::plain,
+    text::plain,
 };
 
 mod measurement;

@@ -15,11 +15,7 @@ use crate::{
     prometheus::{
         Answer, Class, Client, Endpoints, Exporters, QueryError, decode, exporters::untrusted_nodes,
     },
-    text::{
-        figures::value,
-        style::{Tone, printable},
-        table::table,
-    },
+    text::{Tone, figures::value, printable, table},
     traffic_watch::{
         Claim, Quota, claim,
         overview::{MeasureView, NodeView},

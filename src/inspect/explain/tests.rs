@@ -73,7 +73,7 @@ fn facts(label: Option<&str>, watches: Vec<TrafficWatch>, live: Result<Overview,
 }
 
 fn reported(facts: &Facts) -> String {
-    crate::text::style::plain(&text(&explain(facts)))
+    crate::text::plain(&text(&explain(facts)))
 }
 
 #[test]

@@ -6,8 +6,9 @@ use crate::{
     api::traffic_watch::NodeState,
     inspect::remedies,
     text::{
+        Tone,
         figures::{number, span, value},
-        style::{Tone, printable},
+        printable,
     },
     traffic_watch::{BANDWIDTH, overview::ReservationView},
 };

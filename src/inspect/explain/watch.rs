@@ -19,9 +19,9 @@ use crate::{
         status::conditions::{sentence, unsettled},
     },
     text::{
+        Tone,
         figures::{number, span, value},
-        style::Tone,
-        table::table,
+        table,
     },
     traffic_watch::{
         BANDWIDTH,
@@ -317,7 +317,7 @@ fn shown(of: &NodeValue, measures: &[MeasureView]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::style::plain;
+    use crate::text::plain;
     use serde_json::{Value, json};
 
     /// Returns facts from a status: two nodes without evidence, one unfit and one fit.

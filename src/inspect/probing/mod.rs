@@ -21,7 +21,7 @@ use crate::{
     },
     prometheus,
     runtime::status_page::PROBERS_PATH,
-    text::{figures::number, style::Tone, table::table},
+    text::{Tone, figures::number, table},
 };
 
 mod planned;

@@ -27,7 +27,7 @@ use crate::{
     },
     pods::{INJECTED_BY_ANNOTATION, PodObject},
     runtime::status_page::PROBERS_PATH,
-    text::{figures::number, style::Tone},
+    text::{Tone, figures::number},
     webhook::injection::SkipReason,
 };
 

@@ -8,7 +8,7 @@ use crate::{
         overview::{Overview, PeerView, PodView},
         scope::NamespaceFacts,
     },
-    text::style::{Tone, plain},
+    text::{Tone, plain},
 };
 
 fn prober(namespace: &str, spec: Value, status: Value) -> NetworkProber {

@@ -6,11 +6,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::leader::Leadership;
-use crate::api::traffic_watch::NodeState;
-use crate::text::{
-    figures::span,
-    style::{Tone, printable},
-    table::rows,
+use crate::{
+    api::traffic_watch::NodeState,
+    text::{Tone, figures::span, printable, rows},
 };
 
 pub(super) mod conditions;

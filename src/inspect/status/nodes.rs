@@ -7,9 +7,9 @@ use serde::Serialize;
 use crate::{
     api::traffic_watch::{NodeState, NodeStatus, TrafficWatchStatus},
     text::{
+        Tone,
         figures::{number, span},
-        style::Tone,
-        table::table,
+        table,
     },
 };
 

@@ -7,7 +7,7 @@ use crate::{
         KINDS, KindInfo, NetworkProber, NetworkProberStatus, RouteReflectorSet, Swarm, SwarmStatus,
         TrafficWatch, network_prober::NotInjected, swarm::Summary,
     },
-    text::style::{Tone, plain},
+    text::{Tone, plain},
 };
 
 fn condition(text: &str) -> Condition {

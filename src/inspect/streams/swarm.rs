@@ -15,7 +15,7 @@ use crate::{
         dry_run::{Move, Unplaced},
         inspection::{PageCounts, PageWaiting, PageWorker},
     },
-    text::{figures::number, style::Tone, table::table},
+    text::{Tone, figures::number, table},
 };
 
 /// Maximum number of listed workers, moves and streams; the JSON has them all.

@@ -10,7 +10,7 @@ use crate::{
         handover::{Published, Share},
         inspection::{PageFree, PageRefreshed, PageReleasing, PageWaiting, PageWorker},
     },
-    text::style::{Tone, plain},
+    text::{Tone, plain},
 };
 
 fn share(streams: &[&str], version: u64) -> Share {
@@ -219,7 +219,7 @@ fn a_swarm_is_explained_with_its_workers_its_moves_and_what_to_do() {
     let made = explain_swarm(&facts);
     assert_eq!(made.conditions, ["Converged=False DuplicateOwner: on their way"]);
     expect(
-        &crate::text::style::plain(&swarm_text(&made)),
+        &crate::text::plain(&swarm_text(&made)),
         &[
             "n/s (StatefulSet w): 4 streams: 0 owned, 0 releasing, 0 free, 0 unassigned\n",
             "  file         version 9\n",

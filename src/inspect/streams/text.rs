@@ -7,8 +7,8 @@ use crate::{
     },
     swarm::dry_run::Move,
     text::{
+        Tone,
         figures::{number, span},
-        style::Tone,
     },
 };
 

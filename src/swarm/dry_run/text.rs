@@ -2,7 +2,7 @@
 use std::fmt::Write;
 
 use super::{Condition, DryRun, supposed::names};
-use crate::text::{figures::number, table::table};
+use crate::text::{figures::number, table};
 
 /// Maximum number of streams and workers in the text; the JSON has all of them.
 const LISTED: usize = 50;

@@ -12,7 +12,7 @@ use super::*;
 use crate::{
     inspect::doctor::{self, CheckResult},
     network_prober::measurement::{Measurement, NodeFigures, Silent},
-    text::style::plain,
+    text::plain,
 };
 
 /// Returns the text without its colors.
