@@ -8,8 +8,8 @@
 //! - [`controller`]: the loop that every kind shares, the memory of each object, and the one table
 //!   of errors.
 //! - The kinds, each with the same files: `observe`, `plan`, `apply`, `memory`, `metrics`,
-//!   `report`; most with `cleanup` (what is written outside of the owner tree) and `conflict`
-//!   (other objects of the kind). Their `mod.rs` lists the others.
+//!   `report`; most with `conflict` (other objects of the kind), and with `cleanup`, in `apply` or
+//!   beside it (what is written outside of the owner tree). Their `mod.rs` lists the others.
 //!   - [`traffic_watch`]: judges nodes by PromQL, labels them, and runs a Deployment on the fit
 //!     ones. Its pure core leads from `findings` (what each measure proves) through `judgment` to
 //!     `plan`; `replay` runs the same core over a history.

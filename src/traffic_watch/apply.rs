@@ -1,10 +1,11 @@
-//! Writes the plan: nodes, the Deployment, evictions. Decides nothing.
+//! Writes the plan: nodes, the Deployment, evictions. Decides nothing. `cleanup` takes away from nodes
+//! what an object that is deleted has on them.
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
-    ResourceExt,
+    Client, ResourceExt,
     api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions},
     core::PartialObjectMeta,
 };
@@ -12,18 +13,18 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    LABEL_CONCURRENCY, TrafficWatchReconciler,
+    LABEL_CONCURRENCY, Others, TrafficWatchReconciler,
     ceiling::Place,
     children::{self, Applied, Child, Outcome},
+    conflict,
     deployments::DeploymentFacts,
     evictions::PodFacts,
     memory::Decided,
-    node_writes,
     plan::{Desired, Edit, NodeWrite},
-    reservation::OfferWrite,
+    reservation::{self, OfferWrite},
 };
 use crate::{
-    api::TrafficWatch,
+    api::{TrafficWatch, traffic_watch::TaintEffect},
     clock,
     controller::{
         Error, FIELD_MANAGER, Key, Notice,
@@ -33,7 +34,7 @@ use crate::{
         key, merge_params,
     },
     infra::Api,
-    nodes::NodeObject,
+    nodes::{Incarnation, NodeObject, NodeStore},
 };
 
 /// The time in which a pass begins to write to nodes, or `spec.interval` if that is longer. While
@@ -111,7 +112,7 @@ impl TrafficWatchReconciler {
     /// Writes to nodes, each tried even if the previous one failed. Marks come last: if a place
     /// that was to be free is not, the next plan sees it, and knows which node holds it. After
     /// `end` no write begins: those that are left are planned again, by a newer judgment.
-    pub(super) async fn write_nodes(
+    async fn write_nodes(
         &self,
         namespace: &str,
         writes: Vec<NodeWrite>,
@@ -158,7 +159,7 @@ impl TrafficWatchReconciler {
                 let still = || place.as_ref().is_none_or(Place::is_free);
                 let result = match write.taint {
                     Edit::Keep => self.write_label(&write, still).await,
-                    _ => node_writes::with_taint(&self.client, &self.nodes, &write, still).await,
+                    _ => with_taint(&self.client, &self.nodes, &write, still).await,
                 };
                 let is_lost = |e: &kube::Error| !matches!(e, kube::Error::Api(s) if s.code < 500);
                 if let Some(place) = &place
@@ -179,12 +180,12 @@ impl TrafficWatchReconciler {
     }
 
     async fn write_label(&self, write: &NodeWrite, still: impl Fn() -> bool) -> kube::Result<()> {
-        let labels = json!({"labels": node_writes::labels(write)});
+        let labels = json!({"labels": labels(write)});
         self.nodes.patch(&self.client, &write.node, Some(write.incarnation), &labels, still).await
     }
 
     /// Writes what nodes offer, each tried even if the previous one failed.
-    pub(super) async fn write_offers(
+    async fn write_offers(
         &self,
         writes: Vec<OfferWrite>,
         end: Option<Instant>,
@@ -363,8 +364,108 @@ fn offer(write: &OfferWrite) -> Value {
     json!({"status": {"capacity": resources, "allocatable": resources}})
 }
 
+/// Maximum number of attempts to write a taint while others write to the same node: taints are one
+/// list, so each attempt depends on the last read.
+const TRIES: usize = 5;
+
+/// Writes label and taint in one request. The list of taints is replaced as a whole, so the write
+/// is refused, and tried again, if any client changed the node since it was read, and if the
+/// decision holds `still`.
+async fn with_taint(
+    client: &Client,
+    store: &NodeStore,
+    write: &NodeWrite,
+    still: impl Fn() -> bool,
+) -> kube::Result<()> {
+    let nodes = Api::<NodeObject>::all(client.clone());
+    let mut tries = 0;
+    loop {
+        let node = nodes.get(&write.node).await?;
+        if Incarnation::of(&node.metadata) != write.incarnation {
+            // It was replaced in the meantime: the next judgment is of its successor.
+            return Ok(());
+        }
+        let patch = Patch::Merge(json!({
+            "metadata": {
+                "resourceVersion": node.metadata.resource_version, "labels": labels(write),
+            },
+            "spec": {"taints": taints(node.taints(), &write.key, write.taint)},
+        }));
+        tries += 1;
+        match nodes.patch(&write.node, &merge_params(), &patch).await {
+            Ok(written) => {
+                store.wrote_node(&written);
+                return Ok(());
+            }
+            Err(kube::Error::Api(s)) if s.is_conflict() && tries < TRIES => {
+                if !still() {
+                    return Ok(());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Returns the part of a patch that is about the label.
+fn labels(write: &NodeWrite) -> Value {
+    match write.label {
+        Edit::Keep => json!({}),
+        Edit::Set(unfit) => json!({&*write.key: if unfit { "true" } else { "false" }}),
+        Edit::Remove => json!({&*write.key: null}),
+    }
+}
+
+/// Returns the taints of a node with ours in the desired state, and all others unchanged.
+fn taints(there: &[Value], key: &str, edit: Edit<TaintEffect>) -> Vec<Value> {
+    let mut taints: Vec<_> = there.iter().filter(|taint| taint["key"] != key).cloned().collect();
+    if let Edit::Set(effect) = edit {
+        taints.push(json!({"key": key, "value": "true", "effect": effect.as_str()}));
+    }
+    taints
+}
+
+/// Removes its marks from all nodes, except those whose key another object waits for, and then the
+/// resource that it offers.
+pub(super) async fn cleanup(
+    reconciler: &TrafficWatchReconciler,
+    watch: &TrafficWatch,
+    others: &Others,
+) -> Result<Vec<Notice>, Error> {
+    let all = others.state();
+    let all = || all.iter().filter_map(|other| other.0.as_ref().ok());
+    // An object in Conflict never wrote; and no node is without a label while the key goes to one
+    // that waits for it.
+    let removals = [Some(watch.label_key()), conflict::former_key(watch).map(str::to_owned)]
+        .into_iter()
+        .flatten()
+        .filter(|key| !conflict::is_claimed_by_other(watch, key, all()))
+        .flat_map(|key| reconciler.nodes.carriers(&key))
+        .map(NodeWrite::removal)
+        .collect::<Vec<_>>();
+    let count = removals.len();
+    let results = reconciler.write_nodes(&key(watch).0, removals, None).await;
+    results.into_iter().try_for_each(|(_, result)| result)?;
+    let labels = (count > 0).then(|| Notice {
+        warning: false,
+        reason: "LabelsRemoved",
+        note: format!("removed the label of {count} nodes"),
+        node: None,
+    });
+    let leaving = reconciler.leaving(watch, None, &all().collect::<Vec<_>>());
+    let (writes, resource) = reservation::removed(&leaving);
+    let results = reconciler.write_offers(writes, None).await;
+    results.into_iter().try_for_each(|(_, result)| result)?;
+    Ok(labels.into_iter().chain(resource).collect())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use axum::body::Body;
+    use http::{Method, Request, Response};
+
     use super::*;
 
     #[test]
@@ -379,5 +480,54 @@ mod tests {
         };
         assert_eq!(patch(Some(700)), expected(json!("700")));
         assert_eq!(patch(None), expected(Value::Null));
+    }
+
+    /// A client of an API server with one node; the methods of its requests.
+    fn server(uid: &'static str) -> (Client, Arc<Mutex<Vec<Method>>>) {
+        let methods = Arc::new(Mutex::new(vec![]));
+        let seen = Arc::clone(&methods);
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            seen.lock().unwrap().push(request.method().clone());
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node", "spec": {"taints": []},
+                "metadata": {"name": "a", "uid": uid, "resourceVersion": "7"},
+            });
+            let response = Response::new(Body::from(node.to_string()));
+            std::future::ready(Ok::<_, std::convert::Infallible>(response))
+        });
+        (Client::new(service, "default"), methods)
+    }
+
+    /// Otherwise a new machine would get the taint of the one whose name it has.
+    #[tokio::test]
+    async fn a_taint_decided_about_a_node_is_not_written_to_one_that_has_replaced_it() {
+        let metadata = |uid: &str| serde_json::from_value(json!({"uid": uid})).unwrap();
+        let decided = NodeWrite {
+            node: "a".into(),
+            incarnation: Incarnation::of(&metadata("judged")),
+            key: "k".into(),
+            label: Edit::Set(true),
+            taint: Edit::Set(TaintEffect::NoSchedule),
+            frees: false,
+        };
+        for (uid, requests) in
+            [("judged", vec![Method::GET, Method::PATCH]), ("successor", vec![Method::GET])]
+        {
+            let (client, methods) = server(uid);
+            with_taint(&client, &NodeStore::default(), &decided, || true).await.unwrap();
+            assert_eq!(*methods.lock().unwrap(), requests, "{uid}");
+        }
+    }
+
+    #[test]
+    fn taints_of_others_are_written_back_with_every_field() {
+        let foreign =
+            json!({"key": "node.kubernetes.io/x", "effect": "NoExecute", "timeAdded": "t"});
+        let ours = |effect: &str| json!({"key": "k", "value": "true", "effect": effect});
+        let set = Edit::Set(TaintEffect::NoSchedule);
+        assert_eq!(taints(&[], "k", set), [ours("NoSchedule")]);
+        let there = [ours("PreferNoSchedule"), foreign.clone()];
+        assert_eq!(taints(&there, "k", set), [foreign.clone(), ours("NoSchedule")]);
+        assert_eq!(taints(&there, "k", Edit::Remove), [foreign]);
     }
 }

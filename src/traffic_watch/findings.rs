@@ -2,10 +2,10 @@
 use std::time::Duration;
 
 use super::{
-    evidence::{Evaluation, Evidence, NoEvidence, Rules},
+    evidence::{Evaluation, Evidence, Rules},
     memory::Sample,
     observed::Observed,
-    reading::Measurement,
+    reading::{Measurement, NoEvidence},
     settings::Settings,
 };
 use crate::nodes::NodeFacts;

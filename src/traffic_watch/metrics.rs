@@ -2,26 +2,27 @@
 //!
 //! A scrape borrows one object at a time and holds no lock while it encodes: a slow reader delays
 //! no judgment and keeps no more than one memory alive.
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write},
+    sync::Arc,
+    time::Duration,
+};
 
-use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder},
+};
 
 use super::{
-    memory::{Counters, Entry, Memories, Memory, NodeMemory},
+    memory::{Counters, Entry, MeasureState, Memories, Memory, NodeMemory, Reason},
+    reservation::{self, Figures},
     settings::Criterion,
 };
 use crate::{
     api::traffic_watch::NodeState,
     metrics::{Family, count},
 };
-
-mod info;
-mod labels;
-mod reservation;
-#[cfg(test)]
-mod tests;
-
-use labels::{Label, NodeLabels, joined};
 
 /// The most pairs of an object and a node that have series. Each has four, one that is not Fit two
 /// more, and one that offers bandwidth four more, which few objects do: 100,000 series, a page of
@@ -205,7 +206,7 @@ impl Gauges {
         self.each(|own, object| {
             let before = joined(&own, "node");
             for (node, state) in object.not_fit(share) {
-                let (label, device) = info::labels(state, &object.memory.criteria);
+                let (label, device) = info_labels(state, &object.memory.criteria);
                 let last = (label.as_str(), device);
                 infos.gauge(&NodeLabels { before: &before, node, last }, 1.0)?;
             }
@@ -360,3 +361,140 @@ impl Gauges {
         Ok(())
     }
 }
+
+/// The reason of a node in the state of a measurement, as in
+/// `traffic_operator_trafficwatch_transitions_total`.
+const MEASURED: &str = "Measured";
+
+/// Explains a node that is not Fit by the labels after the node's: the text before the last value, and
+/// that value.
+fn info_labels<'a>(node: &'a NodeMemory, criteria: &'a [Criterion]) -> (String, &'a str) {
+    let decisive = decisive(node, criteria);
+    let criterion = decisive.map_or("", |(criterion, _)| &*criterion.name);
+    let sample = decisive.and_then(|(_, side)| side.last.as_ref());
+    let device = sample.and_then(|sample| sample.device.as_deref()).unwrap_or_default();
+    let measured = if decisive.is_some() { MEASURED } else { "" };
+    let reason = node.reason.map_or(measured, Reason::as_str);
+    let labels = [("state", node.state.as_str()), ("criterion", criterion), ("reason", reason)];
+    (joined(&labels, "device"), device)
+}
+
+/// Returns the measure that explains the state: of an Unknown node one without evidence, which the
+/// reason is about, and of the others the one that exceeds its threshold most. There is none if a
+/// label is kept that no measure set.
+fn decisive<'a>(
+    node: &'a NodeMemory,
+    criteria: &'a [Criterion],
+) -> Option<(&'a Criterion, &'a MeasureState)> {
+    let sides = || criteria.iter().zip(node.sides());
+    if node.state == NodeState::Unknown {
+        let mut held = sides().filter(|(_, side)| side.judged == Some(true));
+        let held = held.find(|(_, side)| side.missing.is_some());
+        return held.or_else(|| sides().find(|(_, side)| side.missing.is_some()));
+    }
+    let unfit = sides().filter(|(_, side)| side.judged == Some(true) && side.missing.is_none());
+    unfit.max_by(|a, b| times(a.0, a.1).total_cmp(&times(b.0, b.1)))
+}
+
+/// The factor by which a measure exceeds its threshold.
+fn times(criterion: &Criterion, side: &MeasureState) -> f64 {
+    let times = side.last.as_ref().map_or(0.0, |sample| sample.value / criterion.max);
+    // Nothing above a threshold of zero is no worse than being at one.
+    if times.is_nan() { 1.0 } else { times }
+}
+
+/// One figure of a node, in bits per second.
+type Bits = fn(&reservation::Memory, &Figures) -> Option<f64>;
+
+/// The figures by the label `of`: all in one unit, so that they compare in one graph.
+const FIGURES: [(&str, Bits); 4] = [
+    ("limit", |_, figures| figures.limit),
+    ("measured", |_, figures| figures.measured),
+    ("requested", |memory, figures| Some(memory.bits(figures.requested))),
+    ("offered", |memory, figures| Some(memory.bits(figures.amount?))),
+];
+
+impl Gauges {
+    fn reservations(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
+        let help = "What pods and everything else may use on a node (limit) and use (measured), \
+                    what pods request and what the node offers; the first two only with evidence";
+        let family = "traffic_operator_trafficwatch_node_reservation_bits_per_second";
+        let mut family = Family::gauges(encoder, family, help)?;
+        self.each(|own, object| {
+            let Some(memory) = &object.memory.reservation else { return Ok(()) };
+            let before = joined(&own, "node");
+            let label = joined(&[("resource", &memory.resource)], "of");
+            for (node, figures) in
+                object.shown(share).filter_map(|(node, _)| Some((node, memory.get(node)?)))
+            {
+                for (of, bits) in FIGURES {
+                    if let Some(bits) = bits(memory, figures) {
+                        let last = (label.as_str(), of);
+                        family.gauge(&NodeLabels { before: &before, node, last }, bits)?;
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        let help = "Pods without a node that request more of the resource than any node has free";
+        let family = "traffic_operator_trafficwatch_reservation_waiting_pods";
+        let mut family = Family::gauges(encoder, family, help)?;
+        self.each(|[namespace, name], object| {
+            let Some(memory) = &object.memory.reservation else { return Ok(()) };
+            let labels = [namespace, name, ("resource", &*memory.resource)];
+            #[expect(clippy::cast_precision_loss, reason = "pods are fewer than 2^52")]
+            family.gauge(&labels, memory.waiting as f64)
+        })
+    }
+}
+
+/// A label, by its name and its value.
+type Label<'a> = (&'static str, &'a str);
+
+/// The labels of one series about a node, of which a page has tens of thousands. All series of an
+/// object share one text: the encoder of the text format writes names of labels as they are, so that a
+/// name may be several labels and a name.
+struct NodeLabels<'a> {
+    /// The labels of the object, and the name of the label of the node: [`joined`].
+    before: &'a str,
+    /// The node.
+    node: &'a str,
+    /// The text before the last value, likewise, and that value.
+    last: (&'a str, &'a str),
+}
+
+impl EncodeLabelSet for NodeLabels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
+        for (name, value) in [(self.before, self.node), self.last] {
+            let mut label = encoder.encode_label();
+            let mut text = label.encode_label_key()?;
+            text.write_str(name)?;
+            let mut text = text.encode_label_value()?;
+            text.write_str(value)?;
+            text.finish()?;
+        }
+        Ok(())
+    }
+}
+
+/// Some labels, and the name of one that follows them.
+fn joined(labels: &[Label<'_>], name: &str) -> String {
+    let mut text = String::new();
+    for (name, value) in labels {
+        text.push_str(name);
+        text.push_str("=\"");
+        for char in value.chars() {
+            match char {
+                '\n' => text.push_str("\\n"),
+                '"' | '\\' => text.extend(['\\', char]),
+                char => text.push(char),
+            }
+        }
+        text.push_str("\",");
+    }
+    text.push_str(name);
+    text
+}
+
+#[cfg(test)]
+mod tests;

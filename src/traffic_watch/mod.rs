@@ -8,7 +8,7 @@
 //! | `findings`, `judgment`, `limits`, `room` | states of nodes, and how many may be marked |
 //! | `reservation`, `requests` | what nodes offer to pods, and what pods request of it |
 //! | `plan` | the planned writes: labels, taints, the Deployment (`children`), `evictions` |
-//! | `apply`, `node_writes`, `cleanup` | the writes |
+//! | `apply` | the writes, and their removal with the object |
 //! | `conflict`, `ceiling`, `shares`, `pace` | other objects: the holder of a label key, the common limit of marks, and what each namespace has of it, of writes and of requests |
 //! | `memory`, `retries` | the state kept between two passes |
 //! | `report`, `metrics`, `overview`, `live` | conditions and events; metrics; the status page |
@@ -30,7 +30,6 @@ use crate::{
 mod apply;
 pub(crate) mod ceiling;
 mod children;
-mod cleanup;
 mod conflict;
 mod deployments;
 pub(crate) mod device_classes;
@@ -42,7 +41,6 @@ pub(crate) mod limits;
 mod live;
 mod memory;
 mod metrics;
-mod node_writes;
 mod observe;
 mod observed;
 pub mod overview;
@@ -154,7 +152,7 @@ impl Reconciler for TrafficWatchReconciler {
     }
 
     async fn cleanup(&self, watch: &TrafficWatch, others: &Others) -> Result<Vec<Notice>, Error> {
-        cleanup::cleanup(self, watch, others).await
+        apply::cleanup(self, watch, others).await
     }
 
     fn memories(&self) -> &Memories {

@@ -26,8 +26,6 @@ use crate::{
     nodes::{Carrier, Incarnation, NodeFacts},
 };
 
-mod marks;
-
 /// The time for which a refused eviction is not tried again, or `spec.eviction.after` if that is
 /// shorter: a budget that refuses may do so for hours, and each try is a request and an event.
 const REFUSAL_PAUSE: Duration = Duration::from_mins(1);
@@ -155,7 +153,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
     let seen = judged.seen;
     let ready = is_ready(&judged);
     let enforce = judged.watch.spec.mode == Mode::Enforce;
-    let nodes = if enforce { marks::writes(&judged) } else { vec![] };
+    let nodes = if enforce { mark_writes(&judged) } else { vec![] };
     let (nodes, failed, waiting) = due(seen, nodes);
     let evictions = if enforce { evictions(&judged) } else { Ok(vec![]) };
     let child = child.filter(|_| enforce && ready);
@@ -195,7 +193,7 @@ fn finish(mut judged: Judgment<'_>, child: Option<Child>) -> TrafficWatchPlan {
         problems: report::problems(&judged),
         limit: judged.limit,
         room: judged.room,
-        unmarked_room: marks::unmarked_room(&judged),
+        unmarked_room: unmarked_room(&judged),
         above_ceiling: judged.above_ceiling.len(),
         above_ceiling_open: judged.above_ceiling.iter().filter(|&&i| seen.nodes[i].open).count(),
         failed,
@@ -358,6 +356,51 @@ fn must_apply(seen: &Observed, child: &Child) -> bool {
         // No event reports the removal of another owner's object.
         (Outcome::Accepted { .. }, None) | (Outcome::Taken(_), _) => true,
     }
+}
+
+/// Returns the labels and taints to write, and those to remove.
+fn mark_writes(judged: &Judgment<'_>) -> Vec<NodeWrite> {
+    let (key, effect) = (Arc::<str>::from(judged.watch.label_key()), judged.watch.spec.taint);
+    let flips = judged.seen.nodes.iter().enumerate().filter_map(|(i, facts)| {
+        let marked = judged.nodes[i].marked;
+        let drops = drops(judged, i);
+        let label = match (marked, facts.label.as_deref()) {
+            (None, Some(_)) if drops => Edit::Remove,
+            (Some(value), there) if there != Some(if value { "true" } else { "false" }) => {
+                Edit::Set(value)
+            }
+            _ => Edit::Keep,
+        };
+        // A node that is not judged yet keeps its label.
+        let wanted = effect.filter(|_| marked == Some(true));
+        let taint = match (wanted, facts.taint.as_deref()) {
+            _ if marked.is_none() && !drops => Edit::Keep,
+            (Some(effect), there) if there != Some(effect.as_str()) => Edit::Set(effect),
+            (None, Some(_)) => Edit::Remove,
+            _ => Edit::Keep,
+        };
+        // Most nodes end here, before their texts are touched: those are cold memory.
+        if label == Edit::Keep && taint == Edit::Keep {
+            return None;
+        }
+        let releases = facts.label.as_deref() == Some("true") && label != Edit::Keep;
+        // The limit already counts the label of one that failed before.
+        let frees = releases && !judged.seen.memory.failed.has(&facts.name);
+        let (node, key) = (Arc::clone(&facts.name), Arc::clone(&key));
+        Some(NodeWrite { node, incarnation: facts.incarnation, key, label, taint, frees })
+    });
+    flips.chain(judged.seen.strays.iter().cloned().map(NodeWrite::removal)).collect()
+}
+
+/// Reports whether the label of a node goes, because there is no evidence about it.
+fn drops(judged: &Judgment<'_>, node: usize) -> bool {
+    judged.drops_label(node) && judged.nodes[node].marked.is_none()
+}
+
+/// Returns the number of nodes that can take the pods and have no mark.
+fn unmarked_room(judged: &Judgment<'_>) -> usize {
+    let nodes = judged.takes_pods.iter().zip(&judged.nodes);
+    nodes.filter(|(takes_pods, node)| **takes_pods && node.marked != Some(true)).count()
 }
 
 #[cfg(test)]

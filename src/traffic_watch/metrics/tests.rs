@@ -1,5 +1,9 @@
 use k8s_openapi::jiff::Timestamp;
-use prometheus_client::{encoding::text, registry::Registry};
+use prometheus_client::{
+    encoding::{EncodeMetric, text},
+    metrics::{MetricType, gauge::ConstGauge},
+    registry::Registry,
+};
 use serde_json::json;
 
 use super::*;
@@ -7,9 +11,8 @@ use crate::{
     api::TrafficWatch,
     metrics::{CHUNK, Metrics},
     traffic_watch::{
-        evidence::NoEvidence,
-        memory::{Decided, Facts},
-        memory::{NodeTable, Reason, Sample},
+        memory::{Decided, Facts, NodeTable, Reason, Sample},
+        reading::NoEvidence,
         settings::Settings,
     },
 };
@@ -275,5 +278,36 @@ fn a_share_is_never_more_than_there_is_and_leaves_nothing_that_someone_could_use
         assert_eq!(share, expected, "{sizes:?}");
         let used: usize = sizes.iter().map(|size| share.min(*size)).sum();
         assert!(used <= most, "{sizes:?}");
+    }
+}
+
+/// The same series twice: once with each label by itself, once as here.
+#[derive(Debug)]
+struct Twice([&'static str; 4]);
+
+impl Collector for Twice {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let [namespace, node, criterion, unit] = self.0;
+        let mut family = encoder.encode_descriptor("a", "b", None, MetricType::Gauge)?;
+        let each =
+            [("namespace", namespace), ("node", node), ("criterion", criterion), ("unit", unit)];
+        ConstGauge::new(1.5).encode(family.encode_family(&each)?)?;
+        let before = joined(&each[..1], "node");
+        let last = joined(&each[2..3], "unit");
+        let labels = NodeLabels { before: &before, node, last: (&last, unit) };
+        ConstGauge::new(1.5).encode(family.encode_family(&labels)?)
+    }
+}
+
+#[test]
+fn labels_are_written_as_the_encoder_writes_each_by_itself() {
+    for values in [["default", "worker-1", "bandwidth", "percent"], ["a\"", "b\\", "c\n", ""]] {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Twice(values)));
+        let mut page = String::new();
+        text::encode_registry(&mut page, &registry).unwrap();
+        let series: Vec<_> = page.lines().filter(|line| line.starts_with("a{")).collect();
+        assert_eq!(series.len(), 2, "{page}");
+        assert_eq!(series[0], series[1]);
     }
 }

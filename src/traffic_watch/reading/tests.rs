@@ -1,6 +1,6 @@
 //! Answers, sorted by node.
 use super::*;
-use crate::{prometheus::Class, traffic_watch::evidence::NoEvidence};
+use crate::prometheus::Class;
 
 /// The number of the first link.
 fn number(node: &NodeMeasurement, measure: Measure) -> Result<Option<f64>, NoEvidence> {
