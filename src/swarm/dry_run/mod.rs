@@ -22,7 +22,10 @@ use super::{
     watches::{self, WorkloadView},
 };
 use crate::{
-    api::{Mode, Swarm, swarm::Strategy},
+    api::{
+        Mode, Swarm,
+        swarm::{Strategy, WorkloadKind},
+    },
     controller::{Error, Verdict},
     infra::Api,
     nodes::NodeStore,
@@ -30,19 +33,11 @@ use crate::{
 
 mod answer;
 mod compare;
-mod find;
 mod known_cluster;
-mod supposed;
-mod text;
 
-#[cfg(test)]
-mod tests;
-
-pub use answer::{Condition, DryRun, Figures, Move, Unplaced, WorkerPlan};
-pub use find::{is_listed, is_written, may_be_of};
+pub use answer::{Condition, DryRun, Figures, Move, Unplaced, WorkerPlan, text};
 use known_cluster::KnownCluster;
 pub use known_cluster::{Reports, reports_of_page, reports_of_status};
-pub use text::text;
 
 /// The most passes at once: up to two files, the template of an immutable one, and the pods.
 const PASSES_AT_ONCE: usize = 5;
@@ -173,7 +168,7 @@ pub async fn dry_run(swarm: &Swarm, around: &Surroundings) -> DryRun {
     let mut run = DryRun {
         workload: format!("{} {}", workload.kind.as_str(), workload.name),
         exists: around.exists,
-        supposed: supposed::supposed(swarm, around),
+        supposed: known_cluster::supposed(swarm, around),
         published: published(swarm, &around.view),
         ..DryRun::default()
     };
@@ -284,3 +279,40 @@ fn refreshed(all: &[Refresh], name: &str) -> &'static str {
     });
     its.unwrap_or("none")
 }
+
+/// Reports whether the spec itself lists a stream.
+#[must_use]
+pub fn is_listed(swarm: &Swarm, stream: &str) -> bool {
+    let spec = &swarm.spec;
+    spec.jobs.iter().flatten().any(|id| id == stream)
+        || spec.streams.iter().flatten().any(|one| one.id == stream)
+}
+
+/// Reports whether one of the `ConfigMap`s contains the stream: that of `streamsFrom`, or that with
+/// the shares, which may contain streams that are no longer in the spec.
+///
+/// # Errors
+/// The error of the API server.
+pub async fn is_written(client: &Client, swarm: &Swarm, stream: &str) -> Result<bool, Error> {
+    let view = watches::maps(client, swarm).await?;
+    let listed = Settings::of(swarm, view.source.as_ref())
+        .is_ok_and(|settings| settings.streams.iter().any(|one| one.id == stream));
+    let published = published(swarm, &view);
+    let owned = published.owners().any(|(id, _)| **id == *stream);
+    Ok(listed || owned || published.releasing.keys().any(|(id, _)| **id == *stream))
+}
+
+/// Reports whether a pod of this name can be a worker of a `Swarm`.
+#[must_use]
+pub fn may_be_of(swarm: &Swarm, worker: &str) -> bool {
+    let workload = &swarm.spec.workload;
+    let rest = worker.strip_prefix(&*workload.name).and_then(|rest| rest.strip_prefix('-'));
+    rest.is_some_and(|rest| match workload.kind {
+        WorkloadKind::StatefulSet => rest.parse::<u32>().is_ok(),
+        // The hash of the template, and five letters.
+        WorkloadKind::Deployment => rest.split('-').count() == 2,
+    })
+}
+
+#[cfg(test)]
+mod tests;

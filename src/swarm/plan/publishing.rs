@@ -1,17 +1,21 @@
-//! The writes: files, and actions on pods and on the workload.
+//! The writes: files (in one `ConfigMap` or in several), and actions on pods and on the workload.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{Decision, Immutable, Publish, REFUSED, Scale};
+use super::{Decision, Immutable, Part, Publish, REFUSED, Scale};
 use crate::{
     acknowledgement::KEY_FILE,
     controller::{Error, Verdict, contest::Rounds, verdict},
     swarm::{
-        file::{self, STATE_KEY},
+        file::{
+            self, STATE_KEY,
+            parts::{self, Change},
+        },
         handover::{Cause, Epoch, Published, Refresh, Step, Turn, Turns},
         history::Repair,
         memory::Pinned,
         report::notice,
         secret,
+        settings::LARGEST_MAP,
         workers::{epoch_of, immutable_name},
     },
 };
@@ -56,7 +60,7 @@ impl Decision<'_> {
         }
     }
 
-    pub(super) fn data(&self, published: &Published) -> BTreeMap<String, String> {
+    fn data(&self, published: &Published) -> BTreeMap<String, String> {
         let file::Files { config, state } = file::render(published);
         let files =
             [(self.swarm.spec.config_map.key.clone(), config), (STATE_KEY.to_owned(), state)];
@@ -64,7 +68,7 @@ impl Decision<'_> {
     }
 
     /// The key for answers, as stored next to the file.
-    pub(super) fn key(&self) -> Option<(String, String)> {
+    fn key(&self) -> Option<(String, String)> {
         self.memory.secret.text().map(|key| (KEY_FILE.to_owned(), key.to_string()))
     }
 
@@ -277,4 +281,62 @@ pub(in crate::swarm) fn word(cause: Cause) -> &'static str {
         Cause::Removed => "removed",
         Cause::Duplicate => "duplicate",
     }
+}
+
+type Data = BTreeMap<String, String>;
+
+impl Decision<'_> {
+    /// Returns the contents for the `ConfigMap` of the file, and for the parts that change with it.
+    fn texts(&self, next: &Published) -> Result<(Data, Vec<Part>), Error> {
+        let names = self.swarm.parts();
+        if names.is_empty() {
+            let data = self.data(next);
+            let size = size(&data);
+            return if size > LARGEST_MAP {
+                Err(self.too_long(next, size))
+            } else {
+                Ok((data, vec![]))
+            };
+        }
+        let files = self.swarm.spec.config_map.files;
+        let Change { head, parts } = parts::change(next, &self.parts, files);
+        let mut written = Vec::with_capacity(parts.len());
+        for (i, part) in parts {
+            let file::Files { config, state } = parts::render(&part, i, files);
+            let key = self.swarm.spec.config_map.key.clone();
+            let data = Data::from([(key, config), (STATE_KEY.to_owned(), state)]);
+            let size = size(&data);
+            if size > LARGEST_MAP {
+                return Err(self.too_long(next, size));
+            }
+            let map = self.view.parts.get(i as usize).and_then(Option::as_ref);
+            let on = map.map(|map| map.resource_version.clone());
+            written.push(Part { name: names[i as usize].clone(), data, on });
+        }
+        let state = (STATE_KEY.to_owned(), head.render());
+        Ok(([state].into_iter().chain(self.key()).collect(), written))
+    }
+
+    fn too_long(&self, next: &Published, size: usize) -> Error {
+        let config_map = &self.swarm.spec.config_map;
+        let names = config_map.key.len() + STATE_KEY.len();
+        let room = LARGEST_MAP.saturating_sub(names);
+        let needed = parts::needed(next, room, config_map.files.saturating_add(1));
+        let advice = match needed.filter(|_| !self.settings.immutable) {
+            Some(files) => format!(
+                "divide it with spec.configMap.files, at least {files}; that cannot change, so delete \
+                 the Swarm with --cascade=orphan and apply it again"
+            ),
+            None => "divide the streams among several Swarms, each with a separate workload".into(),
+        };
+        Error::Invalid(format!(
+            "spec: the file of {} streams would have {size} bytes in one ConfigMap, which holds \
+             {LARGEST_MAP}: {advice}; workers keep what they have",
+            self.ids.len()
+        ))
+    }
+}
+
+fn size(data: &Data) -> usize {
+    data.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
