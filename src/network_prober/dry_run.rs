@@ -102,7 +102,7 @@ impl Cluster<'_> {
                 let scope = Scope::of(&settings, image.as_deref(), tenancy, self.namespaces);
                 return Ok(Planned { settings, scope, older, places });
             }
-            let surroundings = self.surroundings(&older, &places);
+            let surroundings = surroundings(&older, &places);
             let view = ProberState::of(prober, reach, Pods::Unlisted, None, &surroundings);
             view.take_place(&mut places);
             if let Ok(settings) = &view.settings {
@@ -112,17 +112,18 @@ impl Cluster<'_> {
         }
         Err("it is not among them".into())
     }
+}
 
-    fn surroundings<'a>(&'a self, before: &'a Snapshot, places: &'a Places) -> Surroundings<'a> {
-        static NONE: ByNamespace = ByNamespace::new();
-        Surroundings {
-            before,
-            places,
-            constraints: &NONE,
-            nodes: Nodes { zone: &|_| String::new(), readiness: &|_| None, ends: &|_| false },
-            entry_written: None,
-            now: Duration::ZERO,
-        }
+/// Where the pods of a NetworkProber are of no interest.
+fn surroundings<'a>(before: &'a Snapshot, places: &'a Places) -> Surroundings<'a> {
+    static NONE: ByNamespace = ByNamespace::new();
+    Surroundings {
+        before,
+        places,
+        constraints: &NONE,
+        nodes: Nodes { zone: &|_| String::new(), readiness: &|_| None, ends: &|_| false },
+        entry_written: None,
+        now: Duration::ZERO,
     }
 }
 

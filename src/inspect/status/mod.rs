@@ -195,7 +195,9 @@ pub fn report(facts: &Facts) -> Report {
     let objects = facts.kinds.iter().filter_map(|kind| kind.objects.as_ref().ok()).flatten();
     let mut nodes = nodes::by_node(objects.flat_map(|object| object.nodes.iter().cloned()));
     nodes.retain(|node| node.state != NodeState::Fit);
-    nodes.iter_mut().for_each(|node| node.judged.retain(|one| one.state != NodeState::Fit));
+    for node in &mut nodes {
+        node.judged.retain(|one| one.state != NodeState::Fit);
+    }
     Report { healthy: attention.is_empty(), now: facts.now, operator, nodes, kinds, attention }
 }
 
