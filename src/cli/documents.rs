@@ -24,7 +24,7 @@ pub struct DocumentArgs {
 impl DocumentArgs {
     /// Reads and checks the objects.
     pub(super) fn read(&self) -> anyhow::Result<Vec<TrafficWatch>> {
-        spec::read(&read(&self.file)?).with_context(|| self.file.clone())
+        spec::read(&read(&self.file)?, spec::DEFAULT).with_context(|| self.file.clone())
     }
 }
 

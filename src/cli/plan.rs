@@ -15,11 +15,14 @@ use super::{
 use crate::{
     api::{NetworkProber, RouteReflectorSet, Swarm, TrafficWatch},
     inspect::{
+        cluster::Access,
         evaluate::{self, Evaluation},
+        leader::Place,
         population::Population,
         probing,
         progress::Progress,
-        spec, streams,
+        spec::{self, Home},
+        streams,
     },
     manifests,
     network_prober::dry_run as prober_dry_run,
@@ -189,10 +192,13 @@ pub(super) fn run(args: PlanArgs) -> anyhow::Result<()> {
         }
         Some(What::Swarm(args)) => {
             let text = documents::read(&args.file)?;
-            let file = (&*args.file, &*text);
-            let runs =
-                swarms(file, args.namespace.as_deref(), &args.cluster, &args.operator, &progress);
-            let runs = progress::block_on(&progress, runs)?;
+            let (access, place) = (args.cluster.access(), args.operator.place());
+            let runs = progress::block_on(&progress, async {
+                let namespace = access.namespace(args.namespace.as_deref()).await?;
+                let home = Home { namespace: &namespace, only: args.namespace.is_some() };
+                let read = spec::read_swarms(&text, home).with_context(|| args.file.clone())?;
+                swarms(read, &access, &place, &progress).await
+            })?;
             args.output.print(&runs, |runs| {
                 runs.iter().map(dry_run::text).collect::<Vec<_>>().join("\n")
             })?;
@@ -215,24 +221,24 @@ async fn all(args: &FileArgs, progress: &Progress) -> anyhow::Result<Plans> {
     let has = |kind: &str| kinds.iter().any(|one| one == kind);
     let access = args.cluster.access();
     let place = args.operator.place();
+    let namespace = access.namespace(args.namespace.as_deref()).await?;
+    let home = Home { namespace: &namespace, only: args.namespace.is_some() };
     let mut plans = Plans::default();
     if has(&TrafficWatch::kind(&())) {
-        let watches = spec::read(&text).with_context(|| name.to_owned())?;
+        let watches = spec::read(&text, home).with_context(|| name.to_owned())?;
         let nodes = NodeArgs::of_cluster(args.cluster.clone());
         plans.traffic_watches =
             judge::judged(&watches, &nodes, &args.prometheus, &args.series, progress).await?;
     }
     if has(&NetworkProber::kind(&())) {
-        let namespace = access.namespace(args.namespace.as_deref()).await?;
-        let probers = spec::read_probers(&text, &namespace).with_context(|| name.to_owned())?;
+        let probers = spec::read_probers(&text, home).with_context(|| name.to_owned())?;
         progress.enter("reading namespaces, nodes and pods");
         let client = access.reading().await?;
         plans.network_probers = probing::plan(&client, &place.namespace, probers).await?;
     }
     if has(&Swarm::kind(&())) {
-        let file = (name, &*text);
-        let namespace = args.namespace.as_deref();
-        plans.swarms = swarms(file, namespace, &args.cluster, &args.operator, progress).await?;
+        let swarms = spec::read_swarms(&text, home).with_context(|| name.to_owned())?;
+        plans.swarms = self::swarms(swarms, &access, &place, progress).await?;
     }
     if has(&RouteReflectorSet::kind(&())) {
         let file = (name, &*text);
@@ -243,23 +249,18 @@ async fn all(args: &FileArgs, progress: &Progress) -> anyhow::Result<Plans> {
 }
 
 async fn swarms(
-    (file, text): (&str, &str),
-    namespace: Option<&str>,
-    cluster: &ClusterArgs,
-    operator: &OperatorArgs,
+    swarms: Vec<Swarm>,
+    access: &Access,
+    place: &Place,
     progress: &Progress,
 ) -> anyhow::Result<Vec<dry_run::DryRun>> {
-    let access = cluster.access();
-    let of = access.namespace(namespace).await?;
-    let swarms = spec::read_swarms(text, &of, namespace.is_some());
-    let swarms = swarms.with_context(|| file.to_owned())?;
-    let (client, place) = (access.reading().await?, operator.place());
+    let client = access.reading().await?;
     let mut runs = Vec::new();
     let all = swarms.len();
     for (done, mut swarm) in swarms.into_iter().enumerate() {
         let (namespace, name) = swarm.key();
         progress.enter(format!("{namespace}/{name}: {} of {all} Swarms", done + 1));
-        let run = streams::dry_run(&client, &place, &mut swarm).await;
+        let run = streams::dry_run(&client, place, &mut swarm).await;
         runs.push(run.with_context(|| format!("Swarm {namespace}/{name}"))?);
     }
     Ok(runs)

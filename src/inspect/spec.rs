@@ -16,13 +16,25 @@ use crate::{
     traffic_watch::{Settings, check_deployment},
 };
 
+/// The namespace of the documents that name none.
+#[derive(Clone, Copy, Debug)]
+pub struct Home<'a> {
+    /// Its name.
+    pub namespace: &'a str,
+    /// True if no document may name another one.
+    pub only: bool,
+}
+
+/// Of commands that need no cluster.
+pub const DEFAULT: Home<'static> = Home { namespace: "default", only: false };
+
 /// Reads every `TrafficWatch` in a text of YAML or JSON documents; other kinds are skipped.
 ///
 /// # Errors
 /// The path of the field and the problem, as at admission; rules that only the API server can run
 /// (CEL) are not checked, but the operator's own validation of the spec is.
-pub fn read(text: &str) -> anyhow::Result<Vec<TrafficWatch>> {
-    read_kind(text, DEFAULT, |watch: &TrafficWatch| {
+pub fn read(text: &str, home: Home<'_>) -> anyhow::Result<Vec<TrafficWatch>> {
+    read_kind(text, home, |watch: &TrafficWatch| {
         Settings::of(watch)?;
         check_deployment(watch)?;
         Ok(())
@@ -40,18 +52,12 @@ pub fn read_reflectors(text: &str) -> anyhow::Result<Vec<RouteReflectorSet>> {
     })
 }
 
-/// Reads every `Swarm` in the same way. Those without a namespace are in `namespace`; if `only` is
-/// set, none may be in another one.
+/// Reads every `Swarm` in the same way.
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_swarms(text: &str, namespace: &str, only: bool) -> anyhow::Result<Vec<Swarm>> {
-    read_kind(text, namespace, |one: &Swarm| {
-        let (named, _) = one.key();
-        ensure!(
-            !only || named == namespace,
-            "metadata.namespace: {named:?} is not that of --namespace: {namespace:?}"
-        );
+pub fn read_swarms(text: &str, home: Home<'_>) -> anyhow::Result<Vec<Swarm>> {
+    read_kind(text, home, |one: &Swarm| {
         // A list in a ConfigMap is read from the cluster.
         if one.spec.streams_from.is_none() {
             swarm::settings::Settings::of(one, None)?;
@@ -60,12 +66,12 @@ pub fn read_swarms(text: &str, namespace: &str, only: bool) -> anyhow::Result<Ve
     })
 }
 
-/// Reads every `NetworkProber` in the same way; those without a namespace are in `namespace`.
+/// Reads every `NetworkProber` in the same way.
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_probers(text: &str, namespace: &str) -> anyhow::Result<Vec<NetworkProber>> {
-    read_kind(text, namespace, |prober: &NetworkProber| {
+pub fn read_probers(text: &str, home: Home<'_>) -> anyhow::Result<Vec<NetworkProber>> {
+    read_kind(text, home, |prober: &NetworkProber| {
         network_prober::settings::Settings::of(prober, &Tenancy::of(manifests::NAMESPACE))?;
         Ok(())
     })
@@ -95,12 +101,9 @@ pub fn kinds(text: &str) -> anyhow::Result<Vec<String>> {
     Ok(found)
 }
 
-/// The namespace of objects without one.
-const DEFAULT: &str = "default";
-
 fn read_kind<K>(
     text: &str,
-    namespace: &str,
+    home: Home<'_>,
     check: impl Fn(&K) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<K>>
 where
@@ -134,11 +137,18 @@ where
         let errors = schema_errors(schema, &object);
         ensure!(errors.is_empty(), "document {number}:\n  {}", errors.join("\n  "));
         let namespaced = definition.spec.scope == "Namespaced";
-        complete(&mut object, namespaced.then_some(namespace));
+        complete(&mut object, namespaced.then_some(home.namespace));
         let read: K =
             serde_json::from_value(object).with_context(|| format!("document {number}"))?;
         let name = read.meta().name.as_deref().unwrap_or_default();
         ensure!(!name.is_empty(), "document {number}: metadata.name: is missing");
+        let named = read.meta().namespace.as_deref();
+        if let Some(named) = named.filter(|named| home.only && *named != home.namespace) {
+            let only = home.namespace;
+            bail!(
+                "document {number}: metadata.namespace: {named:?} is not that of --namespace: {only:?}"
+            );
+        }
         check(&read).with_context(|| format!("document {number}"))?;
         ensure!(
             !objects.iter().any(|other| name_of(other) == name_of(&read)),
@@ -280,10 +290,8 @@ mod tests {
     use super::*;
 
     fn spec(spec: &str) -> anyhow::Result<Vec<TrafficWatch>> {
-        read(&format!(
-            "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n\
-             metadata: {{name: web}}\nspec: {{{spec}}}\n"
-        ))
+        let head = "apiVersion: traffic.example.com/v1alpha1\nkind: TrafficWatch\n";
+        read(&format!("{head}metadata: {{name: web}}\nspec: {{{spec}}}\n"), DEFAULT)
     }
 
     #[test]
@@ -292,7 +300,7 @@ mod tests {
                     {\"apiVersion\": \"traffic.example.com/v1alpha1\", \"kind\": \"TrafficWatch\",\
                     \"metadata\": {\"name\": \"a\", \"namespace\": \"ns\"},\
                     \"spec\": {\"maxBandwidthPercent\": \"60\"}}\n---\n";
-        let watches = read(text).unwrap();
+        let watches = read(text, DEFAULT).unwrap();
         assert_eq!(watches.iter().map(name_of).collect::<Vec<_>>(), ["ns/a"]);
     }
 
@@ -338,7 +346,8 @@ mod tests {
             )
         };
         let read = |metadata: &str, spec: &str, only| {
-            let swarms = read_swarms(&text(metadata, spec), "of-context", only);
+            let home = Home { namespace: "of-context", only };
+            let swarms = read_swarms(&text(metadata, spec), home);
             swarms.map(|swarms| name_of(&swarms[0])).map_err(|error| format!("{error:#}"))
         };
         let jobs = "jobs: [a]";
@@ -365,12 +374,12 @@ mod tests {
 
     #[test]
     fn a_file_without_a_trafficwatch_says_what_it_has() {
-        let error = read("apiVersion: v1\nkind: Pod\n").unwrap_err().to_string();
+        let error = read("apiVersion: v1\nkind: Pod\n", DEFAULT).unwrap_err().to_string();
         assert!(error.contains("but Pod"), "{error}");
-        assert!(read("").unwrap_err().to_string().contains("but nothing"));
-        assert!(read("a: [").is_err());
+        assert!(read("", DEFAULT).unwrap_err().to_string().contains("but nothing"));
+        assert!(read("a: [", DEFAULT).is_err());
         let old = "apiVersion: traffic.example.com/v1\nkind: TrafficWatch\n";
-        let error = read(old).unwrap_err().to_string();
+        let error = read(old, DEFAULT).unwrap_err().to_string();
         assert!(error.contains("must be \"traffic.example.com/v1alpha1\""), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{
     constraints::ByNamespace,
-    members::{Members, Nodes, Selection, after_restarts, members},
+    members::{Member, Members, Nodes, Selection, after_restarts, members},
     pinglists::Pinglists,
     places::{Places, webhook_bytes},
     reasons::{meaning, remedy},
@@ -14,7 +14,11 @@ use super::{
     snapshot::{Pods, ProberState, Setup, Snapshot, Surroundings, reaches, recipe},
 };
 use crate::{
-    api::NetworkProber, nodes::NodeStore, pods::PodObject, webhook::injection::NATIVE_SIDECARS,
+    api::{NetworkProber, network_prober::Mode},
+    nodes::NodeStore,
+    pods::PodObject,
+    selector::Selector,
+    webhook::injection::{NATIVE_SIDECARS, Recipe},
 };
 
 /// What the spec of a `NetworkProber` would do in a cluster.
@@ -25,6 +29,8 @@ pub struct DryRun {
     pub namespace: String,
     /// Name of the `NetworkProber`.
     pub name: String,
+    /// Where agents run.
+    pub mode: Mode,
     /// Why it would do nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
@@ -32,11 +38,12 @@ pub struct DryRun {
     pub namespaces: Vec<String>,
     /// The selected namespaces whose pods would get none, each with the reason.
     pub left_out: BTreeMap<String, &'static str>,
-    /// Selected pods.
+    /// Selected pods; in mode `DaemonSet`, the nodes that get one.
     pub selected: usize,
     /// Those that have an agent of this spec.
     pub current: usize,
-    /// Those that get an agent, or one of this spec, when they are restarted.
+    /// Those that get an agent, or one of this spec, when they are restarted; in mode `DaemonSet`
+    /// without.
     pub after_restart: usize,
     /// Why the others get none.
     pub without: Vec<Without>,
@@ -139,16 +146,17 @@ impl Planned {
         self.settings.pods.to_string()
     }
 
-    /// Decides about the pods of these namespaces.
+    /// Decides about the pods of these namespaces. `existing` is the object that this one replaces.
     #[must_use]
     pub fn decide(
         &self,
         cluster: &Cluster<'_>,
         pods: &[Arc<PodObject>],
         constraints: &ByNamespace,
+        existing: Option<&NetworkProber>,
         now: Duration,
     ) -> DryRun {
-        let (settings, tenancy) = (&self.settings, &cluster.setup.tenancy);
+        let settings = &self.settings;
         let mut setup = cluster.setup.clone();
         let oldest = cluster.nodes.oldest_kubelet();
         setup.native_sidecars &= oldest.is_none_or(|version| version >= NATIVE_SIDECARS);
@@ -171,24 +179,35 @@ impl Planned {
             calls_since: None,
             now: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
         };
-        let (found, then) = (members(&selection), after_restarts(&selection));
-        let current = found.injected - found.need_restart;
-        let series = Members { members: then, ..Members::default() };
-        let lists = Pinglists::of_members(settings, &series, now);
-        let why =
-            self.places.full(&settings.namespace, webhook_bytes(settings, &self.scope, tenancy));
-        let later = series.members.len().saturating_sub(current);
+        let found = members(&selection);
+        let (selected, then) = match settings.mode {
+            Mode::Sidecar => (found.selected, after_restarts(&selection)),
+            Mode::DaemonSet => {
+                let then = one_on_each_node(settings, cluster.nodes);
+                (then.len(), then)
+            }
+        };
+        let then = Members { members: then, ..Members::default() };
+        let lists = Pinglists::of_members(settings, &then, now);
+        let agents = then.members.len();
+        let current = current(existing, recipe.as_ref(), &setup).min(found.injected).min(agents);
+        let bytes = webhook_bytes(settings, &self.scope, &setup.tenancy);
+        let full = self.places.full(&settings.namespace, bytes);
         let restarts = ["CreatedBefore", "NotCalled"];
-        let without = found.not_injected.iter().filter(|(reason, _)| !restarts.contains(reason));
+        let without = found
+            .not_injected
+            .iter()
+            .filter(|(reason, _)| settings.mode == Mode::Sidecar && !restarts.contains(reason));
         DryRun {
             namespace: settings.namespace.clone(),
             name: settings.name.clone(),
-            refused: why.map(|why| why.to_string()),
+            mode: settings.mode,
+            refused: full.map(|why| why.to_string()),
             namespaces: self.namespaces().map(ToOwned::to_owned).collect(),
             left_out: self.left_out(cluster.namespaces),
-            selected: found.selected,
+            selected,
             current,
-            after_restart: later,
+            after_restart: agents - current,
             without: without
                 .map(|(reason, pods)| Without {
                     reason: (*reason).to_owned(),
@@ -206,6 +225,10 @@ impl Planned {
         let reason = |namespace: &NamespaceFacts| {
             let why = match self.scope.standing(&namespace.name)? {
                 Standing::Allowed => return None,
+                // Only the operator knows the digest of its own image.
+                Standing::NotConsenting if self.may_consent_to_ours(namespace) => {
+                    "it consents to an image by digest, which that of the operator may have"
+                }
                 Standing::NotConsenting => "it does not consent: probes.bigmikes.io/allow",
                 Standing::Excluded => "it is never selected",
                 Standing::OptedOut => "it has opted out: probes.bigmikes.io/inject",
@@ -214,6 +237,38 @@ impl Planned {
         };
         namespaces.iter().filter_map(reason).collect()
     }
+
+    fn may_consent_to_ours(&self, namespace: &NamespaceFacts) -> bool {
+        let by_digest = namespace.allow.as_deref().is_some_and(|allow| allow.contains('@'));
+        self.settings.image.is_none() && by_digest
+    }
+}
+
+/// The number of agents of this very recipe, by the last status: what the hash of an agent was made
+/// of, the operator's image and the address of its lists, only the operator knows.
+fn current(existing: Option<&NetworkProber>, recipe: Option<&Recipe>, setup: &Setup) -> usize {
+    let there = existing.and_then(|existing| {
+        let was = super::snapshot::recipe(&Settings::of(existing, &setup.tenancy).ok()?, setup)?;
+        let status =
+            existing.status.as_ref().filter(|_| recipe.map(Recipe::hash) == Some(was.hash()));
+        status.map(|status| status.injected.saturating_sub(status.need_restart))
+    });
+    there.and_then(|there| usize::try_from(there).ok()).unwrap_or(0)
+}
+
+/// An agent on each node that the `DaemonSet` selects, whatever its taints.
+fn one_on_each_node(settings: &Settings, nodes: &NodeStore) -> Vec<Member> {
+    let selected = nodes.select(&Selector::linux(), "");
+    let member = |name: &str| Member {
+        namespace: settings.namespace.clone(),
+        name: name.to_owned(),
+        uid: name.to_owned(),
+        ips: vec![],
+        port: settings.http_port,
+        node: name.to_owned(),
+        zone: nodes.zone(name),
+    };
+    selected.nodes.iter().map(|node| member(&node.name)).collect()
 }
 
 /// Returns the answer as text, with a line break at its end.
@@ -223,22 +278,30 @@ pub fn text(run: &DryRun) -> String {
     let mut text = format!("NetworkProber {namespace}/{name}");
     // Writing to a String cannot fail.
     if let Some(why) = &run.refused {
-        let _ = writeln!(text, ": no pod gets an agent: {why}");
+        let _ = writeln!(text, ": it has no effect: {why}");
         return text;
     }
     let all = current + after_restart;
-    let _ = writeln!(text, ": {all} of {selected} selected pods would have an agent");
-    let _ = writeln!(text, "  {current} have one of this spec");
-    let _ = writeln!(text, "  {after_restart} get one when they are restarted");
+    match run.mode {
+        Mode::Sidecar => {
+            let _ = writeln!(text, ": {all} of {selected} selected pods would have an agent");
+            let _ = writeln!(text, "  {current} have one of this spec");
+            let _ = writeln!(text, "  {after_restart} get one when they are restarted");
+        }
+        Mode::DaemonSet => {
+            let _ = writeln!(text, ": {all} nodes would have an agent, {current} have one now");
+        }
+    }
     for Without { reason, pods, meaning, remedy } in &run.without {
         let _ = writeln!(text, "  {pods} get none, {reason}: {meaning}");
         if let Some(remedy) = remedy {
             let _ = writeln!(text, "    {remedy}");
         }
     }
-    match run.namespaces.as_slice() {
-        [] => text.push_str("Namespaces with agents: none\n"),
-        some => drop(writeln!(text, "Namespaces with agents: {}", some.join(", "))),
+    if run.mode == Mode::Sidecar {
+        let names = run.namespaces.join(", ");
+        let names = if names.is_empty() { "none" } else { &names };
+        let _ = writeln!(text, "Namespaces with agents: {names}");
     }
     for (namespace, why) in &run.left_out {
         let _ = writeln!(text, "  not {namespace}: {why}");

@@ -1,4 +1,6 @@
 //! The examples in the documentation can be applied.
+use traffic_operator::inspect::spec;
+
 use crate::files::read;
 use crate::reading::documents;
 
@@ -26,7 +28,7 @@ fn every_trafficwatch_that_is_shown_can_be_applied() {
     for file in documents() {
         let text = read(&file);
         for example in examples(&text).into_iter().filter_map(whole) {
-            let read = traffic_operator::inspect::spec::read(&example);
+            let read = spec::read(&example, spec::DEFAULT);
             assert!(read.is_ok(), "{}: {:#}\n{example}", file.display(), read.unwrap_err());
             count += 1;
         }

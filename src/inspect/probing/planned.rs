@@ -104,7 +104,8 @@ pub async fn plan(
         let constraints = reading::of_namespaces(client, plan.namespaces()).await;
         let constraints = constraints.map_err(refused("list limitranges and resourcequotas"))?;
         let now = Timestamp::now().as_duration().unsigned_abs();
-        runs.push(plan.decide(&cluster, &pods, &constraints, now));
+        let there = existing.iter().find(|other| name_of(*other) == name);
+        runs.push(plan.decide(&cluster, &pods, &constraints, there, now));
     }
     Ok(runs)
 }

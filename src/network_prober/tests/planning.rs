@@ -4,14 +4,30 @@ use crate::{
     network_prober::dry_run::{Cluster, DryRun, text},
     nodes::NodeStore,
 };
+use kube::runtime::watcher::Event;
 
 fn planned(probers: &[&NetworkProber], place: usize, pods: &[Value]) -> Result<DryRun, String> {
+    planned_over(None, probers, place, pods)
+}
+
+fn planned_over(
+    existing: Option<&NetworkProber>,
+    probers: &[&NetworkProber],
+    place: usize,
+    pods: &[Value],
+) -> Result<DryRun, String> {
     let read = |pod: &Value| Arc::new(serde_json::from_value::<PodObject>(pod.clone()).unwrap());
     let pods: Vec<_> = pods.iter().map(read).collect();
-    let (setup, namespaces, nodes) = (setup(Some("operator")), namespaces(), NodeStore::default());
+    let (setup, namespaces, nodes) = (setup(Some("unknown")), namespaces(), NodeStore::default());
+    nodes.apply(Event::Init);
+    for (name, os) in [("n1", "linux"), ("n2", "linux"), ("w", "windows")] {
+        let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/os": os}}});
+        nodes.apply(Event::InitApply(serde_json::from_value(node).unwrap()));
+    }
+    nodes.apply(Event::InitDone);
     let cluster = Cluster { setup: &setup, namespaces: &namespaces, probers, nodes: &nodes };
     let plan = cluster.plan(place)?;
-    Ok(plan.decide(&cluster, &pods, &BTreeMap::new(), Duration::ZERO))
+    Ok(plan.decide(&cluster, &pods, &BTreeMap::new(), existing, Duration::ZERO))
 }
 
 #[test]
@@ -47,6 +63,40 @@ fn a_plan_says_which_pods_get_an_agent_and_why_others_get_none() {
     let text = text(&run);
     assert!(text.starts_with("NetworkProber team/np: 3 of 5 selected pods would have an agent\n"));
     assert!(text.contains("  1 get none, HostNetwork: it uses the network of its node"), "{text}");
+}
+
+/// The operator's image and address are in the hash of an agent, and are not known to a command.
+#[test]
+fn agents_of_the_same_spec_stay_and_others_need_a_restart() {
+    let pods = [
+        pod("a", Some("team/np"), &json!({})),
+        pod("b", Some("team/np"), &json!({})),
+        pod("c", Some("team/np"), &json!({})),
+    ];
+    let spec = |change: &Value| prober("np", "2026-01-01T00:00:00Z", change);
+    let mut there = spec(&json!({}));
+    there.status = serde_json::from_value(json!({"injected": 3, "needRestart": 1})).unwrap();
+    for (change, current) in [
+        (json!({}), 2),
+        (json!({"pollingPeriodSeconds": "30"}), 2),
+        (json!({"httpPort": "9999"}), 0),
+        (json!({"agentImage": "registry/other"}), 0),
+    ] {
+        let np = spec(&change);
+        let run = planned_over(Some(&there), &[&np], 0, &pods).unwrap();
+        assert_eq!((run.current, run.after_restart), (current, 3 - current), "{change}");
+    }
+    let new = spec(&json!({}));
+    assert_eq!(planned(&[&new], 0, &pods).unwrap().current, 0);
+}
+
+#[test]
+fn a_daemon_set_has_an_agent_on_each_linux_node() {
+    let np = prober("np", "2026-01-01T00:00:00Z", &json!({"mode": "DaemonSet"}));
+    let run = planned(&[&np], 0, &[]).unwrap();
+    assert_eq!((run.selected, run.current, run.after_restart, run.peers), (2, 0, 2, 1));
+    let text = text(&run);
+    assert!(text.starts_with("NetworkProber team/np: 2 nodes would have an agent, 0 have one now"));
 }
 
 #[test]

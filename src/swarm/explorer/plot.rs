@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{facts::name, pod::Set};
 use crate::{api::Swarm, placement::part};
 
-/// The parts of a divided file: so many that the lists of two workers are in different ones.
+/// The parts of a divided file: enough that the lists of two workers are in different ones.
 const PARTS: usize = 4;
 
 /// The most `ConfigMap`s of a world: a head and its parts.

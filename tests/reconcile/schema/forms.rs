@@ -75,7 +75,7 @@ pub struct Form {
 
 enum Good {
     OneOf(&'static [&'static str]),
-    /// A duration of at least so many seconds.
+    /// A duration of at least this many seconds.
     Duration(usize),
     Made(fn(&mut Dice) -> Value),
 }
