@@ -283,6 +283,9 @@ pub fn text(run: &DryRun) -> String {
     }
     let all = current + after_restart;
     match run.mode {
+        Mode::Sidecar if *selected == 0 => {
+            text.push_str(": spec.podSelector matches no pod of the namespaces with agents\n");
+        }
         Mode::Sidecar => {
             let _ = writeln!(text, ": {all} of {selected} selected pods would have an agent");
             let _ = writeln!(text, "  {current} have one of this spec");

@@ -125,13 +125,15 @@ fn start(program: &Path, dir: &Path, arguments: &[String]) -> Ended {
     Ended(process.unwrap_or_else(|error| panic!("{}: {error}", program.display())))
 }
 
-/// Writes samples to this path as Prometheus does, once the server takes them.
-fn push(dir: &Path, server: SocketAddr, path: &'static str, samples: &str) {
+/// Writes the samples of all nodes, some seconds late, to this path as Prometheus does, once the
+/// server takes them.
+fn push(dir: &Path, server: SocketAddr, path: &'static str, late: i64) {
     let file = dir.join("samples");
-    fs::write(&file, samples).expect("samples");
     let url = format!("http://{}", forwarding(server, path));
     let promtool = lab::tools::ensure("promtool").expect("promtool");
     eventually("remote write", || {
+        // Their age counts from now, and not from the start of a server or a build.
+        fs::write(&file, samples(now() - late)).expect("samples");
         let mut command = Command::new(&promtool);
         command.args(["push", "metrics", "--timeout=5s", "--label=job=node-exporter"]);
         let output = command.args(["--header=X-Scope-OrgID=platform", &url]).arg(&file).output();
@@ -204,7 +206,7 @@ fn victoria_metrics() {
             "-memory.allowedBytes=64MiB".into(),
         ],
     );
-    push(&dir, address, "/api/v1/write", &samples(now()));
+    push(&dir, address, "/api/v1/write", 0);
     let parameters = json!({"latency_offset": "1s"});
     judges_well(&dir, &json!({"url": format!("http://{address}"), "parameters": parameters}));
 }
@@ -213,7 +215,7 @@ fn victoria_metrics() {
 #[test]
 #[ignore = "builds for minutes: `make night` runs it"]
 fn thanos() {
-    let (now, program) = (now(), lab::tools::only("thanos").expect("thanos"));
+    let program = lab::tools::only("thanos").expect("thanos");
     let (dir, address) = (empty("thanos"), address());
     let mut arguments = vec![
         "query".to_owned(),
@@ -238,7 +240,7 @@ fn thanos() {
                 format!("--receive.capnproto-address={}", self::address()),
             ],
         ));
-        push(&dir, write, "/api/v1/receive", &samples(now - late));
+        push(&dir, write, "/api/v1/receive", late);
         arguments.push(format!("--endpoint={store}"));
     }
     processes.push(start(&program, &dir, &arguments));
@@ -281,7 +283,7 @@ fn cortex() {
     let program = lab::tools::only("cortex").expect("cortex");
     let _process =
         start(&program, &dir, &[format!("-config.file={}", file.display()), modules.into()]);
-    push(&dir, address, "/api/v1/push", &samples(now()));
+    push(&dir, address, "/api/v1/push", 0);
     let tenant = json!({"X-Scope-OrgID": "platform"});
     judges_well(&dir, &json!({"url": format!("http://{address}/prometheus"), "headers": tenant}));
 }

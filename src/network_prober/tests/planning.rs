@@ -88,6 +88,8 @@ fn agents_of_the_same_spec_stay_and_others_need_a_restart() {
     }
     let new = spec(&json!({}));
     assert_eq!(planned(&[&new], 0, &pods).unwrap().current, 0);
+    let none = text(&planned(&[&new], 0, &[]).unwrap());
+    assert!(none.contains("spec.podSelector matches no pod"), "{none}");
 }
 
 #[test]
