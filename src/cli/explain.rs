@@ -38,7 +38,8 @@ enum What {
     /// the operator's leader, through the API server. Changes nothing.
     Node(NodeArgs),
 
-    /// Show every judged node once, the worst first: its state, reason and load, and since when.
+    /// Show what each TrafficWatch says of each node, the worst first: state, reason, load, since
+    /// when.
     ///
     /// Reads the status of every TrafficWatch from the API server. Changes nothing.
     Nodes(NodesArgs),

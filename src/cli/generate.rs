@@ -73,6 +73,8 @@ pub struct ManArgs {
 
 /// Prints the page of the program, or writes those of all commands.
 pub(super) fn man(args: &ManArgs, command: clap::Command) -> anyhow::Result<()> {
+    // The manual describes also what the first screen of help leaves out.
+    let command = command.mut_subcommands(|one| one.hide(false));
     let Some(dir) = &args.dir else {
         let mut page = Vec::new();
         Man::new(command).render(&mut page).context("manual page")?;

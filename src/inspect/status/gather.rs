@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Facts, JudgedNode, Judgment, KindFacts, Object, Unread, nodes};
+use super::{Facts, Judgment, KindFacts, NodeReport, Object, Unread, nodes};
 use crate::{
     api::{
         Kind, NetworkProber, RouteReflectorSet, Swarm, TrafficWatch,
@@ -61,7 +61,7 @@ pub async fn gather(client: &Client, lease: (&str, &str), namespace: Option<&str
 pub async fn gather_nodes(
     client: &Client,
     namespace: Option<&str>,
-) -> anyhow::Result<Vec<JudgedNode>> {
+) -> anyhow::Result<Vec<NodeReport>> {
     let objects = list::<TrafficWatch>(client, namespace).await.objects;
     let objects = objects.map_err(|why| match why {
         Unread::NotInstalled => anyhow::anyhow!("the kind TrafficWatch is not installed"),

@@ -20,7 +20,7 @@ mod tests;
 
 use conditions::{Weight, sentence, weigh};
 pub use gather::{gather, gather_nodes};
-pub use nodes::{JudgedNode, Judgment, all as nodes_text};
+pub use nodes::{Judgment, NodeReport, all as nodes_text};
 
 /// The facts that the report uses.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ pub struct Report {
     /// The operator itself.
     pub operator: OperatorStatus,
     /// The nodes that are not fit, the worst first.
-    pub nodes: Vec<JudgedNode>,
+    pub nodes: Vec<NodeReport>,
     /// The kinds with their objects.
     pub kinds: Vec<KindStatus>,
     /// Everything that needs attention.

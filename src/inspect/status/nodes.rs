@@ -22,7 +22,7 @@ const OLD: i64 = 300;
 /// A judged node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct JudgedNode {
+pub struct NodeReport {
     /// Its name.
     pub name: String,
     /// The worst of its states.
@@ -77,7 +77,7 @@ pub(super) fn judged(trafficwatch: &str, status: &TrafficWatchStatus) -> Vec<(St
 }
 
 /// Brings what all TrafficWatches say together.
-pub(super) fn by_node(all: impl IntoIterator<Item = (String, Judgment)>) -> Vec<JudgedNode> {
+pub(super) fn by_node(all: impl IntoIterator<Item = (String, Judgment)>) -> Vec<NodeReport> {
     let mut nodes = BTreeMap::<String, Vec<Judgment>>::new();
     for (name, judgment) in all {
         nodes.entry(name).or_default().push(judgment);
@@ -86,10 +86,10 @@ pub(super) fn by_node(all: impl IntoIterator<Item = (String, Judgment)>) -> Vec<
         .into_iter()
         .filter_map(|(name, mut judged)| {
             judged.sort_by(|a, b| (a.state, &a.trafficwatch).cmp(&(b.state, &b.trafficwatch)));
-            Some(JudgedNode { name, state: judged.first()?.state, judged })
+            Some(NodeReport { name, state: judged.first()?.state, judged })
         })
         .collect();
-    let load = |node: &JudgedNode| node.judged.first().and_then(|worst| worst.percent);
+    let load = |node: &NodeReport| node.judged.first().and_then(|worst| worst.percent);
     nodes.sort_by(|a, b| {
         let worst = a.state.cmp(&b.state);
         worst.then_with(|| load(b).unwrap_or(-1.0).total_cmp(&load(a).unwrap_or(-1.0)))
@@ -97,39 +97,50 @@ pub(super) fn by_node(all: impl IntoIterator<Item = (String, Judgment)>) -> Vec<
     nodes
 }
 
-/// Returns the worst of the nodes that are not fit as a table, with a line break at its end.
-pub(super) fn text(nodes: &[JudgedNode], now: Timestamp) -> String {
-    let mut text = format!("Nodes that are not fit: {}\n", nodes.len());
-    text.push_str(&all(&nodes[..nodes.len().min(SHOWN)], now));
-    if let Some(more) = nodes.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        // Writing to a String cannot fail.
+/// Returns the worst of the nodes that are not fit as a table, each in one line, with a line break at
+/// its end.
+pub(super) fn text(nodes: &[NodeReport], now: Timestamp) -> String {
+    let worst = |node: &NodeReport| {
+        let mut row = row(node, node.judged.first()?, now);
+        if let others @ 1.. = node.judged.len() - 1 {
+            // Writing to a String cannot fail.
+            let _ = write!(row[5], " and {others} more");
+        }
+        Some(row)
+    };
+    let rows: Vec<_> = nodes.iter().take(SHOWN).filter_map(worst).collect();
+    let mut text = format!("Nodes that are not fit: {}\n{}", nodes.len(), table(HEAD, &rows));
+    if let more @ 1.. = nodes.len().saturating_sub(SHOWN) {
         let _ = writeln!(text, "and {more} more: explain nodes");
     }
     text
 }
 
-/// Returns all of these nodes as a table, with a line break at its end.
+/// Returns what each TrafficWatch says of these nodes as a table, with a line break at its end.
 #[must_use]
-pub fn all(nodes: &[JudgedNode], now: Timestamp) -> String {
-    let row = |node: &JudgedNode, judgment: &Judgment| {
-        let tone = match judgment.state {
-            NodeState::Unfit => Tone::Bad,
-            NodeState::Suppressed | NodeState::Unknown => Tone::Notable,
-            NodeState::Fit => Tone::Good,
-        };
-        let since = judgment.since.map(|since| span(now.as_second() - since.as_second()));
-        [
-            node.name.clone(),
-            tone.paint(judgment.state.as_str()),
-            judgment.reason.clone().unwrap_or_else(|| "-".into()),
-            load(judgment, now),
-            since.unwrap_or_else(|| "-".into()),
-            judgment.trafficwatch.clone(),
-        ]
+pub fn all(nodes: &[NodeReport], now: Timestamp) -> String {
+    let judged = nodes.iter().flat_map(|node| node.judged.iter().map(move |one| (node, one)));
+    let rows: Vec<_> = judged.map(|(node, one)| row(node, one, now)).collect();
+    table(HEAD, &rows)
+}
+
+const HEAD: [&str; 6] = ["NODE", "STATE", "REASON", "LOAD", "SINCE", "TRAFFICWATCH"];
+
+fn row(node: &NodeReport, judgment: &Judgment, now: Timestamp) -> [String; 6] {
+    let tone = match judgment.state {
+        NodeState::Unfit => Tone::Bad,
+        NodeState::Suppressed | NodeState::Unknown => Tone::Notable,
+        NodeState::Fit => Tone::Good,
     };
-    let judgments = nodes.iter().flat_map(|node| node.judged.iter().map(move |one| (node, one)));
-    let rows: Vec<_> = judgments.map(|(node, one)| row(node, one)).collect();
-    table(["NODE", "STATE", "REASON", "LOAD", "SINCE", "TRAFFICWATCH"], &rows)
+    let since = judgment.since.map(|since| span(now.as_second() - since.as_second()));
+    [
+        node.name.clone(),
+        tone.paint(judgment.state.as_str()),
+        judgment.reason.clone().unwrap_or_else(|| "-".into()),
+        load(judgment, now),
+        since.unwrap_or_else(|| "-".into()),
+        judgment.trafficwatch.clone(),
+    ]
 }
 
 /// The load of the busiest link, with its age if it is old.

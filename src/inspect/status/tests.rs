@@ -208,15 +208,16 @@ fn the_nodes_that_are_not_fit_come_first_each_once_and_the_worst_on_top() {
     let shown = plain(&text(&made));
     let table = "\
 Nodes that are not fit: 4
-NODE  STATE       REASON    LOAD                        SINCE  TRAFFICWATCH
-d     Unfit       Measured  90.4 % of eth0, 6m 40s ago  12m    shop/web
-b     Unfit       Measured  70.2 % of eth0              12m    shop/db
-b     Suppressed  Measured  70.2 % of eth0              12m    shop/web
-c     Unfit       Measured  61 % of eth0                12m    shop/web
-e     Unknown     Measured  -                           12m    shop/web
+NODE  STATE    REASON    LOAD                        SINCE  TRAFFICWATCH
+d     Unfit    Measured  90.4 % of eth0, 6m 40s ago  12m    shop/web
+b     Unfit    Measured  70.2 % of eth0              12m    shop/db and 1 more
+c     Unfit    Measured  61 % of eth0                12m    shop/web
+e     Unknown  Measured  -                           12m    shop/web
 ";
     let second = shown.split_once("\n\n").unwrap().1;
     assert!(second.starts_with(table), "{shown}");
+    let each = plain(&nodes_text(&made.nodes, made.now));
+    assert!(each.contains("\nb     Suppressed  Measured  70.2 % of eth0 "), "{each}");
     let json = serde_json::to_value(&made).unwrap();
     assert_eq!(json["nodes"][1]["judged"][0]["trafficwatch"], "shop/db");
     assert_eq!(json["nodes"].as_array().unwrap().len(), 4);
