@@ -119,6 +119,7 @@ plugin: protoc ## Install the binary and its manual pages into PREFIX (~/.local)
 	install -d "$(PREFIX)/bin"
 	install -m 0755 target/release/traffic-operator "$(PREFIX)/bin/traffic-operator"
 	ln -sfn traffic-operator "$(PREFIX)/bin/kubectl-traffic"
+	ln -sfn traffic-operator "$(PREFIX)/bin/kubectl_complete-traffic"
 	target/release/traffic-operator man --dir "$(PREFIX)/share/man/man1"
 	ln -sfn traffic-operator.1 "$(PREFIX)/share/man/man1/kubectl-traffic.1"
 

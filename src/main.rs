@@ -9,6 +9,14 @@ fn main() -> ExitCode {
         eprintln!("error: another TLS crypto provider is installed already");
         return ExitCode::FAILURE;
     }
+    match Cli::complete() {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    }
     match Cli::of(std::env::args_os()) {
         Ok(cli) => cli.execute(),
         // Includes `--help` and `--version`, which go to standard output and are no failure.

@@ -1,16 +1,18 @@
 //! `explain`: shows the reasons for the current state.
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::Client;
 
 use super::{
     cluster::{ClusterArgs, OperatorArgs},
+    complete,
     flags::PrometheusArgs,
     output::{ColorArgs, Document, TextFormat},
     progress,
 };
 use crate::{
+    api::{NetworkProber, RouteReflectorSet, Swarm, TrafficWatch},
     inspect::{
         cluster, explain,
         leader::Place,
@@ -50,7 +52,8 @@ enum What {
     /// Reads the object from the API server, and the current judgment from the operator's leader.
     /// Changes nothing.
     #[command(name = "trafficwatch", visible_aliases = ["traffic-watch", "tw"])]
-    TrafficWatch(ObjectArgs),
+    #[command(mut_arg("name", |name| name.add(complete::names::<TrafficWatch>(true))))]
+    TrafficWatch(WatchArgs),
 
     /// Show which pods of a NetworkProber have an agent, why others have none, which paths are bad,
     /// and which nodes cause it.
@@ -58,6 +61,7 @@ enum What {
     /// Reads the object from the API server, and pods, lists and measurements from the operator.
     /// Changes nothing.
     #[command(visible_aliases = ["networkprober", "network-prober", "np"])]
+    #[command(mut_arg("name", |name| name.add(complete::names::<NetworkProber>(true))))]
     Prober(ProbingArgs),
 
     /// Explain why a pod has no agent, or show the peers of its agent and the reasons for bad
@@ -65,6 +69,7 @@ enum What {
     ///
     /// Reads the Pod, its Namespace and every NetworkProber from the API server, and its list and
     /// measurements from the operator. Changes nothing.
+    #[command(mut_arg("name", |name| name.add(complete::names::<Pod>(true))))]
     Pod(ProbingArgs),
 
     /// Show the workers of a Swarm with their lists and versions, which streams move next, and
@@ -72,6 +77,7 @@ enum What {
     ///
     /// Reads the same sources as `explain stream`. Changes nothing.
     #[command(visible_alias = "sw")]
+    #[command(mut_arg("name", |name| name.add(complete::names::<Swarm>(true))))]
     Swarm(ObjectArgs),
 
     /// Show which worker of a Swarm has a stream and since which version, whether the worker has
@@ -92,6 +98,7 @@ enum What {
     ///
     /// Reads the object from the API server. Changes nothing.
     #[command(name = "routereflectorset", visible_aliases = ["route-reflector-set", "rrs"])]
+    #[command(mut_arg("name", |name| name.add(complete::names::<RouteReflectorSet>(false))))]
     RouteReflectorSet(ReflectorArgs),
 }
 
@@ -126,6 +133,16 @@ impl ObjectArgs {
         let namespace = access.namespace(self.namespace.as_deref()).await?;
         Ok((access.reading().await?, self.operator.place(), namespace))
     }
+}
+
+#[derive(Args, Clone, Debug)]
+struct WatchArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+
+    /// Also print the PromQL of each measure.
+    #[arg(long)]
+    query: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -229,11 +246,16 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 #[derive(Args, Clone, Debug)]
 struct NodeArgs {
     /// Name of the node.
+    #[arg(add = complete::nodes())]
     name: String,
 
     /// Show only this TrafficWatch.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced)]
     watch: Option<Namespaced>,
+
+    /// Also print the PromQL of each measure.
+    #[arg(long)]
+    query: bool,
 
     /// Format of the output.
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
@@ -299,7 +321,7 @@ impl What {
         let (kind, name, color) = match self {
             Self::Node(args) => ("node", &args.name, args.color),
             Self::Nodes(args) => return ("nodes", String::new(), args.color),
-            Self::TrafficWatch(args) => ("trafficwatch", &args.name, args.color),
+            Self::TrafficWatch(args) => ("trafficwatch", &args.object.name, args.object.color),
             Self::Prober(args) => ("prober", &args.object.name, args.object.color),
             Self::Pod(args) => ("pod", &args.object.name, args.object.color),
             Self::Swarm(args) => ("swarm", &args.name, args.color),
@@ -335,10 +357,12 @@ async fn nodes(args: &NodesArgs) -> anyhow::Result<Document> {
     })
 }
 
-async fn traffic_watch(args: &ObjectArgs) -> anyhow::Result<Document> {
-    let (client, place, namespace) = args.reach().await?;
-    let facts = explain::gather_watch(&client, &place, (&namespace, &args.name)).await?;
-    args.output.format(&explain::explain_watch(&facts), explain::watch_text)
+async fn traffic_watch(args: &WatchArgs) -> anyhow::Result<Document> {
+    let WatchArgs { object, query } = args;
+    let (client, place, namespace) = object.reach().await?;
+    let facts = explain::gather_watch(&client, &place, (&namespace, &object.name)).await?;
+    let explained = explain::explain_watch(&facts);
+    object.output.format(&explained, |made| explain::watch_text(made, *query))
 }
 
 async fn swarm(args: &ObjectArgs) -> anyhow::Result<Document> {
@@ -386,5 +410,5 @@ async fn node(args: &NodeArgs) -> anyhow::Result<Document> {
     let (client, place) = (args.cluster.access().reading().await?, args.operator.place());
     let only = args.watch.as_ref().map(|w| (w.namespace.as_str(), w.name.as_str()));
     let facts = explain::gather(&client, &place, &args.name, only).await?;
-    args.output.format(&explain::explain(&facts), explain::text)
+    args.output.format(&explain::explain(&facts), |made| explain::text(made, args.query))
 }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use clap_complete::Shell;
+use clap_complete::{Shell, env::Shells};
 use clap_mangen::Man;
 
 use super::output;
@@ -50,15 +50,13 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints the script of one shell.
-pub(super) fn completions(
-    args: &CompletionsArgs,
-    mut command: clap::Command,
-) -> anyhow::Result<()> {
-    let name = command.get_name().to_owned();
-    // The generator panics when it cannot write, but a closed pipe is no reason to panic.
+/// Prints the script of one shell, which asks this program at each key what may follow.
+pub(super) fn completions(args: &CompletionsArgs, command: &clap::Command) -> anyhow::Result<()> {
+    let (name, shell) = (command.get_name(), args.shell.to_string());
+    let shells = Shells::builtins();
+    let shell = shells.completer(&shell).with_context(|| format!("no {shell}"))?;
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, name, &mut script);
+    shell.write_registration("COMPLETE", name, name, name, &mut script).context("script")?;
     output::text(&String::from_utf8_lossy(&script))
 }
 

@@ -12,6 +12,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use traffic_operator_agent::cli::{self, AgentArgs};
 
 mod cluster;
+mod complete;
 mod documents;
 mod explain;
 mod flags;
@@ -19,9 +20,11 @@ mod generate;
 mod health;
 mod judge;
 mod output;
+mod page;
 mod plan;
 mod progress;
 mod run;
+mod version;
 
 pub use flags::PrometheusArgs;
 pub use run::RunArgs;
@@ -34,7 +37,7 @@ pub use run::RunArgs;
 #[derive(Debug, Parser)]
 #[command(name = "traffic-operator", version, max_term_width = 100)]
 #[command(
-    after_help = "Also: run, agent, manifests, completions, man. `help COMMAND` describes each."
+    after_help = "Also: version, run, agent, manifests, completions, man. `help COMMAND` describes each."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -59,6 +62,10 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Check everything that the operator needs, and print how to fix what is missing.
     Doctor(health::DoctorArgs),
+    /// Show the leader's status page in a browser on this machine, through the API server.
+    ///
+    /// Changes nothing. Ends when it is interrupted.
+    Page(page::PageArgs),
     /// Judge nodes once with current data, as a TrafficWatch does.
     ///
     /// Reads from Prometheus only; with --cluster, also reads the nodes from the API server.
@@ -69,6 +76,9 @@ enum Command {
     /// Reads from Prometheus only; with --cluster, also reads the current nodes from the API
     /// server. Changes nothing.
     Backtest(judge::BacktestArgs),
+    /// Print the versions of this program, of the operator that leads, and of the cluster.
+    #[command(hide = true)]
+    Version(version::VersionArgs),
     /// Run the operator.
     #[command(hide = true)]
     Run(Box<RunArgs>),
@@ -102,6 +112,15 @@ impl Cli {
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 
+    /// Answers a shell that asks what may follow the words that were typed. Returns false if none
+    /// asks.
+    ///
+    /// # Errors
+    /// When the shell is unknown, or the answer cannot be written.
+    pub fn complete() -> anyhow::Result<bool> {
+        complete::answer(Self::command)
+    }
+
     /// Runs the command; prints errors with their causes.
     #[must_use]
     pub fn execute(self) -> ExitCode {
@@ -111,13 +130,15 @@ impl Cli {
             Command::Agent(args) => agent(args).map(done),
             Command::Status(args) => health::status(&args),
             Command::Doctor(args) => health::doctor(&args),
+            Command::Version(args) => version::run(&args).map(done),
+            Command::Page(args) => page::run(&args).map(done),
             Command::Explain(args) => explain::run(&args).map(done),
             Command::Evaluate(args) => judge::evaluate(&args).map(done),
             Command::Backtest(args) => judge::backtest(&args).map(done),
             Command::Plan(args) => plan::run(args).map(done),
             Command::Manifests(args) => generate::manifests(args).map(done),
             Command::Man(args) => generate::man(&args, Self::command()).map(done),
-            Command::Completions(args) => generate::completions(&args, Self::command()).map(done),
+            Command::Completions(args) => generate::completions(&args, &Self::command()).map(done),
         };
         match result {
             Ok(code) => code,

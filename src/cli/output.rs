@@ -16,6 +16,11 @@ pub(super) fn text(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Clears the terminal, whose next text is at its top.
+pub(super) fn clear() -> anyhow::Result<()> {
+    text("\x1b[2J\x1b[H")
+}
+
 /// Output that is complete, and not yet written.
 #[derive(Debug)]
 pub(super) enum Document {

@@ -12,6 +12,7 @@ use k8s_openapi::{
 };
 use kube::Client;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::cluster::describe;
 use crate::{
@@ -178,13 +179,9 @@ async fn from_the_holder(
     place: &Place,
     query: &str,
 ) -> Result<(String, String), String> {
-    let Place { namespace, lease, port, pod, .. } = place;
-    let leader = leadership(client, place).await?.ok_or_else(|| {
-        format!(
-            "no pod leads: the Lease {namespace}/{lease} has no holder; is the operator running?"
-        )
-    })?;
-    let holder = leader.holder;
+    let Place { namespace, port, pod, .. } = place;
+    let leader = led(client, place).await?;
+    let holder = leader.holder.clone();
     let mut why_not_here = String::new();
     if pod.as_ref() == Some(&holder) {
         let url = format!("http://127.0.0.1:{port}");
@@ -194,11 +191,50 @@ async fn from_the_holder(
         }
     }
     let answer = forwarded(client, (namespace, &holder, *port), query).await;
-    let answer = answer.map_err(|error| {
-        let renewed = leader.renewed.map(|at| ago(at, Timestamp::now())).unwrap_or_default();
-        why_not_here + &unreachable(place, &holder, &renewed, error)
-    })?;
+    let answer = answer.map_err(|error| why_not_here + &unreachable(place, &leader, error))?;
     Ok((answer, format!("pod {holder}")))
+}
+
+/// Reads who leads.
+///
+/// # Errors
+/// When nobody does, or the error of the API server.
+pub async fn led(client: &Client, place: &Place) -> Result<Leadership, String> {
+    let Place { namespace, lease, .. } = place;
+    leadership(client, place).await?.ok_or_else(|| {
+        format!(
+            "no pod leads: the Lease {namespace}/{lease} has no holder; is the operator running?"
+        )
+    })
+}
+
+/// Carries a connection to the leader's status page until either end closes it.
+///
+/// # Errors
+/// The reason why the leader does not take it, with a remedy.
+pub async fn carry(
+    client: &Client,
+    place: &Place,
+    mut local: impl AsyncRead + AsyncWrite + Unpin,
+) -> Result<(), String> {
+    let leader = led(client, place).await?;
+    let pods = Api::<Pod>::namespaced(client.clone(), &place.namespace);
+    let carried = async {
+        let mut forward = pods.portforward(&leader.holder, &[place.port]).await?;
+        let nothing = || ForwardError::Pod(format!("port {} is not forwarded", place.port));
+        let mut stream = forward.take_stream(place.port).ok_or_else(nothing)?;
+        let refused = forward.take_error(place.port).ok_or_else(nothing)?;
+        let mut refused = std::pin::pin!(refused.fuse());
+        let result = tokio::select! {
+            biased;
+            Some(why) = &mut refused => Err(ForwardError::Pod(why.trim().to_owned())),
+            // A browser that closes its end is no failure.
+            _ = tokio::io::copy_bidirectional(&mut local, &mut stream) => Ok(()),
+        };
+        forward.abort();
+        result
+    };
+    carried.await.map_err(|error| unreachable(place, &leader, error))
 }
 
 /// The reason why there is no answer.
@@ -277,27 +313,28 @@ async fn forward(
 }
 
 /// Returns the error for a port-forward without an answer, with a workaround.
-fn unreachable(place: &Place, holder: &str, renewed: &str, error: ForwardError) -> String {
+fn unreachable(place: &Place, leader: &Leadership, error: ForwardError) -> String {
     let Place { namespace, port, .. } = place;
+    let holder = &leader.holder;
     let exec = format!("kubectl -n {namespace} exec {holder} -- /traffic-operator explain …");
     let inside = format!("{exec} --operator-url http://127.0.0.1:{port}");
-    let other = place.pod.as_deref().filter(|pod| *pod != holder);
+    let other = place.pod.as_deref().filter(|pod| pod != holder);
     match (error, other) {
         // The operator's account has no right to forward ports, and needs none.
         (ForwardError::Api(kube::Error::Api(s)), Some(pod)) if s.is_forbidden() => {
             format!("this pod, {pod}, does not lead; run the command in the leader: {exec}")
         }
-        (error, _) => refusal(place, holder, renewed, &inside, error),
+        (error, _) => refusal(place, leader, &inside, error),
     }
 }
 
 fn refusal(
     Place { namespace, port, .. }: &Place,
-    holder: &str,
-    renewed: &str,
+    Leadership { holder, renewed, .. }: &Leadership,
     inside: &str,
     error: ForwardError,
 ) -> String {
+    let renewed = renewed.map(|at| ago(at, Timestamp::now())).unwrap_or_default();
     match error {
         ForwardError::Api(kube::Error::Api(s)) if s.is_forbidden() => format!(
             "you may not forward ports of pods in namespace {namespace} (get and create \
@@ -333,6 +370,10 @@ mod tests {
         kube::Error::Api(kube::core::Status::failure("no", reason).with_code(code).boxed())
     }
 
+    fn leader() -> Leadership {
+        Leadership { holder: "p".into(), ..Leadership::default() }
+    }
+
     fn place(pod: Option<&str>) -> Place {
         Place {
             namespace: "ns".into(),
@@ -353,7 +394,7 @@ mod tests {
             (ForwardError::Pod("connection refused".into()), "own port 8082: connection refused"),
             (ForwardError::Deadline, "no answer within 10 s"),
         ] {
-            let text = unreachable(&place(None), "p", "3s", error);
+            let text = unreachable(&place(None), &leader(), error);
             assert!(text.contains(expected) && text.contains("--operator-url"), "{text}");
         }
     }
@@ -362,12 +403,12 @@ mod tests {
     fn another_replica_names_the_pod_that_knows() {
         let forbidden = || ForwardError::Api(refused(403, "Forbidden"));
         assert_eq!(
-            unreachable(&place(Some("q")), "p", "3s", forbidden()),
+            unreachable(&place(Some("q")), &leader(), forbidden()),
             "this pod, q, does not lead; run the command in the leader: kubectl -n ns exec p -- \
              /traffic-operator explain …"
         );
-        let leader = unreachable(&place(Some("p")), "p", "3s", forbidden());
-        assert!(leader.contains("may not forward ports"), "{leader}");
+        let text = unreachable(&place(Some("p")), &leader(), forbidden());
+        assert!(text.contains("may not forward ports"), "{text}");
     }
 
     #[test]

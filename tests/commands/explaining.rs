@@ -2,7 +2,8 @@
 //! its pod.
 use std::{
     collections::BTreeMap,
-    path::Path,
+    io::{Read, Write},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
@@ -21,7 +22,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, handshake::derive_accept_key, protocol::Role},
 };
 
-use crate::program::{Outcome, listen, run_with_env, serve};
+use crate::program::{Outcome, Running, listen, run_with_env, serve};
 
 const SYSTEM: &str = "traffic-operator-system";
 const LABEL: &str = "web.traffic.example.com/unfit";
@@ -65,8 +66,21 @@ impl ApiServer {
         self.run_with_env(name, what, &[])
     }
 
+    /// Starts a command that runs until it is dropped.
+    pub fn start_command(&self, name: &str, what: &[&str]) -> Running {
+        let path = self.kubeconfig(name);
+        Running::start(&[what, &["--kubeconfig", path.to_str().expect("path")]].concat())
+    }
+
     /// Runs any command with these environment variables.
     fn run_with_env(&self, name: &str, what: &[&str], env: &[(&str, &str)]) -> Outcome {
+        let path = self.kubeconfig(name);
+        let cluster = ["--kubeconfig", path.to_str().expect("path")];
+        run_with_env(&[what, &cluster[..]].concat(), env)
+    }
+
+    /// Writes a kubeconfig of this name for this server.
+    pub fn kubeconfig(&self, name: &str) -> PathBuf {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.kubeconfig"));
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
@@ -75,8 +89,7 @@ impl ApiServer {
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}]
         });
         std::fs::write(&path, kubeconfig.to_string()).expect("kubeconfig");
-        let cluster = ["--kubeconfig", path.to_str().expect("path")];
-        run_with_env(&[what, &cluster[..]].concat(), env)
+        path
     }
 }
 
@@ -223,6 +236,69 @@ fn the_leader_is_asked_through_a_port_forward_to_its_pod() {
     ] {
         assert!(outcome.out.contains(expected), "{expected} is not in\n{}", outcome.out);
     }
+}
+
+#[test]
+fn what_other_kinds_do_on_the_node_is_shown() {
+    let server = cluster();
+    let group = "traffic.example.com/v1alpha1";
+    let lists = |plural: &str, kind: &str, item: Value| {
+        let list = json!({"apiVersion": group, "kind": kind, "metadata": {}, "items": [item]});
+        server.set(&format!("/apis/{group}/{plural}"), 200, list);
+    };
+    lists(
+        "swarms",
+        "SwarmList",
+        json!({"metadata": {"name": "streams", "namespace": "shop"},
+            "spec": {"workload": {"name": "w"}, "jobs": ["a"]},
+            "status": {"workers": [
+                {"name": "worker-0", "streams": 3, "wanted": 9, "loaded": 7},
+                {"name": "worker-1", "streams": 4, "wanted": 9, "loaded": 9}]}}),
+    );
+    lists(
+        "routereflectorsets",
+        "RouteReflectorSetList",
+        json!({"metadata": {"name": "routes"}, "spec": {}, "status": {"slots": [
+            {"id": 2, "node": "node-2", "since": "2026-09-21T10:00:00Z", "leaving": "Unfit"},
+            {"id": 3, "node": "node-3"}]}}),
+    );
+    let pod = json!({"metadata": {"name": "worker-0", "namespace": "shop"}});
+    let pods = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+        "metadata": {}, "items": [pod]});
+    server.set("/api/v1/pods", 200, pods);
+    let outcome = server.explain("others", &[]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let expected = "\
+Also on node-2
+  worker       worker-0 of Swarm shop/streams: 3 streams; acknowledged version 7, should 9
+  reflector    slot 2 of RouteReflectorSet routes since 2026-09-21T10:00:00Z; another node takes it over: Unfit
+";
+    assert!(outcome.out.contains(expected), "{}", outcome.out);
+    assert!(!outcome.out.contains("the query"), "{}", outcome.out);
+    let asked = server.asked();
+    let on_node = |at: &String| at.starts_with("/api/v1/pods?") && at.contains("nodeName%3Dnode-2");
+    assert!(asked.iter().any(|(_, at)| on_node(at)), "{asked:?}");
+    let queries = server.explain("others-query", &["--query"]);
+    assert!(queries.out.contains("(asked of default): the query"), "{}", queries.out);
+}
+
+#[test]
+fn the_leader_s_page_is_shown_on_a_port_of_this_machine() {
+    let server = cluster();
+    let mut page = server.start_command("page", &["page", "--port", "0"]);
+    let line = page.until("shows the status page of op-1");
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next());
+    let mut browser = std::net::TcpStream::connect(address.expect("an address")).expect("the port");
+    let request = b"GET /api/v1/trafficwatches?node=node-2 HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    browser.write_all(request).expect("a request");
+    let mut answer = String::new();
+    while !answer.contains("op-1") {
+        let mut part = [0; 1000];
+        let length = browser.read(&mut part).expect("an answer");
+        assert!(length > 0, "{answer}");
+        answer.push_str(&String::from_utf8_lossy(&part[..length]));
+    }
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn a_traffic_watch_is_explained_by_the_leader_or_by_its_status() {
     let path = "/api/v1/trafficwatches?namespace=default&name=web&limit=5000";
     server.set(path, 200, view);
     let url = server.url.clone();
-    let live = [&args[..], &["--operator-url", &url]].concat();
+    let live = [&args[..], &["--operator-url", &url, "--query"]].concat();
     let expected = ["node-9  Unfit", "71.5 % on eth0", "(asked of default): the query", "op-1"];
     expect(&server.explain_what("watch-live", &live), 0, &expected);
     let outcome = server.explain_what("watch-yaml", &[&live[..], &["-o", "yaml"]].concat());

@@ -1,9 +1,9 @@
 //! The binary and its output, and servers that it asks.
 use std::{
-    io::Write,
+    io::{BufRead, BufReader, Write},
     net::TcpListener,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
 use axum::Router;
@@ -36,18 +36,60 @@ pub fn run_as(program: &Path, args: &[&str]) -> Outcome {
     execute(program, args, "", &[])
 }
 
-/// Runs a command so that nothing in the tester's own environment leads to a cluster.
-fn execute(program: &Path, args: &[&str], input: &str, env: &[(&str, &str)]) -> Outcome {
-    let mut child = Command::new(program)
+/// A command that runs until it is dropped, and its output.
+pub struct Running {
+    child: Child,
+    pub out: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Starts the binary.
+    pub fn start(args: &[&str]) -> Self {
+        let program = Path::new(env!("CARGO_BIN_EXE_traffic-operator"));
+        let mut child = command(program, args, &[]).spawn().expect("the binary runs");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, out }
+    }
+
+    /// Reads lines up to one that contains this text, and returns it.
+    pub fn until(&mut self, text: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            let length = self.out.read_line(&mut line).expect("output");
+            all.push_str(&line);
+            assert!(length > 0, "{text} is not in\n{all}");
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A command in whose environment nothing leads to a cluster.
+fn command(program: &Path, args: &[&str], env: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(program);
+    command
         .args(args)
         .env_clear()
         .env("KUBECONFIG", "/nonexistent/kubeconfig")
         .envs(env.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs a program with this text on standard input and these environment variables.
+pub fn execute(program: &Path, args: &[&str], input: &str, env: &[(&str, &str)]) -> Outcome {
+    let mut child = command(program, args, env).spawn().expect("the binary runs");
     // The program may end without having read all of it.
     let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("output");

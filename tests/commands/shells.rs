@@ -4,20 +4,59 @@ use std::{os::unix::fs::symlink, path::Path};
 use clap::CommandFactory;
 use traffic_operator::cli::Cli;
 
-use crate::program::{run, run_as};
+use serde_json::json;
+
+use crate::{
+    explaining::ApiServer,
+    program::{execute, run, run_as, run_with_env},
+};
 
 #[test]
-fn every_shell_gets_a_script_that_knows_every_command() {
+fn every_shell_gets_a_script_that_asks_the_program() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let outcome = run(&["completions", shell]);
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
-        for word in ["traffic-operator", "manifests", "completions", "prometheus-url"] {
-            assert!(outcome.out.contains(word), "{shell} lacks {word}");
-        }
+        assert!(outcome.out.contains("traffic-operator"), "{shell}: {}", outcome.out);
+        let asks = [("COMPLETE", shell), ("_CLAP_COMPLETE_INDEX", "1"), ("IFS", "\n")];
+        let outcome = run_with_env(&["--", "traffic-operator", "expl"], &asks);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        assert!(outcome.out.contains("explain"), "{shell}: {outcome:?}");
     }
     let outcome = run(&["completions", "csh"]);
     assert_eq!(outcome.code, Some(2));
     assert!(outcome.err.contains("powershell"), "{}", outcome.err);
+    assert_eq!(run_with_env(&["status"], &[("COMPLETE", "csh")]).code, Some(1));
+}
+
+#[test]
+fn names_in_the_cluster_complete_commands_of_the_plugin() {
+    let server = ApiServer::start();
+    let names = |kind: &str, names: &[&str]| {
+        let items: Vec<_> = names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
+        json!({"apiVersion": "v1", "kind": kind, "metadata": {}, "items": items})
+    };
+    server.set("/api/v1/nodes", 200, names("NodeList", &["node-1", "node-2", "gateway"]));
+    let watches = "/apis/traffic.example.com/v1alpha1/namespaces/shop/trafficwatches";
+    server.set(watches, 200, names("TrafficWatchList", &["web", "db"]));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("completing");
+    std::fs::create_dir_all(&dir).unwrap();
+    let link = dir.join("kubectl_complete-traffic");
+    if !link.exists() {
+        symlink(env!("CARGO_BIN_EXE_traffic-operator"), &link).unwrap();
+    }
+    let kubeconfig = server.kubeconfig("completing");
+    let asked = |words: &[&str]| {
+        let env = [("KUBECONFIG", kubeconfig.to_str().expect("a path"))];
+        let outcome = execute(&link, words, "", &env);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        outcome.out
+    };
+    assert_eq!(asked(&["explain", "node", "nod"]), "node-1\t\nnode-2\t\n:4\n");
+    let names = asked(&["explain", "trafficwatch", "-n", "shop", ""]);
+    assert!(names.starts_with("web\t\ndb\t\n") || names.starts_with("db\t\nweb\t\n"), "{names}");
+    assert!(asked(&["sta"]).starts_with("status\tShow which nodes are not fit"));
+    // A cluster that refuses leaves the flags.
+    assert!(asked(&["explain", "pod", "-n", "shop", "--out"]).contains("--output"));
 }
 
 /// Returns the names of the pages of all commands, with the flags that each must describe.

@@ -113,6 +113,54 @@ fn what_needs_attention_is_listed_with_the_next_command_and_exit_code_1() {
 }
 
 #[test]
+fn it_waits_until_nothing_needs_attention_but_not_forever() {
+    let server = cluster();
+    let bad = watch("shop", "db", &[condition("Ready", "False", "Conflict")]);
+    watches(&server, &[bad]);
+    let outcome = server.run("status-in-vain", &["status", "--wait", "1s"]);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.out.contains("Needs attention"), "{outcome:?}");
+    let before = server.asked().len();
+    let waits = std::thread::spawn({
+        let server = server.clone();
+        move || server.run("status-waits", &["status", "--wait", "10m"])
+    });
+    // It has seen the problem.
+    while server.asked().len() < before + KINDS.len() + 1 {
+        std::thread::yield_now();
+    }
+    watches(&server, &[watch("shop", "db", &[condition("Ready", "True", "Judged")])]);
+    let outcome = waits.join().expect("an outcome");
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    assert!(outcome.out.contains("Nothing needs attention"), "{outcome:?}");
+}
+
+#[test]
+fn it_shows_what_changes_until_it_is_ended() {
+    let server = cluster();
+    let mut status = server.start_command("status-follows", &["status", "-w"]);
+    status.until("Nothing needs attention");
+    watches(&server, &[watch("shop", "db", &[condition("Ready", "False", "Conflict")])]);
+    status.until("TrafficWatch shop/db");
+}
+
+#[test]
+fn versions_are_those_of_the_program_the_operator_and_the_cluster() {
+    let server = cluster();
+    let version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "",
+        "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""});
+    server.set("/version", 200, version);
+    let pod = "/api/v1/namespaces/traffic-operator-system/pods/op-1";
+    let containers = json!([{"name": "manager", "image": "registry/traffic-operator:1"}]);
+    server.set(pod, 200, json!({"metadata": {"name": "op-1"}, "spec": {"containers": containers}}));
+    let outcome = server.run("version", &["version"]);
+    let client = concat!("client      ", env!("CARGO_PKG_VERSION"), "\n");
+    let others = "operator    registry/traffic-operator:1 (op-1 leads)\nKubernetes  v1.36.3\n";
+    assert_eq!(outcome.out, format!("{client}{others}"), "{outcome:?}");
+    assert_eq!(crate::program::run(&["version", "--client"]).out, client);
+}
+
+#[test]
 fn one_namespace_is_asked_for_alone_and_cluster_scoped_objects_with_it() {
     let server = cluster();
     for (kind, path) in &KINDS[..3] {

@@ -1,4 +1,4 @@
-//! `explain node`: the reasons for the state of a node.
+//! `explain node`: the reasons for the state of a node, and what else is on it.
 use std::collections::BTreeMap;
 
 use k8s_openapi::{
@@ -26,9 +26,11 @@ use crate::{
     },
 };
 
+mod others;
 mod text;
 mod watch;
 
+pub use others::Others;
 pub use text::text;
 pub use watch::{explain_watch, gather_watch, watch_text};
 
@@ -43,6 +45,8 @@ pub struct Facts {
     pub unreadable: Vec<(String, String)>,
     /// The leader's answer, or the reason why there is none.
     pub live: Result<Overview, String>,
+    /// What the objects of other kinds do on the node, unless one `TrafficWatch` was requested.
+    pub others: Option<Others>,
     /// The current time.
     pub now: Timestamp,
 }
@@ -72,6 +76,9 @@ pub struct Explanation {
     pub judged_by: Vec<NodeJudgment>,
     /// Those that do not, and why.
     pub not_judged_by: Vec<Absence>,
+    /// What the objects of other kinds do on the node, unless one `TrafficWatch` was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others: Option<Others>,
 }
 
 /// The source of the values.
@@ -238,11 +245,16 @@ pub async fn gather(
         }
     };
     let live = leader::view(client, place, &node.name).await;
+    let others = match only {
+        Some(_) => None,
+        None => Some(others::gather(client, place, &node.name).await),
+    };
     Ok(Facts {
         node,
         watches: watches.read,
         unreadable: watches.unreadable,
         live,
+        others,
         now: Timestamp::now(),
     })
 }
@@ -311,6 +323,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         source: Source::of(facts.live.as_ref().map(|view| (&view.identity, &view.version))),
         judged_by,
         not_judged_by,
+        others: facts.others.clone(),
     }
 }
 

@@ -69,11 +69,11 @@ fn facts(label: Option<&str>, watches: Vec<TrafficWatch>, live: Result<Overview,
         labels.insert("web.traffic.example.com/unfit".into(), value.into());
     }
     let node = Node { name: "node-2".into(), labels, taints: vec![] };
-    Facts { node, watches, unreadable: vec![], live, now: at(724) }
+    Facts { node, watches, unreadable: vec![], live, others: None, now: at(724) }
 }
 
 fn reported(facts: &Facts) -> String {
-    crate::text::plain(&text(&explain(facts)))
+    crate::text::plain(&text(&explain(facts), true))
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! The explanation as a person reads it.
 use std::fmt::Write;
 
-use super::{Explanation, Label, Limit, Measured, NodeJudgment, Peer, Source};
+use super::{
+    Explanation, Label, Limit, Measured, NodeJudgment, Others, Peer, Source,
+    others::{Probed, Slot, Worker},
+};
 use crate::{
     api::traffic_watch::NodeState,
-    inspect::remedies,
+    inspect::{probing::measured_by, remedies},
     text::{
         Tone,
         figures::{number, span, value},
@@ -16,9 +19,10 @@ use crate::{
 /// Maximum number of nodes that are named in one line.
 const NAMED: usize = 10;
 
-/// Returns the explanation as text, with a line break at its end.
+/// Returns the explanation as text, with a line break at its end; with the PromQL of each measure if
+/// `queries` is true.
 #[must_use]
-pub fn text(explanation: &Explanation) -> String {
+pub fn text(explanation: &Explanation, queries: bool) -> String {
     let mut lines = Lines::default();
     let node = &explanation.node;
     if explanation.judged_by.is_empty() {
@@ -26,7 +30,10 @@ pub fn text(explanation: &Explanation) -> String {
     }
     for verdict in &explanation.judged_by {
         lines.head(&headline(node, verdict));
-        describe(&mut lines, verdict);
+        describe(&mut lines, verdict, queries);
+    }
+    if let Some(others) = &explanation.others {
+        on_node(&mut lines, node, others);
     }
     if !explanation.taints.is_empty() {
         lines.head(&format!("Taints of {node}: {}", explanation.taints.join(", ")));
@@ -87,7 +94,49 @@ fn headline(node: &str, verdict: &NodeJudgment) -> String {
         .replacen(" for ", if *state == NodeState::Unknown { " to " } else { " for " }, 1)
 }
 
-fn describe(lines: &mut Lines, verdict: &NodeJudgment) {
+/// Adds what other objects do on the node.
+fn on_node(lines: &mut Lines, node: &str, others: &Others) {
+    let Others { probers, workers, slots, unread } = others;
+    if !(probers.is_empty() && workers.is_empty() && slots.is_empty()) {
+        lines.head(&format!("Also on {node}"));
+    }
+    for Probed { prober, agents, to_blame, loss, p99 } in probers {
+        let blame = match to_blame {
+            Some(true) => Tone::Bad.paint("to blame: most of its paths are bad"),
+            Some(false) => "not to blame for bad paths".into(),
+            None => "no measurement".into(),
+        };
+        let figures =
+            if loss.or(*p99).is_some() { measured_by(*loss, *p99) } else { String::new() };
+        let agents = agents.map(|agents| format!("; {agents} agents")).unwrap_or_default();
+        lines.line("prober", &format!("{prober}: {blame}{figures}{agents}"));
+    }
+    for Worker { swarm, status } in workers {
+        let loaded = match status.loaded {
+            Some(loaded) if loaded >= status.wanted => "runs exactly its streams".into(),
+            Some(loaded) => format!("acknowledged version {loaded}, should {}", status.wanted),
+            None => "has acknowledged nothing".into(),
+        };
+        let (name, streams) = (&status.name, status.streams);
+        lines.line("worker", &format!("{name} of Swarm {swarm}: {streams} streams; {loaded}"));
+    }
+    for Slot { set, id, since, leaving } in slots {
+        let since = since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
+        let leaving = leaving
+            .as_ref()
+            .map(|why| format!("; another node takes it over: {why}"))
+            .unwrap_or_default();
+        lines.line("reflector", &format!("slot {id} of RouteReflectorSet {set}{since}{leaving}"));
+    }
+    if !unread.is_empty() {
+        lines.head("Not read");
+        for why in unread {
+            lines.line("-", why);
+        }
+    }
+}
+
+fn describe(lines: &mut Lines, verdict: &NodeJudgment, queries: bool) {
     for problem in &verdict.problems {
         lines.line("problem", problem);
     }
@@ -104,8 +153,8 @@ fn describe(lines: &mut Lines, verdict: &NodeJudgment) {
     if let Some(remedy) = remedy {
         lines.line("try", remedy);
     }
-    for Measured { measure, .. } in verdict.measures.iter().filter(|m| !m.measure.query.is_empty())
-    {
+    let asked = verdict.measures.iter().filter(|m| queries && !m.measure.query.is_empty());
+    for Measured { measure, .. } in asked {
         let query = measure.query.split_whitespace().collect::<Vec<_>>().join(" ");
         lines.line("query", &format!("{} (asked of {}): {query}", measure.name, measure.endpoint));
     }

@@ -235,9 +235,10 @@ fn of_nodes(nodes: &[JudgedNode]) -> Vec<Advice> {
 /// Maximum number of listed nodes; the JSON has them all.
 const LISTED: usize = 20;
 
-/// Returns the explanation as text, with a line break at its end.
+/// Returns the explanation as text, with a line break at its end; with the PromQL of each measure if
+/// `queries` is true.
 #[must_use]
-pub fn watch_text(made: &WatchExplanation) -> String {
+pub fn watch_text(made: &WatchExplanation, queries: bool) -> String {
     let summary = made.summary;
     let paused = if made.paused { ", paused" } else { "" };
     let mut text = format!(
@@ -263,7 +264,8 @@ pub fn watch_text(made: &WatchExplanation) -> String {
     for condition in &made.conditions {
         lines::condition(&mut text, condition);
     }
-    for measure in made.measures.iter().filter(|measure| !measure.query.is_empty()) {
+    let asked = made.measures.iter().filter(|measure| queries && !measure.query.is_empty());
+    for measure in asked {
         let query = measure.query.split_whitespace().collect::<Vec<_>>().join(" ");
         let query = format!("{} (asked of {}): {query}", measure.name, measure.endpoint);
         lines::line(&mut text, "query", &query);
@@ -360,7 +362,7 @@ mod tests {
         // Two nodes with the same reason lead to one piece of advice.
         let advice: Vec<_> = made.next.iter().map(|advice| advice.what.as_str()).collect();
         assert_eq!(advice.len(), 3, "{advice:?}");
-        let text = plain(&watch_text(&made));
+        let text = plain(&watch_text(&made, true));
         for expected in [
             "default/web (mode Enforce): 4 nodes: 1 fit, 1 unfit, 2 unknown, 0 suppressed\n",
             "  bandwidth    unfit above 60 %, fit again at or below 54 %\n",
@@ -395,10 +397,10 @@ mod tests {
         };
         let made = explain_watch(&WatchFacts { live: Ok(view(false)), ..facts(&json!({})) });
         assert_eq!((made.summary.fit, made.limit, made.room), (3, Some(2), 3));
-        assert!(watch_text(&made).contains("From the leader, op (version 1), just now"));
+        assert!(watch_text(&made, false).contains("From the leader, op (version 1), just now"));
         let paused = json!({"paused": true});
         let made = explain_watch(&WatchFacts { live: Ok(view(true)), ..facts(&paused) });
         assert_eq!(made.summary.fit, 1);
-        assert!(watch_text(&made).contains("(mode Enforce, paused): 4 nodes"));
+        assert!(watch_text(&made, false).contains("(mode Enforce, paused): 4 nodes"));
     }
 }

@@ -113,7 +113,11 @@ pub async fn gather(
     Ok(Facts { prober, live, asked })
 }
 
-async fn live(
+/// Asks the operator about one `NetworkProber`, or all.
+///
+/// # Errors
+/// The reason why it does not answer, with a remedy.
+pub(in crate::inspect) async fn live(
     client: &Client,
     place: &Place,
     one: Option<(&str, &str)>,
@@ -382,6 +386,11 @@ fn paths<'a>(paths: impl Iterator<Item = &'a PathFigures>) -> String {
 
 fn zone(zone: &str) -> String {
     if zone.is_empty() { "-".into() } else { zone.to_owned() }
+}
+
+/// Formats the figures of a node that has some.
+pub(in crate::inspect) fn measured_by(of_loss: Option<f64>, of_p99: Option<f64>) -> String {
+    format!(" (loss {}, p99 {})", loss(of_loss), p99(of_p99))
 }
 
 /// Formats a loss in percent.

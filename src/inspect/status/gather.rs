@@ -20,7 +20,7 @@ use crate::{
     infra::Api,
     inspect::{
         cluster::{describe, name_of},
-        leader,
+        leader::{self, Leadership},
     },
 };
 
@@ -29,17 +29,8 @@ use crate::{
 ///
 /// If one part cannot be read, the others are still read.
 pub async fn gather(client: &Client, lease: (&str, &str), namespace: Option<&str>) -> Facts {
-    let operator = async {
-        let leads = leader::lease(client, lease).await;
-        let holder = leads.as_ref().ok().and_then(Option::as_ref).map(|leader| &leader.holder);
-        let image = match holder {
-            Some(holder) => image(client, lease.0, holder).await,
-            None => None,
-        };
-        (leads.map_err(|error| unread("get Lease", error)), image)
-    };
     let ((leadership, image), watches, probers, swarms, sets) = tokio::join!(
-        operator,
+        gather_operator(client, lease),
         list::<TrafficWatch>(client, namespace),
         list::<NetworkProber>(client, namespace),
         list::<Swarm>(client, namespace),
@@ -52,6 +43,20 @@ pub async fn gather(client: &Client, lease: (&str, &str), namespace: Option<&str
         image,
         kinds: vec![watches, probers, swarms, sets],
     }
+}
+
+/// Reads the Lease, and the image of the pod that holds it.
+pub async fn gather_operator(
+    client: &Client,
+    lease: (&str, &str),
+) -> (Result<Option<Leadership>, Unread>, Option<String>) {
+    let leads = leader::lease(client, lease).await;
+    let holder = leads.as_ref().ok().and_then(Option::as_ref).map(|leader| &leader.holder);
+    let image = match holder {
+        Some(holder) => image(client, lease.0, holder).await,
+        None => None,
+    };
+    (leads.map_err(|error| unread("get Lease", error)), image)
 }
 
 /// Reads the nodes that the TrafficWatches judge, in one namespace or in all.

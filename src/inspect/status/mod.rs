@@ -19,7 +19,7 @@ mod nodes;
 mod tests;
 
 use conditions::{Weight, sentence, weigh};
-pub use gather::{gather, gather_nodes};
+pub use gather::{gather, gather_nodes, gather_operator};
 pub use nodes::{Judgment, NodeReport, all as nodes_text};
 
 /// The facts that the report uses.
@@ -110,6 +110,19 @@ pub struct Report {
     pub kinds: Vec<KindStatus>,
     /// Everything that needs attention.
     pub attention: Vec<Attention>,
+}
+
+impl Report {
+    /// Reports whether both say the same, but for the time that has gone by.
+    #[must_use]
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let timeless = |report: &Self| {
+            let operator =
+                OperatorStatus { seconds: None, renewed: None, ..report.operator.clone() };
+            Self { now: other.now, operator, ..report.clone() }
+        };
+        timeless(self) == timeless(other)
+    }
 }
 
 /// The operator itself.
