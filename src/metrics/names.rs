@@ -72,6 +72,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_trafficwatch_reservation_writes_total",
     "traffic_operator_trafficwatch_room",
     "traffic_operator_trafficwatch_suppressed",
+    "traffic_operator_trafficwatch_threshold",
     "traffic_operator_trafficwatch_transitions_total",
     "traffic_operator_trafficwatch_unknown",
     "traffic_operator_unfit_nodes",

@@ -24,10 +24,9 @@ use crate::{
     metrics::{Family, count},
 };
 
-/// The most pairs of an object and a node that have series. Each has four, one that is not Fit two
-/// more, and one that offers bandwidth four more, which few objects do: 100,000 series, a page of
-/// some 15 MB, which is a tenth of what a Prometheus of the usual size holds.
-const PAIRS: usize = 25_000;
+/// The most pairs of an object and a node that have series. One that is Fit has one for each measure,
+/// another five more, and one that offers bandwidth four more: a page of some 2 MB.
+const PAIRS: usize = 10_000;
 
 type Result = std::result::Result<(), fmt::Error>;
 
@@ -92,6 +91,7 @@ impl Gauges {
             return Ok(());
         }
         let share = share(&mut sizes, most);
+        self.thresholds(encoder)?;
         self.node_values(encoder, share)?;
         self.node_states(encoder, share)?;
         self.node_infos(encoder, share)?;
@@ -142,6 +142,21 @@ fn measures(object: &Object) -> Vec<(String, &'static str)> {
 }
 
 impl Gauges {
+    /// The thresholds of each object: those of a node are those of its object.
+    fn thresholds(&self, encoder: &mut DescriptorEncoder<'_>) -> Result {
+        let help = "The threshold above which a node is unfit, in the unit of the label";
+        let family = "traffic_operator_trafficwatch_threshold";
+        let mut thresholds = Family::gauges(encoder, family, help)?;
+        self.each(|[namespace, name], object| {
+            for criterion in object.memory.criteria.iter().filter(|_| object.is_judged()) {
+                let unit = criterion.rules.unit.as_str();
+                let labels = [namespace, name, ("criterion", &criterion.name), ("unit", unit)];
+                thresholds.gauge(&labels, criterion.max)?;
+            }
+            Ok(())
+        })
+    }
+
     fn node_values(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
         let help = "What was measured, in the unit of the label; absent without evidence";
         let mut values = Family::gauges(encoder, "traffic_operator_trafficwatch_node_value", help)?;
@@ -159,12 +174,12 @@ impl Gauges {
             }
             Ok(())
         })?;
-        let help = "The threshold above which the node is unfit, in the unit of the label";
+        let help = "The threshold of a node that is not Fit, in the unit of the label";
         let mut thresholds =
             Family::gauges(encoder, "traffic_operator_trafficwatch_node_threshold", help)?;
         self.each(|own, object| {
             let (before, measures) = (joined(&own, "node"), measures(object));
-            for (node, _) in object.shown(share) {
+            for (node, _) in object.not_fit(share) {
                 for (criterion, (label, unit)) in object.memory.criteria.iter().zip(&measures) {
                     let labels =
                         NodeLabels { before: &before, node, last: (label.as_str(), *unit) };
@@ -173,12 +188,12 @@ impl Gauges {
             }
             Ok(())
         })?;
-        let help = "Age of the sample that was judged, in seconds; absent without evidence";
+        let help = "Age of the sample of a node that is not Fit, in seconds; absent without evidence";
         let family = "traffic_operator_trafficwatch_node_sample_age_seconds";
         let mut ages = Family::gauges(encoder, family, help)?;
         self.each(|own, object| {
             let before = joined(&own, "node");
-            for (node, state) in object.shown(share) {
+            for (node, state) in object.not_fit(share) {
                 if let Some(age) = state.age() {
                     ages.gauge(&[(before.as_str(), node)], age)?;
                 }
@@ -188,11 +203,11 @@ impl Gauges {
     }
 
     fn node_states(&self, encoder: &mut DescriptorEncoder<'_>, share: usize) -> Result {
-        let help = "1 for the state the node is in; the other states have no series";
+        let help = "1 for the state of a node that is not Fit; the other states have no series";
         let mut states = Family::gauges(encoder, "traffic_operator_trafficwatch_node_state", help)?;
         self.each(|own, object| {
             let before = joined(&own, "node");
-            for (node, state) in object.shown(share) {
+            for (node, state) in object.not_fit(share) {
                 let last = ("state", state.state.as_str());
                 states.gauge(&NodeLabels { before: &before, node, last }, 1.0)?;
             }

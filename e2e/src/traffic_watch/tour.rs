@@ -248,7 +248,7 @@ impl Tour<'_> {
 /// Prometheus has the operator's metrics.
 async fn scraped(stage: &Stage<'_>) -> Result<()> {
     let nodes = stage.cluster.node_names().len();
-    let query = format!("traffic_operator_trafficwatch_node_state{{name=\"{SAMPLE}\"}} == 1");
+    let query = format!("traffic_operator_trafficwatch_node_value{{name=\"{SAMPLE}\"}}");
     // Two controllers and two webhooks.
     let pods = stage.list(&["pods", "-n", lab::cluster::operator::NAMESPACE, "-l", OURS])?.len();
     let all = async || {
@@ -258,7 +258,7 @@ async fn scraped(stage: &Stage<'_>) -> Result<()> {
     };
     let (builds, states) =
         stage.until("every replica and node in Prometheus", PATIENCE, all).await?;
-    let figure = format!("{builds} of 4 replicas, {states} of {nodes} nodes with a state");
+    let figure = format!("{builds} of 4 replicas, {states} of {nodes} nodes with a value");
     stage.claim("Prometheus has the operator's metrics", true, figure);
     Ok(())
 }

@@ -211,7 +211,7 @@ fn paused_asks_nothing_and_writes_nothing() {
         // A fixed time, because several intervals without a request are the test.
         tokio::time::sleep(Duration::from_secs(4)).await;
         assert_eq!(bench.prometheus.requests().len(), before);
-        let series = operator.metric("traffic_operator_trafficwatch_node_threshold", &[]).await;
+        let series = operator.metric("traffic_operator_trafficwatch_threshold", &[]).await;
         assert!(series < 0.5, "there is no decision, and no series may suggest one");
         assert_eq!(bench.writes_since(since).await, vec![]);
         assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
