@@ -19,10 +19,12 @@ use super::lease::Fence;
 use crate::metrics::Metrics;
 
 mod call;
+mod silence;
 #[cfg(test)]
 mod tests;
 
 use call::Call;
+use silence::UntilSilent;
 
 /// The deadline of every call except watches; of a list, the longest time without progress.
 const CALL_DEADLINE: Duration = Duration::from_secs(10);
@@ -30,6 +32,10 @@ const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// The deadline of one page of a list that makes progress. A page of 100 nodes of 16 kB needs half
 /// of it at 50 kB/s; a longer one would let an answer that trickles hold up a watch for minutes.
 const LIST_DEADLINE: Duration = Duration::from_mins(1);
+
+/// The longest silence of a watch: an API server sends a bookmark every minute. A connection that died
+/// silently is noticed by it.
+const SILENCE: Duration = Duration::from_secs(75);
 
 /// The event by which an API server says within a watch that its version is gone. The client
 /// library begins with a list again on this one only, and not on the same code when it opens a
@@ -63,7 +69,7 @@ pub fn with_config(
     // A silently dead connection must not stop a watch for good: by default, the library has no
     // read timeout, and 15 retries that take six minutes.
     config.connect_timeout = Some(Duration::from_secs(5));
-    config.read_timeout = Some(Duration::from_secs(30));
+    config.read_timeout = Some(SILENCE + CALL_DEADLINE);
     config.reset_reader_on_write = true;
     config.default_retry = false;
     config.headers.push((http::header::USER_AGENT, crate::USER_AGENT.parse()?));
@@ -152,7 +158,7 @@ where
     }
 }
 
-/// Waits for an answer; except that of a watch, for all of it.
+/// Waits for an answer; except that of a watch, which ends when it is silent, for all of it.
 async fn answered<B>(
     verb: &str,
     response: impl Future<Output = Result<Response<B>, BoxError>>,
@@ -161,7 +167,9 @@ where
     B: HttpBody<Data = Bytes, Error = BoxError> + Send + 'static,
 {
     if verb == "watch" {
-        return response.await.map(|response| response.map(BodyExt::boxed_unsync));
+        let answer = tokio::time::timeout(CALL_DEADLINE, response).await;
+        let answer = answer.unwrap_or_else(|_| Err(DeadlineExceeded(CALL_DEADLINE).into()))?;
+        return Ok(answer.map(|body| UntilSilent::new(body, SILENCE).boxed_unsync()));
     }
     let began = Instant::now();
     let longest = if verb == "list" { LIST_DEADLINE } else { CALL_DEADLINE };

@@ -14,7 +14,7 @@
 //! that. There are two exceptions, in which nobody but the process itself can be the holder unless
 //! a person edits the Lease in the very seconds in which it starts: a process that finds its own
 //! name in the record when it starts, as after a restart of its container, and one that finds no
-//! Lease for the time of two renewals when it starts, as at the first start of all.
+//! Lease for longer than from one renewal to the next, as at the first start of all.
 //!
 //! **A slow API server has a leader**, while each request for the Lease takes less than `d/3` (and
 //! less than the ten seconds of any request): five seconds by default. A renewal is one request,
@@ -71,9 +71,15 @@ pub struct LeaseConfig {
 }
 
 impl LeaseConfig {
-    /// Returns the time between the starts of two renewals: seven attempts before the claim ends.
+    /// Returns the time between the starts of two renewals: four attempts before the claim ends.
     fn renew_period(&self) -> Duration {
-        self.duration / 10
+        self.duration / 6
+    }
+
+    /// Returns the time for which a process that starts gives a holder whose Lease is gone the
+    /// opportunity to renew it.
+    fn first_wait(&self) -> Duration {
+        self.duration / 5
     }
 
     /// Returns the time after the start of the last successful renewal for which a leader may
@@ -314,7 +320,7 @@ impl Candidate {
     /// Someone may have deleted it while its holder writes, which creates it again at its next
     /// renewal. So a follower that has seen a record creates one without a holder, which it, as all
     /// others, claims only when it has not changed for the duration. A process that has seen
-    /// nothing yet is mostly the first of all: it gives a holder the time of two renewals.
+    /// nothing yet is mostly the first of all: it gives a holder the time of a renewal.
     async fn absent(&mut self) -> Result<Option<String>, AttemptError> {
         if self.fence.is_open() {
             return Ok(None);
@@ -324,7 +330,7 @@ impl Candidate {
             None => self.acquired.is_none(),
         };
         if first {
-            if self.has_not_lasted(Seen::Nothing, 2 * self.config.renew_period()) {
+            if self.has_not_lasted(Seen::Nothing, self.config.first_wait()) {
                 return Ok(Some("nobody, so far".to_owned()));
             }
             // If this creation fails, others have been here.

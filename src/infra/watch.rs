@@ -27,9 +27,8 @@ pub use guard::{DeserializeGuard, Metadata};
 pub use mirror::{Mirror, Reduced, version};
 pub use signals::{Changes, Synced};
 
-/// The time for which the server keeps one watch open. Short, because a connection that died
-/// silently is only noticed at its end; it must stay at least 6 s below the client's read timeout.
-const WATCH_TIMEOUT_SECONDS: u32 = 20;
+/// The time for which the server keeps one watch open, if bookmarks show that the connection lives.
+const WATCH_TIMEOUT_SECONDS: u32 = 290;
 
 /// Objects per page of the first list: 100 nodes of 16 kB are a 1.6 MB answer, where the default
 /// page of 500 would set the process' peak memory.

@@ -188,7 +188,8 @@ impl Gauges {
             }
             Ok(())
         })?;
-        let help = "Age of the sample of a node that is not Fit, in seconds; absent without evidence";
+        let help =
+            "Age of the sample of a node that is not Fit, in seconds; absent without evidence";
         let family = "traffic_operator_trafficwatch_node_sample_age_seconds";
         let mut ages = Family::gauges(encoder, family, help)?;
         self.each(|own, object| {

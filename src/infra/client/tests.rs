@@ -90,6 +90,22 @@ async fn a_page_of_a_list_without_progress_or_without_an_end_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_is_silent_ends_and_one_that_is_not_answered_fails() {
+    let watch = "/api/v1/nodes?watch=true";
+    let bookmarks = Script { pieces: 4, pause: 61, ..SCRIPT };
+    let dead = Script { pieces: 4, pause: 600, ..SCRIPT };
+    for (script, pieces, after) in [(bookmarks, 4, 244), (dead, 0, 75)] {
+        let began = Instant::now();
+        let (answer, _) = send(script, Method::GET, watch, &Fence::default()).await;
+        assert_eq!((answer.unwrap().1.len(), began.elapsed().as_secs()), (pieces, after));
+    }
+    let began = Instant::now();
+    let never = Script { begins: 600, ..SCRIPT };
+    let (answer, _) = send(never, Method::GET, watch, &Fence::default()).await;
+    assert_eq!((text(answer), began.elapsed().as_secs()), ("no answer within 10 s".to_owned(), 10));
+}
+
+#[tokio::test(start_paused = true)]
 async fn any_other_answer_must_be_whole_within_ten_seconds() {
     for method in [Method::GET, Method::PATCH] {
         let trickles = Script { pieces: 11, pause: 1, ..SCRIPT };

@@ -73,12 +73,9 @@ fn a_fit_node_has_its_value_only_and_series_go_with_their_object() {
     let states = series(&before, "node_state");
     assert_eq!(states.len(), 1, "{states:?}");
     assert!(states[0].contains("worker-00000") && states[0].ends_with("state=\"Unfit\"} 1.0"));
-    for (family, count) in [
-        ("node_value", 2),
-        ("node_threshold", 1),
-        ("node_sample_age_seconds", 1),
-        ("threshold", 1),
-    ] {
+    for (family, count) in
+        [("node_value", 2), ("node_threshold", 1), ("node_sample_age_seconds", 1), ("threshold", 1)]
+    {
         assert_eq!(series(&before, family).len(), count, "{family}");
     }
     memories.forget(&("ns".into(), "web".into()));

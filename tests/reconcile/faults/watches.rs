@@ -82,7 +82,7 @@ fn a_watch_that_hangs_is_given_up_and_brings_what_it_missed() {
         eventually("a watch to hang", hangs).await;
         let began = std::time::Instant::now();
         stage.repairs().await;
-        // The client's patience with a silent connection is 30 s; a pause of the watch follows.
+        // The client's patience with a request is 10 s; a pause of the watch follows.
         assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
         stage.recovers_after(2).await;
     });

@@ -190,7 +190,7 @@ async fn a_leader_repairs_a_record_of_nonsense() {
         json!({"leaseDurationSeconds": i32::MAX, "leaseTransitions": i32::MAX}),
     ] {
         server.edit_spec(&fields);
-        seconds(2).await;
+        seconds(3).await;
         assert!(first.leads() && !second.leads(), "{fields}");
         let spec = server.spec();
         assert_eq!(
