@@ -1,4 +1,4 @@
-//! The metrics page in both of its formats.
+//! The metrics page in its formats.
 use traffic_operator::agent::metrics::NAMES;
 
 use crate::stage::{ALL, Agent, config, entry, free_port, get, get_bytes};
@@ -81,16 +81,21 @@ fn probing() -> (Agent, Agent) {
 }
 
 #[test]
-fn both_forms_have_every_metric() {
+fn every_format_has_every_metric() {
     let (agent, _peer) = probing();
-    let (headers, body) = get(agent.metrics_port, "/metrics", "").unwrap();
-    assert!(headers.contains("content-type: application/openmetrics-text"), "{headers}");
-    for name in NAMES {
-        let found = |line: &str| {
-            let rest = line.strip_prefix(name);
-            rest.is_some_and(|rest| rest.starts_with([' ', '{']) || rest.starts_with("_count"))
-        };
-        assert!(body.lines().any(found), "{name} is not on the page:\n{body}");
+    for (accept, kind) in [
+        ("", "text/plain; version=0.0.4"),
+        ("Accept: application/openmetrics-text\r\n", "application/openmetrics-text"),
+    ] {
+        let (headers, body) = get(agent.metrics_port, "/metrics", accept).unwrap();
+        assert!(headers.contains(&format!("content-type: {kind}")), "{headers}");
+        for name in NAMES {
+            let found = |line: &str| {
+                let rest = line.strip_prefix(name);
+                rest.is_some_and(|rest| rest.starts_with([' ', '{']) || rest.starts_with("_count"))
+            };
+            assert!(body.lines().any(found), "{name} is not on the page:\n{body}");
+        }
     }
     let (headers, body) = get_bytes(agent.metrics_port, "/metrics", ACCEPT).unwrap();
     assert!(headers.contains("application/vnd.google.protobuf"), "{headers}");

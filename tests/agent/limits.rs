@@ -134,7 +134,11 @@ fn scraped_in_time(port: u16) -> bool {
     let ask = || -> io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+        let accept = "Accept: application/openmetrics-text";
+        write!(
+            stream,
+            "GET /metrics HTTP/1.1\r\nHost: x\r\n{accept}\r\nConnection: close\r\n\r\n"
+        )?;
         let mut page = String::new();
         stream.read_to_string(&mut page)?;
         Ok(page)

@@ -191,7 +191,8 @@ impl Agent {
 
     /// Returns its page; `None` if it did not answer.
     pub fn scrape(&self) -> Option<Page> {
-        get(self.metrics_port, "/metrics", "").map(|(_, body)| Page::parse(&body))
+        let accept = "Accept: application/openmetrics-text\r\n";
+        get(self.metrics_port, "/metrics", accept).map(|(_, body)| Page::parse(&body))
     }
 
     pub fn page(&self) -> Page {

@@ -104,12 +104,8 @@ fn the_api_server_warns_of_pods_that_are_not_restricted(plane: &ControlPlane) {
         "metadata": {"labels": {"app": "loose"}},
         "spec": {"containers": [{"name": "c", "image": "registry.example.com/c:1"}]},
     });
-    let loose = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": "loose", "namespace": "elsewhere"},
-        "spec": {"selector": {"matchLabels": {"app": "loose"}}, "template": template},
-    });
-    let said = kubectl(plane, &["apply", "--dry-run=server", "-f", "-"], &loose.to_string());
+    let loose = deployment(&template).to_string();
+    let said = kubectl(plane, &["apply", "--dry-run=server", "-f", "-"], &loose);
     assert!(said.contains(VIOLATION), "{said}");
 }
 
@@ -211,7 +207,29 @@ fn every_sample_is_accepted_and_documented(plane: &ControlPlane) {
         assert!(said.contains("serverside-applied"), "{file}: {said}");
         // The originals' samples are as they were published, older forms of fields included.
         assert!(file.contains("original") || !said.contains("Warning"), "{file}: {said}");
+        let templates = objects(&text).into_values().filter_map(|object| template_of(&object));
+        for template in templates.filter(|_| !file.contains("original")) {
+            let said = kubectl(plane, &dry, &deployment(&template).to_string());
+            assert!(!said.contains(VIOLATION), "{file}: {said}");
+        }
     }
+}
+
+/// Returns the template of the pods of an object, if it has one.
+fn template_of(object: &Value) -> Option<Value> {
+    let places = ["/spec/template", "/spec/deployment/template"];
+    let template = places.iter().find_map(|place| object.pointer(place))?;
+    template["spec"]["containers"].is_array().then(|| template.clone())
+}
+
+/// Returns a Deployment of these pods in the restricted namespace.
+fn deployment(template: &Value) -> Value {
+    let labels = &template["metadata"]["labels"];
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "pods", "namespace": "elsewhere"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    })
 }
 
 fn notes_say_what_helm_does_not_do(answer: &str) {

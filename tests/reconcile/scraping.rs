@@ -77,7 +77,9 @@ fn component(bench: &Bench, account: &str, component: &str) -> Stage {
 impl Stage {
     /// Requests `/metrics` as Prometheus does, from its own source address.
     async fn scrape(&self, source: u8, token: Option<&str>) -> (StatusCode, String) {
-        let mut request = client(source).get(format!("https://{}/metrics", self.metrics));
+        let mut request = client(source)
+            .get(format!("https://{}/metrics", self.metrics))
+            .header(reqwest::header::ACCEPT, "application/openmetrics-text");
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }

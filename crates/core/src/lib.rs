@@ -13,12 +13,14 @@
 //!   maximum number.
 //! - [`disruption`]: which object may disrupt which zone, over all kinds.
 //! - [`acknowledgement`]: how workers sign their reports to the operator.
+//! - [`exposition`]: the formats of a page of metrics.
 //! - [`places`]: limits connections; [`natural_sort`]: the order in which people list names.
 pub mod acknowledgement;
 pub mod bgp_model;
 pub mod budget;
 pub mod disruption;
 pub mod election;
+pub mod exposition;
 pub mod handover;
 pub mod identity;
 pub mod natural_sort;

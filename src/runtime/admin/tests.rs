@@ -73,7 +73,12 @@ async fn slow_readers_hold_a_few_pages_and_nobody_elses() {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(([127, 0, 0, from], 0).into()).unwrap();
         let mut stream = socket.connect(to).await.unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        stream
+            .write_all(
+                b"GET /metrics HTTP/1.1\r\nhost: x\r\naccept: application/openmetrics-text\r\n\r\n",
+            )
+            .await
+            .unwrap();
         let mut first = [0; 12];
         stream.read_exact(&mut first).await.unwrap();
         (stream, String::from_utf8_lossy(&first).into_owned())
