@@ -11,6 +11,7 @@
 
   grafanaDashboards+:: {
     'traffic-operator-networkprober.json': import '../grafana/networkprober.json',
+    'traffic-operator-operator.json': import '../grafana/operator.json',
     'traffic-operator-overview.json': import '../grafana/overview.json',
     'traffic-operator-routereflector.json': import '../grafana/routereflector.json',
     'traffic-operator-swarm.json': import '../grafana/swarm.json',

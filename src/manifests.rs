@@ -105,8 +105,9 @@ const FOLDERS: [(&str, &str); 6] = [
     ("../grafana", "dashboards"),
 ];
 
-/// Files that are not copied: only kustomize reads the first, Helm creates the namespace of a
-/// release itself, and the last is a patch for `make grafana`.
+/// Files that are not copied, beside the sources of the dashboards in jsonnet: only kustomize reads
+/// the first, Helm creates the namespace of a release itself, and the last is a patch for
+/// `make grafana`.
 const LEFT_OUT: [&str; 3] =
     ["kustomization.yaml", "base/namespace.yaml", "dashboards/kube-prometheus.yaml"];
 
@@ -129,7 +130,10 @@ fn chart(generated: &[File], deploy: &Path) -> anyhow::Result<Vec<File>> {
     for (from, to) in FOLDERS {
         for path in listed(&deploy.join(from))? {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if LEFT_OUT.contains(&&*name) || LEFT_OUT.contains(&&*format!("{to}/{name}")) {
+            if LEFT_OUT.contains(&&*name)
+                || LEFT_OUT.contains(&&*format!("{to}/{name}"))
+                || name.ends_with("sonnet")
+            {
                 continue;
             }
             let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;

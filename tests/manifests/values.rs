@@ -204,7 +204,7 @@ fn every_value_has_its_effect() {
             dashboards += 1;
         }
     }
-    assert_eq!(dashboards, KINDS.len() + 1, "one for each kind, and the overview");
+    assert_eq!(dashboards, KINDS.len() + 2, "one for each kind, the overview, the operator");
 
     let editor = &objects[&id("ClusterRole", "", "trafficwatch-editor")]["metadata"]["labels"];
     assert_eq!(editor["rbac.authorization.k8s.io/aggregate-to-edit"], "true");
