@@ -66,13 +66,16 @@ async fn disruptions(stage: &Stage<'_>) -> Result<Check> {
     ))
 }
 
-/// Asks for every panel of the dashboard of all kinds, over the whole demo.
+/// Asks for every panel of the dashboards of all kinds and of the operator, over the whole demo.
 async fn panels(stage: &Stage<'_>) -> Result<Check> {
-    let file = workspace::root().join("grafana/overview.json");
-    let empty =
-        dashboard::without_data(stage.cluster, &file, stage.age().as_secs() / 60 + 1).await?;
+    let minutes = stage.age().as_secs() / 60 + 1;
+    let mut empty = Vec::new();
+    for name in ["overview", "operator"] {
+        let file = workspace::root().join(format!("grafana/{name}.json"));
+        empty.extend(dashboard::without_data(stage.cluster, &file, minutes).await?);
+    }
     Ok(Check::new(
-        "overview dashboard: data in every panel",
+        "dashboards overview and operator: data in every panel",
         empty.is_empty(),
         format!(
             "without data: {}",

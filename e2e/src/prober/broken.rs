@@ -33,19 +33,6 @@ const IMPAIRED: Duration = Duration::from_mins(15);
 /// Prometheus evaluates rules every half minute.
 const FIRES: Duration = Duration::from_mins(8);
 
-/// Panels of what does not happen here: this prober sends HTTP only, has all its pods, and skips no
-/// probe.
-const QUIET: [&str; 8] = [
-    "Kernel's TCP round-trip time",
-    "Latency by pod (metric of the original)",
-    "UDP duplicates and reordering",
-    "Lost large packets",
-    "Large packets by result",
-    "Large packets that arrive",
-    "Pods without agent by reason",
-    "Skipped probes",
-];
-
 /// A node's network loses packets, the application there depends on that path and turns NotReady,
 /// and then the node dies. None of that may remove the evidence.
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
@@ -91,7 +78,7 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
         true,
         format!("loss 1 after {full} s, alert of it alone after {fired} s"),
     );
-    has_data(stage, "networkprober", 10, &QUIET).await
+    has_data(stage, "networkprober", 10).await
 }
 
 /// Waits until loss rises to 1 and stays there until the alert about this node, and no other, has
