@@ -184,14 +184,3 @@ pub(crate) fn lock(name: &str) -> Result<fs::File> {
     file.lock().with_context(|| format!("locking {}", path.display()))?;
     Ok(file)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_name_is_answered_with_the_known_ones() {
-        let error = ensure("kubeadm").err().unwrap().to_string();
-        assert!(error.contains("kubeadm") && error.contains("kube-apiserver"), "{error}");
-    }
-}

@@ -82,18 +82,3 @@ impl Drop for Task {
         self.0.abort();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn the_deadline_names_what_was_seen_last() {
-        let missing = || async { Ok(Some("no such node".to_owned())) };
-        let result = until("node-1 Ready", Duration::ZERO, missing).await;
-        assert_eq!(
-            result.unwrap_err().to_string(),
-            "node-1 Ready: not within 0 s; last seen: no such node"
-        );
-    }
-}
