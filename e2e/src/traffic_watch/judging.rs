@@ -100,7 +100,8 @@ fn saved(stage: &Stage<'_>, name: &str) -> Result<String> {
 
 async fn why(stage: &Stage<'_>) -> Result<()> {
     let of = format!("default/{WATCH}");
-    let (done, said) = command(stage, &["explain", "node", NODE, "--watch", &of, "--query"]).await?;
+    let (done, said) =
+        command(stage, &["explain", "node", NODE, "--watch", &of, "--query"]).await?;
     ensure!(done, "{said}");
     let texts = [
         &format!("{NODE} is Unfit for {of}"),
