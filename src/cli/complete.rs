@@ -31,7 +31,7 @@ const FOR_KUBECTL: &str = "kubectl_complete-traffic";
 /// kubectl's directive after the candidates: nothing else, such as names of files, may follow.
 const NO_FILES: &str = ":4";
 
-/// Answers a shell, or kubectl, that asks what may follow; returns if none does.
+/// Answers a shell, or kubectl, that asks what may follow; returns false if none does.
 pub(super) fn answer(command: impl Fn() -> clap::Command) -> anyhow::Result<bool> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let program = words.first().and_then(|program| Path::new(program).file_name());
@@ -70,7 +70,8 @@ pub(super) fn names<K: kube::Resource<DynamicType = ()>>(namespaced: bool) -> Ar
 }
 
 async fn listed(kind: &ApiResource, namespaced: bool) -> anyhow::Result<Vec<String>> {
-    let words: Vec<String> = std::env::args().collect();
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = words.collect();
     let access = Access {
         kubeconfig: given(&words, &["--kubeconfig"]).map(Into::into),
         context: given(&words, &["--context"]),

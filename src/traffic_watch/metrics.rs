@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The most pairs of an object and a node that have series. One that is Fit has one for each measure,
-/// another five more, and one that offers bandwidth four more: a page of some 2 MB.
+/// another five more, and one that offers bandwidth four more: a page of some 2 MB while most are Fit.
 const PAIRS: usize = 10_000;
 
 type Result = std::result::Result<(), fmt::Error>;

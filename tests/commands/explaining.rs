@@ -270,7 +270,7 @@ fn what_other_kinds_do_on_the_node_is_shown() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let expected = "\
 Also on node-2
-  worker       worker-0 of Swarm shop/streams: 3 streams; acknowledged version 7, should 9
+  worker       worker-0 of Swarm shop/streams: 3 streams; version 7 is acknowledged, wanted is 9
   reflector    slot 2 of RouteReflectorSet routes since 2026-09-21T10:00:00Z; another node takes it over: Unfit
 ";
     assert!(outcome.out.contains(expected), "{}", outcome.out);

@@ -113,9 +113,13 @@ fn on_node(lines: &mut Lines, node: &str, others: &Others) {
     }
     for Worker { swarm, status } in workers {
         let loaded = match status.loaded {
-            Some(loaded) if loaded >= status.wanted => "runs exactly its streams".into(),
-            Some(loaded) => format!("acknowledged version {loaded}, should {}", status.wanted),
-            None => "has acknowledged nothing".into(),
+            Some(loaded) if loaded >= status.wanted => {
+                format!("its list is acknowledged ({loaded})")
+            }
+            Some(loaded) => {
+                format!("version {loaded} is acknowledged, wanted is {}", status.wanted)
+            }
+            None => "nothing is acknowledged".into(),
         };
         let (name, streams) = (&status.name, status.streams);
         lines.line("worker", &format!("{name} of Swarm {swarm}: {streams} streams; {loaded}"));
