@@ -120,7 +120,8 @@ fn address() -> SocketAddr {
 fn start(program: &Path, dir: &Path, arguments: &[String]) -> Ended {
     let log = File::create(dir.join("log")).expect("a log");
     let mut command = Command::new(program);
-    let command = command.args(arguments).stdin(Stdio::null());
+    // Cortex writes below the directory that it runs in.
+    let command = command.args(arguments).current_dir(dir).stdin(Stdio::null());
     let process = command.stdout(log.try_clone().expect("a log")).stderr(log).spawn();
     Ended(process.unwrap_or_else(|error| panic!("{}: {error}", program.display())))
 }

@@ -125,14 +125,6 @@ pub(super) fn agrees(measured: Option<f64>, dropped: Option<f64>) -> bool {
     measured.zip(dropped).is_some_and(|(measured, dropped)| (measured - dropped).abs() <= TOLERANCE)
 }
 
-/// Returns the median and the maximum of durations in seconds.
-pub(super) fn middle_and_longest(seconds: &[f64]) -> (f64, f64) {
-    let mut sorted = seconds.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN);
-    (middle, sorted.last().copied().unwrap_or(f64::NAN))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -203,10 +195,5 @@ mod tests {
             assert_eq!(agrees(Some(measured), Some(0.19)), ok, "{measured}");
         }
         assert!(!agrees(None, Some(0.19)) && !agrees(Some(0.19), None));
-    }
-
-    #[test]
-    fn the_middle_is_no_mean() {
-        assert_eq!(middle_and_longest(&[0.1, 9.0, 0.2]), (0.2, 9.0));
     }
 }
