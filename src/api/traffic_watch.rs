@@ -600,7 +600,7 @@ pub struct TrafficWatchStatus {
     /// The extended resource of spec.reservation. Absent if nodes offer none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<ReservationStatus>,
-    /// Time of the last evaluation with evidence, at most a minute old while there is any. Absent
+    /// Time of the last evaluation with evidence, at most ten minutes old while there is any. Absent
     /// until there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_evaluation_time: Option<Time>,

@@ -19,9 +19,9 @@ use crate::{
 const LISTED: usize = 100;
 
 /// Time between two writes of figures that always move.
-const REFRESH: std::time::Duration = std::time::Duration::from_mins(1);
+const REFRESH: std::time::Duration = std::time::Duration::from_mins(10);
 
-/// The figures. Weights are as old as a minute: they move with every measurement, and each text is
+/// The figures. Weights are up to ten minutes old: they move with every measurement, and each text is
 /// a write.
 pub(super) fn status(
     settings: &Settings,

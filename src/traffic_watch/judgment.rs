@@ -128,6 +128,7 @@ impl<'a> Judgment<'a> {
             self.gathered.iter().zip(self.settings.criteria.iter().enumerate())
         {
             for (node, finding) in self.nodes.iter_mut().zip(&measure.findings) {
+                let unmarked = node.marked.is_none().then_some(false);
                 let Some(side) = node.sides_mut().nth(place) else { continue };
                 let evidence = match finding {
                     Ok(evidence) => evidence,
@@ -151,7 +152,9 @@ impl<'a> Judgment<'a> {
                     side.scraped = scraped;
                 }
                 let unfit = criterion.is_unfit(evidence.value, side.judged);
-                if side.judged == Some(unfit) {
+                // A node that was never judged counts as fit: evidence that it is changes nothing.
+                if side.judged.or(unmarked) == Some(unfit) {
+                    side.judged = Some(unfit);
                     side.against = Streak::default();
                     continue;
                 }

@@ -276,7 +276,7 @@ fn untrusted(jobs: &[String], all: usize) -> String {
 /// Texts carry messages of servers, and some contain another time or figure at each request: each
 /// would be a write.
 pub(super) fn settled(j: &Judgment<'_>, mut conditions: Vec<Verdict>) -> (Vec<Verdict>, bool) {
-    let may = is_past(j.seen.memory.reworded, j.seen.now);
+    let may = is_past(REWORDING, j.seen.memory.reworded, j.seen.now);
     let mut reworded = false;
     let reported = j.watch.status.iter().flat_map(|status| &status.conditions);
     for old in reported.filter(|old| old.observed_generation == j.watch.metadata.generation) {
@@ -322,9 +322,11 @@ pub(super) fn scrapes(j: &Judgment<'_>) -> Option<f64> {
 /// Maximum number of nodes in a status: 21 kB; the summary counts them all.
 const MAX_LISTED: usize = 100;
 
-/// Time between two updates of the values in a status while no state changes. They are metrics; the
-/// status is for looking.
-const REFRESH_SECONDS: u64 = 60;
+/// Seconds between two updates of the values in a status while no state changes. They are metrics;
+/// the status is for looking.
+const REFRESH: u64 = 600;
+/// Seconds between two updates of texts alone.
+const REWORDING: u64 = 60;
 
 pub(super) fn status(
     j: &Judgment<'_>,
@@ -370,12 +372,12 @@ fn label(j: &Judgment<'_>) -> String {
 
 /// Reports whether the status must be refreshed though no state changed.
 pub(super) fn is_due(seen: &Observed) -> bool {
-    is_past(seen.memory.refreshed, seen.now)
+    is_past(REFRESH, seen.memory.refreshed, seen.now)
 }
 
-/// Reports whether something last happened long enough ago to happen again.
-fn is_past(at: Option<Timestamp>, now: Timestamp) -> bool {
-    at.is_none_or(|at| now.duration_since(at).unsigned_abs().as_secs() >= REFRESH_SECONDS)
+/// Reports whether something last happened these seconds ago, so that it may happen again.
+fn is_past(seconds: u64, at: Option<Timestamp>, now: Timestamp) -> bool {
+    at.is_none_or(|at| now.duration_since(at).unsigned_abs().as_secs() >= seconds)
 }
 
 /// The nodes that the status lists: those that need attention first, then by name.

@@ -41,7 +41,7 @@ fn a_traffic_watch_is_explained_by_the_leader_or_by_its_status() {
         "default/web (mode Enforce): 3 nodes: 2 fit, 1 unfit",
         "node-2  Unfit  -    71 % on eth0",
         "try: `doctor` asks Prometheus itself",
-        "From the status, whose values may be a minute old; the leader was not asked: no pod leads",
+        "From the status, whose values may be ten minutes old; the leader was not asked: no pod leads",
     ];
     expect(&outcome, 0, &expected);
     // The name as `plan` and `kubectl get` print it.

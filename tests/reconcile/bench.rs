@@ -239,7 +239,7 @@ impl Bench {
 
     /// Starts the operator; it ends when the returned value is dropped.
     pub fn operator(&self) -> Operator {
-        self.operator_with("operator-1", "5s")
+        self.operator_with("operator-1", "15s")
     }
 
     pub fn operator_with(&self, identity: &str, lease: &str) -> Operator {

@@ -75,7 +75,7 @@ fn a_hostile_prometheus_of_one_namespace_harms_no_other() {
         );
         let path = endpoints("hostile.yaml", &text);
         let operator =
-            bench.operator_args(&["--prometheus-config", &path], &["--lease-duration", "5s"]);
+            bench.operator_args(&["--prometheus-config", &path], &["--lease-duration", "15s"]);
         // Four objects with ten queries each, all of them different.
         for object in 0..4 {
             let criteria: Vec<_> = (0..10)
@@ -195,7 +195,7 @@ fn an_endpoint_is_asked_for_objects_of_its_namespaces_only() {
         let swarm = serde_json::from_value(swarm).expect("Swarm");
         swarms.create(&PostParams::default(), &swarm).await.expect("Swarm");
         let _operator =
-            bench.operator_args(&["--prometheus-config", &path], &["--lease-duration", "5s"]);
+            bench.operator_args(&["--prometheus-config", &path], &["--lease-duration", "15s"]);
         let words = "endpoint \"edge\" is not for objects in namespace default";
         let message = bench.condition("web", "Ready", "False", "InvalidSpec").await;
         assert!(message.contains(&format!("spec.prometheus: {words}")), "{message}");

@@ -97,7 +97,7 @@ fn one_kind_runs_with_its_definition_and_its_role_alone() {
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
         let since = Timestamp::now();
-        let args = ["--lease-duration", "5s", "--kinds=TrafficWatch"];
+        let args = ["--lease-duration", "15s", "--kinds=TrafficWatch"];
         let operator = bench.operator_args(&["--prometheus-url", &bench.prometheus.url], &args);
         operator.ready().await;
         bench.until("web", &[("/ready", json!(true)), ("/summary/unfit", json!(1))]).await;

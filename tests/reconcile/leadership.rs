@@ -30,9 +30,9 @@ async fn until_holder(bench: &Bench, identity: &str) {
 fn a_rollover_of_two_replicas_hands_the_lease_over_and_changes_no_label() {
     with_three_nodes(async |bench| {
         bench.watch("web", json!({})).await;
-        let first = bench.operator_with("first", "5s");
+        let first = bench.operator_with("first", "15s");
         until_holder(&bench, "first").await;
-        let second = bench.operator_with("second", "5s");
+        let second = bench.operator_with("second", "15s");
         // A follower that can read the lease is ready, and does nothing.
         second.ready().await;
         assert!(second.metric("traffic_operator_leader", &[]).await == 0.0);
@@ -84,7 +84,7 @@ fn a_leader_that_sees_nothing_says_so_and_gives_the_lease_up() {
         assert_eq!(code.code(), Some(1));
         assert!(blind.log().contains("has not seen all objects of any kind"), "{}", blind.log());
         // Another replica, which sees everything, need not wait for the Lease to run out.
-        let seeing = bench.operator_with("seeing", "5s");
+        let seeing = bench.operator_with("seeing", "15s");
         bench.until("web", &[("/ready", json!(true))]).await;
         let seen = async || {
             let unlisted = seeing.metric("traffic_operator_unlisted_watches", &[]).await;

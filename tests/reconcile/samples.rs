@@ -57,7 +57,7 @@ fn every_sample_is_accepted_by_the_api_server_and_by_the_operator() {
         let text = json!({"endpoints": {"default": endpoint, "edge": endpoint}});
         let path = format!("{}/samples.yaml", env!("CARGO_TARGET_TMPDIR"));
         fs::write(&path, text.to_string()).expect("endpoints");
-        let args = ["--lease-duration", "5s"];
+        let args = ["--lease-duration", "15s"];
         let _operator = bench.operator_args(&["--prometheus-config", &path], &args);
         let samples = samples("TrafficWatch");
         assert!(samples.len() >= 6, "{samples:?}");

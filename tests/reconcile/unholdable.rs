@@ -232,7 +232,7 @@ fn times_that_cannot_be_held_keep_nobody_from_acting() {
             operator.signal("KILL");
             set_every_time(&bench).await;
             take_lease(&bench).await;
-            let operator = bench.operator_with("operator-2", "5s");
+            let operator = bench.operator_with("operator-2", "15s");
             acts(&bench, &operator, 2, "node-3", "node-2").await;
             let log = operator.log();
             assert!(!log.contains("cannot be read"), "{log}");

@@ -201,7 +201,7 @@ fn without_the_leader_the_status_explains_and_says_why() {
         "71.5 % on eth0, above 60 %; taken 2026-09-21T14:24:50Z",
         "fit again with bandwidth at or below 54 % for 2 judgments in a row\n",
         "2 of 4 nodes that can take pods may be unfit; marked: node-1 (90), node-3 (80); waiting: node-2",
-        "may be a minute old; the leader was not asked: you may not get pods/proxy",
+        "may be ten minutes old; the leader was not asked: you may not get pods/proxy",
     ] {
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");
     }

@@ -57,7 +57,7 @@ pub(super) fn source(source: &Source) -> String {
             format!("From the leader, {identity} (version {version}), just now")
         }
         Source::Status { because } => format!(
-            "From the status, whose values may be a minute old; the leader was not asked: {because}"
+            "From the status, whose values may be ten minutes old; the leader was not asked: {because}"
         ),
     }
 }

@@ -54,7 +54,7 @@ pub async fn dry_run(client: &Client, place: &Place, swarm: &mut Swarm) -> anyho
     // Objects that do not exist yet are unknown.
     if let (Err(because), true) = (live, run.exists) {
         run.supposed.push(format!(
-            "what workers have acknowledged is from the status, which is up to a minute old and lists a \
+            "what workers have acknowledged is from the status, which may be old and lists a \
              hundred of them; the operator was not asked: {because}"
         ));
     }

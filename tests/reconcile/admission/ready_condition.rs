@@ -71,7 +71,7 @@ fn queries_of_authors_can_be_switched_off_and_the_flag_is_named() {
         bench.watch("criteria", json!({"criteria": criteria})).await;
         bench.watch("web", json!({})).await;
         let prometheus = ["--prometheus-url", &bench.prometheus.url];
-        let flags = ["--own-queries=false", "--lease-duration", "5s"];
+        let flags = ["--own-queries=false", "--lease-duration", "15s"];
         let operator = bench.operator_args(&prometheus, &flags);
         for name in ["query", "criteria"] {
             let message = bench.condition(name, "Ready", "False", "InvalidSpec").await;

@@ -16,7 +16,7 @@ fn a_compressed_answer_is_bounded_by_what_it_becomes() {
         bench.prometheus.set("node-2", Sample::percent("90"));
         bench.watch("web", json!({})).await;
         let proxy = Proxy::before(&bench.prometheus.url).await.expect("proxy");
-        let args = ["--lease-duration", "5s", "--identity", "operator-1"];
+        let args = ["--lease-duration", "15s", "--identity", "operator-1"];
         let operator = bench.operator_args(&["--prometheus-url", proxy.url()], &args);
         bench.until_label("node-2", KEY, Some("true")).await;
         let (since, before) = (Timestamp::now(), operator.peak());

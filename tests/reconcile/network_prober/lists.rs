@@ -183,7 +183,7 @@ fn every_replica_answers_agents_and_the_api_server() {
         let leads =
             async || (leader.metric("traffic_operator_leader", &[]).await > 0.5).then_some(());
         eventually("a leader", leads).await;
-        let follower = bench.operator_with("operator-2", "5s");
+        let follower = bench.operator_with("operator-2", "15s");
         follower.ready().await;
         assert!(follower.metric("traffic_operator_leader", &[]).await < 0.5);
         bench.prober("np", selector()).await;

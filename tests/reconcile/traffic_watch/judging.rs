@@ -117,7 +117,7 @@ fn twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_no
         for i in 0..20 {
             bench.watch(&format!("web-{i}"), json!({"interval": "2s"})).await;
         }
-        let args = ["--lease-duration", "5s", "--trafficwatches-per-namespace", "0"];
+        let args = ["--lease-duration", "15s", "--trafficwatches-per-namespace", "0"];
         let operator = bench.operator_args(&["--prometheus-url", &bench.prometheus.url], &args);
         for i in 0..20 {
             bench.until(&format!("web-{i}"), &[("/ready", json!(true))]).await;
@@ -125,7 +125,7 @@ fn twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_no
         bench.judgments(2).await;
         let (since, before) = (Timestamp::now(), bench.prometheus.requests().len());
         let began = Instant::now();
-        bench.judgments(30).await;
+        bench.judgments(10).await;
         let (requests, time) = (bench.prometheus.requests().len() - before, began.elapsed());
         // One for each interval, whether the machine is fast or slow, and one at each end.
         let intervals = usize::try_from(time.as_secs() / 2).expect("a count");
@@ -133,9 +133,8 @@ fn twenty_watches_that_share_a_measurement_cost_one_request_and_no_write_when_no
         let writes = bench.writes_since(since).await;
         let refreshes = writes.iter().filter(|w| w.subresource == "status").count();
         assert_eq!(writes.len(), refreshes, "{writes:?}");
-        // One a minute and object, and one of each object at the beginning.
-        let most = 20 * (usize::try_from(time.as_secs() / 60).expect("a count") + 1);
-        assert!(refreshes <= most, "{refreshes} status refreshes in {time:?}");
+        // One of each object at the beginning.
+        assert!(refreshes <= 20, "{refreshes} status refreshes in {time:?}");
         bench.watch("late", json!({"interval": "2s"})).await;
         let status = bench.until("late", &[("/ready", json!(true))]).await;
         for node in ["node-1", "node-2", "node-3"] {

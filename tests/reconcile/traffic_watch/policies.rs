@@ -75,7 +75,7 @@ fn each_object_asks_the_endpoint_that_it_names() {
         std::fs::write(&file, text).expect("endpoints");
         let path = file.display().to_string();
         let operator =
-            bench.operator_args(&["--prometheus-config", &path], &["--lease-duration", "5s"]);
+            bench.operator_args(&["--prometheus-config", &path], &["--lease-duration", "15s"]);
         bench.until_label("node-3", "elsewhere.traffic.example.com/unfit", Some("true")).await;
         bench.until_label("node-3", KEY, Some("false")).await;
         let message = bench.condition("nowhere", "Ready", "False", "InvalidSpec").await;

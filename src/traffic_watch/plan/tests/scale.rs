@@ -128,7 +128,7 @@ impl Large {
 /// Plays a rush and its end; returns the bytes of the largest status.
 fn play(nodes: usize) -> usize {
     let mut large = Large::new(nodes);
-    let first = large.decide(0);
+    let first = large.judge(0);
     assert_eq!((first.writes, first.marked), (nodes, 0), "each node gets its label once");
     let rest = large.judge(0);
     assert_eq!((rest.writes, rest.events), (0, 0), "and nothing is written at rest");
