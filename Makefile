@@ -160,7 +160,7 @@ mutants: protoc ## Break one expression after the other, and name those that no 
 	hack/mutants $(MODULES)
 
 .PHONY: simulate
-simulate: protoc ## Play 10,000 seeds of the simulation, with an API server and a Prometheus in memory (the tests: 6); SEEDS=100, SEED=7 for one of them.
+simulate: protoc ## Play 10,000 seeds of the simulation, with an API server and a Prometheus in memory (the tests: 4); SEEDS=100, SEED=7 for one of them.
 	SIMULATED_SEEDS=$(or $(SEEDS),10000) cargo test --profile campaign --lib simulation::tests::every -- --nocapture
 
 .PHONY: clean

@@ -277,8 +277,10 @@ impl Oracle {
         let range = self.ranges[change.key];
         let values = self.values(change);
         if change.from.is_none() {
-            let few = values.len() < range.fit_after.min(range.unfit_after);
-            return few.then(|| format!("{} samples", values.len()));
+            // It counts as fit until it was judged, or is above the threshold and left unmarked.
+            let fit = values.iter().any(|value| *value <= range.max.1);
+            let few = !fit && values.len() < range.unfit_after;
+            return few.then(|| format!("{} samples, none of them fit", values.len()));
         }
         // The limits release marks as well, and those without evidence last.
         let labels = labels(store);

@@ -20,7 +20,7 @@ use super::{
 
 /// The number of seeds without `SIMULATED_SEEDS`: each takes 1.6 seconds of a processor, and 0.2
 /// with `make simulate`, which optimizes.
-const SEEDS: u64 = 6;
+const SEEDS: u64 = 4;
 
 /// The longest idle time at the end; most seeds have a tenth of it.
 const IDLE: Duration = Duration::from_hours(1);

@@ -409,7 +409,7 @@ pub async fn eventually_or<T>(
 /// The pauses between two looks: short for what happens at once, and longer for what takes long.
 /// The tests' own requests take most of the API server's time otherwise.
 pub fn pauses() -> impl Iterator<Item = Duration> {
-    let longest = Duration::from_millis(250);
+    let longest = Duration::from_millis(400);
     std::iter::successors(Some(Duration::from_millis(50)), move |last| {
         Some((*last * 3 / 2).min(longest))
     })

@@ -11,7 +11,7 @@ use crate::api::route_reflector_set::Topology;
 
 /// The sample has one layout in this many, and of each one fault in this many: some seconds,
 /// unoptimized.
-const SAMPLE: (usize, usize) = (97, 13);
+const SAMPLE: (usize, usize) = (197, 13);
 
 /// All layouts, or those with `PROVE` in their names.
 fn asked() -> Vec<Layout> {
