@@ -142,16 +142,4 @@ mod tests {
         assert!(!is_true(&with("False"), "Ready") && !is_true(&with("True"), "Converged"));
         assert!(!is_true(&json!({}), "Ready"));
     }
-
-    #[test]
-    fn what_only_kubectl_knows_is_left_to_it() {
-        for known in
-            [&["pods", "-A", "-l", "app=x"][..], &["node", "node-1"], &["lease", "l", "-n", "x"]]
-        {
-            assert!(Query::of(known).is_some(), "{known:?}");
-        }
-        for unknown in [&["pods,services"][..], &["pods", "--sort-by=x"], &["bgppeers"]] {
-            assert!(Query::of(unknown).is_none(), "{unknown:?}");
-        }
-    }
 }

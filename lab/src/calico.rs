@@ -124,22 +124,3 @@ pub async fn remove(client: &Client, group: Group) -> Result<()> {
     })
     .await
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_definition_is_named_after_its_group() {
-        for group in [Group::V3, Group::V1] {
-            let definitions = group.definitions().unwrap();
-            assert_eq!(definitions.len(), 6);
-            for definition in definitions {
-                let spec = &definition.spec;
-                assert_eq!(definition.name_any(), format!("{}.{}", spec.names.plural, spec.group));
-                let version = format!("{}/{}", spec.group, spec.versions[0].name);
-                assert_eq!(version, group.api_version());
-            }
-        }
-    }
-}

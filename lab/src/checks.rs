@@ -49,10 +49,4 @@ mod tests {
     fn a_duration_passes_up_to_its_limit() {
         assert!(Check::within("x", 5.0, 30.0).pass && !Check::within("x", 31.0, 30.0).pass);
     }
-
-    #[test]
-    fn the_table_lines_up() {
-        let text = table(&[Check::new("short", true, "1"), Check::new("much longer", false, "2")]);
-        assert_eq!(text, "  PASS  short        1\n  FAIL  much longer  2\n");
-    }
 }

@@ -99,30 +99,3 @@ fn exposition(now: i64) -> String {
 fn eth0(node: &str) -> String {
     format!("{{job=\"node-exporter\",instance=\"{node}\",device=\"eth0\"}}")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counters_grow_by_the_percentages_of_the_nodes() {
-        let now = 1_790_000_000;
-        let text = exposition(now);
-        assert!(text.ends_with("# EOF\n"));
-        let sent = |node: &str, time: i64| -> usize {
-            let series = format!("node_network_transmit_bytes_total{} ", eth0(node));
-            let samples = text.lines().filter_map(|line| line.strip_prefix(&series));
-            let mut samples = samples.filter_map(|sample| sample.split_once(' '));
-            let (bytes, _) = samples.find(|(_, at)| *at == time.to_string()).unwrap();
-            bytes.parse().unwrap()
-        };
-        let percent = |node: &str, from: i64| {
-            (sent(node, now + from + 300) - sent(node, now + from)) / 300 / PERCENT
-        };
-        assert_eq!(percent("node-1", -3600), 8);
-        assert_eq!((percent("node-2", -4 * 3600), percent("node-2", -600)), (31, 72));
-        assert_eq!((percent("node-3", -10_200), percent("node-3", -600)), (85, 48));
-        // All the time has samples, some of it to come.
-        assert_eq!(text.matches("up{").count(), NODES.len() * 7 * 240);
-    }
-}

@@ -21,25 +21,3 @@ pub(crate) fn render(server: &str, authority: &str, user: &str, pair: &Pair) -> 
     // JSON is YAML; indented, it can still be read by people.
     format!("{value:#}\n")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_client_library_reads_it() {
-        let pair = Pair { certificate: "cert".to_owned(), key: "key".to_owned() };
-        let config = kube::config::Kubeconfig::from_yaml(&render(
-            "https://127.0.0.1:1",
-            "ca",
-            "admin",
-            &pair,
-        ))
-        .unwrap();
-        assert_eq!(config.current_context.as_deref(), Some("lab"));
-        assert_eq!(
-            config.clusters[0].cluster.as_ref().unwrap().server.as_deref(),
-            Some("https://127.0.0.1:1")
-        );
-    }
-}

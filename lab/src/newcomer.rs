@@ -238,11 +238,4 @@ another section
         let error = without(commands(), &["docker ", "podman "]).unwrap_err().to_string();
         assert!(error.contains("\"podman \""), "{error}");
     }
-
-    #[test]
-    fn a_missing_page_or_heading_is_named() {
-        let error = commands("README.md", "No such heading").unwrap_err().to_string();
-        assert!(error.contains("README.md") && error.contains("No such heading"), "{error}");
-        assert!(commands("docs/none.md", "x").is_err());
-    }
 }

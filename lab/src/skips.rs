@@ -29,18 +29,3 @@ fn append(path: &Path, line: &str) -> std::io::Result<()> {
     let mut file = std::fs::File::options().create(true).append(true).open(path)?;
     file.write_all(format!("{line}\n").as_bytes())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_is_one_line_and_none_replaces_another() {
-        let folder = super::super::workspace::run().join(super::super::workspace::unique());
-        let path = folder.join("left-out");
-        append(&path, "one needs root").unwrap();
-        append(&path, "two needs root").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one needs root\ntwo needs root\n");
-        std::fs::remove_dir_all(folder).unwrap();
-    }
-}

@@ -92,9 +92,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn the_two_names_of_prometheus_agree() {
-        assert_eq!(PROMETHEUS_MODULE.replacen("v0.3", "v3.", 1), PROMETHEUS);
-    }
 }

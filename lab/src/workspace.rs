@@ -114,20 +114,3 @@ pub(crate) fn runs(beginning: &str) -> Vec<String> {
     ends.sort();
     ends
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn root_holds_the_tools() {
-        assert!(root().join("lab/tools/go.mod").is_file());
-    }
-
-    #[test]
-    fn shares_are_even() {
-        // Five standard deviations of 100,000 throws are 0.64 %.
-        let below = (0..100_000).filter(|_| share() < 0.2).count();
-        assert!((19_360..=20_640).contains(&below), "{below}");
-    }
-}

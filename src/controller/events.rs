@@ -322,6 +322,30 @@ mod tests {
         assert_eq!(sent.last().map(String::as_str), Some("PATCH port 10"));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_a_storage_that_hangs_does_not_take_in_time_is_dropped_and_counted() {
+        let server = tower::service_fn(|_: Request<Body>| async {
+            std::future::pending::<()>().await;
+            let body = Full::<Bytes>::default();
+            let body = body.map_err(|never| -> BoxError { match never {} });
+            Ok::<_, BoxError>(Response::new(body))
+        });
+        let (client, metrics) =
+            (client::simulated(server, Fence::open(), Metrics::new()), Metrics::new());
+        let (events, publishing) = channel(client, metrics.clone());
+        // This does not wait, so that no judgment does.
+        for _ in 0..=WAITING {
+            events.publish(ObjectReference::default(), &notice("NodeFit", "x", None));
+        }
+        let dropped = |count: usize| {
+            let line = format!("traffic_operator_events_dropped_total {count}\n");
+            metrics.encode().unwrap().contains(&line)
+        };
+        assert!(dropped(1), "one more than may wait");
+        let _ = tokio::time::timeout(2 * DEADLINE, publishing).await;
+        assert!(dropped(WAITING + 1), "all of them are too late");
+    }
+
     #[tokio::test]
     async fn the_texts_of_thousands_of_objects_do_not_fill_the_memory() {
         let server = tower::service_fn(|_: Request<Body>| async {

@@ -12,7 +12,7 @@ use traffic_operator::{
 };
 
 use crate::{
-    fixtures::{fleet, follower, night, view},
+    fixtures::{follower, night},
     stage::Script,
 };
 
@@ -87,31 +87,6 @@ pub async fn the_state_is_the_contract_and_is_filtered() -> Result<()> {
     let view: Overview = serde_json::from_str(&body)?;
     ensure!(view.watches.len() == 1 && view.watches[0].nodes.len() == 1, "{body}");
     ensure!(view.watches[0].nodes[0].name == "node-4" && view.watches[0].summary.nodes == 7);
-    Ok(())
-}
-
-pub async fn two_hundred_nodes_unless_more_are_asked_for() -> Result<()> {
-    for (query, expected, truncated) in [("", 200, true), ("?limit=5000", 1000, false)] {
-        let path = format!("{STATE_PATH}{query}");
-        let (_, _, body) = ask(vec![view(vec![fleet(1000)])], Method::GET, &path).await?;
-        let watch = &serde_json::from_str::<Overview>(&body)?.watches[0];
-        ensure!(watch.nodes.len() == expected && watch.nodes_truncated == truncated, "{query}");
-        ensure!(watch.summary.nodes == 1000, "the summary is complete");
-    }
-    Ok(())
-}
-
-pub async fn a_bad_parameter_is_refused_by_name() -> Result<()> {
-    for (query, error) in [
-        ("limit=0", "limit: \"0\" is not a whole number from 1 to 5000\n"),
-        ("nodes=a", "nodes: unknown parameter; known are namespace, name, node, limit\n"),
-        ("node=", "node: empty; leave it out to get all\n"),
-    ] {
-        let path = format!("{STATE_PATH}?{query}");
-        let (status, headers, body) = ask(vec![night()], Method::GET, &path).await?;
-        ensure!(status == StatusCode::BAD_REQUEST && body == error, "{query}: {status} {body}");
-        ensure!(headers.contains_key("content-security-policy"), "{query}: {headers:?}");
-    }
     Ok(())
 }
 

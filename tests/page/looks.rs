@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use traffic_operator::{api::traffic_watch::NodeState, traffic_watch::overview::Overview};
+use traffic_operator::api::traffic_watch::NodeState;
 
 use crate::{
     fixtures::{self, SCRIPT, fleet, follower, hard, night, view},
@@ -301,18 +301,6 @@ pub async fn the_page_follows_the_state(browser: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// The same holds when the replica stops leading.
-pub async fn a_leader_that_becomes_a_follower_shows_no_old_state(browser: PathBuf) -> Result<()> {
-    let stage = Stage::set(&browser, vec![night(), follower()], None).await?;
-    let seen = stage.measure_after(7000, "", 1280, "", &[]).await?;
-    ensure!(seen["watches"] == json!([]), "{}", seen["watches"]);
-    ensure!(
-        seen["notice"].as_str().is_some_and(|n| n.starts_with("This replica does not lead")),
-        "{seen}"
-    );
-    Ok(())
-}
-
 pub async fn without_an_answer_the_last_one_stays_and_the_page_reports_it(
     browser: PathBuf,
 ) -> Result<()> {
@@ -342,15 +330,8 @@ pub async fn pictures_for_the_documentation(browser: PathBuf) -> Result<()> {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
     let dir = if update { &images } else { &own };
     std::fs::create_dir_all(dir)?;
-    let cases: [(&str, Overview, (u32, u32)); 4] = [
-        ("status-page.png", night(), (1120, 900)),
-        ("status-page-phone.png", night(), (390, 844)),
-        ("hard.png", hard(), (1280, 900)),
-        ("follower.png", follower(), (1280, 900)),
-    ];
-    for (name, view, size) in cases {
-        let dir = if name.starts_with("status-page") { dir } else { &own };
-        let stage = Stage::set(&browser, vec![view], None).await?;
+    for (name, size) in [("status-page.png", (1120, 900)), ("status-page-phone.png", (390, 844))] {
+        let stage = Stage::set(&browser, vec![night()], None).await?;
         let picture = stage.picture("", size, &dir.join(name)).await?;
         // Other fonts give other sizes: only the committed pictures must be small.
         ensure!(!update || picture.len() < 150_000, "{name}: {} bytes", picture.len());

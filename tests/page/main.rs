@@ -54,8 +54,6 @@ requests![
     the_files_name_no_other_host,
     only_reading_is_served,
     the_state_is_the_contract_and_is_filtered,
-    two_hundred_nodes_unless_more_are_asked_for,
-    a_bad_parameter_is_refused_by_name,
     a_follower_reports_it_and_has_no_watches,
 ];
 
@@ -74,7 +72,6 @@ looks![
     a_follower_says_whom_to_ask,
     a_leader_without_watches_reports_it,
     the_page_follows_the_state,
-    a_leader_that_becomes_a_follower_shows_no_old_state,
     without_an_answer_the_last_one_stays_and_the_page_reports_it,
     pictures_for_the_documentation,
 ];

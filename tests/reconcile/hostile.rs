@@ -132,46 +132,6 @@ fn a_hostile_prometheus_of_one_namespace_harms_no_other() {
 }
 
 #[test]
-fn texts_of_a_hostile_prometheus_are_short_wherever_they_stand() {
-    with_three_nodes(async |bench| {
-        bench.watch("web", json!({})).await;
-        let operator = bench.operator();
-        bench.until("web", &[("/ready", json!(true))]).await;
-        let long = "why\n".repeat(1 << 18);
-        let body = json!({"status": "error", "errorType": "execution", "error": long});
-        let mode = crate::prometheus::Mode::Raw(422, "application/json", body.to_string());
-        bench.prometheus.answer(mode);
-        let message = bench.condition("web", "MetricsAvailable", "False", "QueryFailed").await;
-        assert!(message.len() < 1500 && !message.contains('\n'), "{} bytes", message.len());
-        let warnings: Vec<_> = (0..1000).map(|i| format!("{i} {long}")).take(50).collect();
-        let result = json!([{"metric": {"instance": long, "measure": "age"}, "value": [0, "1"]}]);
-        let data = json!({"resultType": "vector", "result": result});
-        let body = json!({"status": "success", "data": data, "warnings": warnings});
-        assert!(body.to_string().len() < 64 << 20);
-        let mode = crate::prometheus::Mode::Raw(200, "application/json", body.to_string());
-        bench.prometheus.answer(mode);
-        // More than 32 MiB.
-        bench.condition("web", "MetricsAvailable", "False", "BadAnswer").await;
-        let body = json!({"status": "success", "data": data, "warnings": &warnings[..20]});
-        let mode = crate::prometheus::Mode::Raw(200, "application/json", body.to_string());
-        bench.prometheus.answer(mode);
-        let message = eventually("few nodes", async || {
-            let condition = bench.condition_in("default", "web", "MetricsAvailable").await?;
-            let reason = condition["reason"].as_str()?;
-            (reason == "LowCoverage" || reason == "NoSamples")
-                .then(|| condition["message"].to_string())
-        })
-        .await;
-        assert!(message.len() < 4000, "{} bytes", message.len());
-        for (reason, note) in bench.events("web").await {
-            assert!(note.len() < 1100, "{reason}: {} bytes", note.len());
-        }
-        let longest = operator.log().lines().map(str::len).max().unwrap_or(0);
-        assert!(longest < 20_000, "a log line of {longest} bytes");
-    });
-}
-
-#[test]
 fn an_endpoint_is_asked_for_objects_of_its_namespaces_only() {
     with_three_nodes(async |bench| {
         namespace(&bench, "greedy").await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     bench::{eventually, run},
     prometheus::Sample,
-    traffic_watch::judging::{KEY, deployment, with_three_nodes},
+    traffic_watch::judging::{KEY, deployment, patch_spec, with_three_nodes},
 };
 
 /// Original 1.4 #11: labels stayed after the object was deleted.
@@ -168,6 +168,37 @@ fn edits_of_the_deployment_are_repaired_and_what_the_author_left_open_is_left_al
                 .filter(|d| d.metadata.deletion_timestamp.is_none())
         })
         .await;
+    });
+}
+
+#[test]
+fn replicas_that_the_author_hands_over_stay_as_they_are() {
+    with_three_nodes(async |bench| {
+        let mut spec = deployment();
+        spec["replicas"] = 3.into();
+        bench.watch("web", json!({"deployment": spec})).await;
+        let _operator = bench.operator();
+        let replicas = async || bench.deployments().get("web").await.ok()?.spec?.replicas;
+        eventually("three replicas", async || replicas().await.filter(|n| *n == 3)).await;
+        let generation = bench.deployments().get("web").await.unwrap().metadata.generation;
+        patch_spec(&bench, "web", json!({"deployment": {"replicas": null}})).await;
+        let handed_over = async || {
+            let child = bench.deployments().get("web").await.ok()?;
+            let ours = child.metadata.managed_fields?.into_iter().find(|entry| {
+                entry.manager.as_deref() == Some("traffic-operator")
+                    && entry.operation.as_deref() == Some("Apply")
+            })?;
+            ours.fields_v1?.0["f:spec"]["f:replicas"].is_null().then_some(())
+        };
+        eventually("the operator to let go of them", handed_over).await;
+        let child = bench.deployments().get("web").await.unwrap();
+        assert_eq!(child.spec.unwrap().replicas, Some(3));
+        assert_eq!(child.metadata.generation, generation, "nothing was rolled or scaled");
+        // Acts as the autoscaler.
+        let scale = Patch::Merge(json!({"spec": {"replicas": 5}}));
+        bench.deployments().patch_scale("web", &PatchParams::default(), &scale).await.unwrap();
+        bench.judgments(4).await;
+        assert_eq!(replicas().await, Some(5));
     });
 }
 

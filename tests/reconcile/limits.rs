@@ -1,5 +1,5 @@
 //! Sizes: the longest names and the largest objects. The tests of the plan have 10,000 nodes.
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::{
@@ -63,83 +63,6 @@ fn the_longest_names_of_nodes_objects_and_labels_are_served() {
         watches.delete(&name, &DeleteParams::default()).await.expect("delete");
         for node in &nodes {
             bench.until_label(node, &key(&label), None).await;
-        }
-        assert_eq!(operator.terminate().await, Some(0));
-    });
-}
-
-#[test]
-fn text_of_every_alphabet_passes_through() {
-    with_three_nodes(async |bench| {
-        let query = "max by (node) (errors{zone=\"größte Zone – 東京 🚦\", x=~\"ß+|я\"}) # Ende ☕";
-        for node in ["node-1", "node-2", "node-3"] {
-            bench.prometheus.own(query, node, "5");
-        }
-        let annotations =
-            json!({"traffic.example.com/capacity": "१०Ｇ", "größe": "kein Schlüssel"});
-        let bad = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
-        let params = PatchParams::default();
-        // The API server refuses the second key, but accepts any value of the first.
-        bench.nodes().patch("node-3", &params, &bad).await.expect_err("a bad key");
-        let annotations = json!({"traffic.example.com/capacity": "१०Ｇ"});
-        let bad = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
-        bench.nodes().patch("node-3", &params, &bad).await.expect("annotation");
-        bench.watch("own", json!({"query": query, "window": null})).await;
-        let criteria = json!([{"name": "loss", "query": query, "max": "5"}]);
-        let mut template = deployment();
-        template["template"]["metadata"]["annotations"] = json!({"note": "größte Zone 東京 🚦"});
-        bench.watch("web", json!({"criteria": criteria, "deployment": template})).await;
-        let operator = bench.operator();
-        bench.condition("own", "Ready", "True", "Judged").await;
-        bench.until("web", &[("/nodes/node-3/reason", json!("InvalidCapacity"))]).await;
-        bench.condition("web", "Ready", "True", "Judged").await;
-        let child = async || bench.deployments().get_opt("web").await.expect("get");
-        let child = eventually("the Deployment", child).await;
-        let metadata = child.spec.and_then(|spec| spec.template.metadata);
-        let note = metadata.and_then(|m| m.annotations?.remove("note"));
-        assert_eq!(note.as_deref(), Some("größte Zone 東京 🚦"));
-        assert!(
-            operator.metric("traffic_operator_trafficwatch_nodes", &["name=\"own\""]).await > 2.5
-        );
-        assert_eq!(operator.terminate().await, Some(0));
-    });
-}
-
-#[test]
-fn objects_as_large_as_the_api_server_takes_disturb_nobody() {
-    with_three_nodes(async |bench| {
-        let with = |size: usize, annotated: bool| {
-            let (mut spec, text) = (deployment(), "x".repeat(size));
-            if annotated {
-                spec["template"]["metadata"]["annotations"] = json!({"text": text});
-            } else {
-                spec["template"]["spec"]["containers"][0]["args"] = json!([text]);
-            }
-            json!({"deployment": spec})
-        };
-        bench.watch("web", json!({})).await;
-        let operator = bench.operator();
-        bench.condition("web", "Ready", "True", "Judged").await;
-        // The store accepts 1.5 MiB, the API server reads 3.
-        for size in [1_800_000, 4 << 20] {
-            let refused = bench.watch_in("default", "huge", with(size, false)).await;
-            let refused = refused.expect_err("too large").to_string();
-            assert!(refused.contains("too large"), "{size}: {refused}");
-        }
-        bench.watch("annotated", with(1 << 20, true)).await;
-        bench.watch("large", with(1 << 20, false)).await;
-        let message = bench.condition("annotated", "Ready", "False", "InvalidSpec").await;
-        assert!(message.starts_with("spec.deployment: "), "{message}");
-        assert!(message.contains("annotations: Too long"), "{message}");
-        assert!(message.len() < 4096, "{} bytes", message.len());
-        bench.until_label("node-1", "annotated.traffic.example.com/unfit", Some("false")).await;
-        bench.condition("large", "Ready", "True", "Judged").await;
-        let child = async || bench.deployments().get_opt("large").await.expect("get");
-        eventually("the Deployment", child).await;
-        bench.prometheus.set("node-2", Sample::percent("90"));
-        for name in ["web", "large", "annotated"] {
-            let key = format!("{name}.traffic.example.com/unfit");
-            bench.until_label("node-2", &key, Some("true")).await;
         }
         assert_eq!(operator.terminate().await, Some(0));
     });

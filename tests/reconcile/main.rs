@@ -3,7 +3,6 @@
 //!
 //! A few control planes serve all tests, each one after the other, because a cluster has only one
 //! operator.
-mod admission;
 mod authors;
 mod bench;
 mod commands;
@@ -17,6 +16,7 @@ mod limits;
 mod network_prober;
 mod owned;
 mod prometheus;
+mod ready_condition;
 mod route_reflector;
 mod samples;
 mod schema;

@@ -4,7 +4,6 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use crate::{
-    admission::object,
     bench::{Bench, run},
     network_prober::with,
     traffic_watch::judging::{deployment, three_nodes},
@@ -131,6 +130,14 @@ async fn refused(bench: &Bench, kind: &Kind, schema: &Schema, specs: &[Value]) {
         let error = kind.create(bench, &name, &(kind.plain)(), true).await.expect_err("too long");
         assert!(error.to_string().contains("metadata.name: "), "{}: {error}", kind.name);
     }
+}
+
+/// A TrafficWatch with exactly this spec.
+fn object(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "traffic.example.com/v1alpha1", "kind": "TrafficWatch",
+        "metadata": {"name": name, "namespace": "default"}, "spec": spec,
+    })
 }
 
 /// `field:` with nothing after it is how templates leave a field out.

@@ -22,8 +22,6 @@ use crate::bench::{
     ACCOUNT, AGENT_IMAGE, Bench, Operator, WEBHOOK_ACCOUNT, eventually, free_address, run,
 };
 
-mod idle_connections;
-
 /// The manifest of kube-prometheus, unchanged: its account and its rights.
 const KUBE_PROMETHEUS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/lab/manifests/prometheus-access.yaml");

@@ -88,31 +88,7 @@ pub(super) fn quiet(events: &[AuditEvent], window: SignedDuration) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use lab::streams::{Interval, Report};
-
-    fn node(name: &str, labels: &Value, amounts: [Option<&str>; 2]) -> Value {
-        let [capacity, allocatable] = amounts;
-        json!({
-            "metadata": {"name": name, "labels": labels},
-            "status": {"capacity": {RESOURCE: capacity}, "allocatable": {RESOURCE: allocatable}},
-        })
-    }
-
-    #[test]
-    fn labels_and_amounts_are_read_from_nodes() {
-        let nodes = [
-            node("node-1", &json!({REFLECTOR: ""}), [Some("7"), Some("7")]),
-            node("node-2", &json!({UNFIT: "true"}), [Some("7"), Some("8")]),
-            node("node-3", &json!({UNFIT: "false"}), [None, None]),
-        ];
-        assert_eq!(reflectors(&nodes), ["node-1".to_owned()].into());
-        assert_eq!(unfit(&nodes), ["node-2".to_owned()].into());
-        let amounts: Vec<_> = nodes.iter().map(offered).collect();
-        assert_eq!(amounts, [Some(7), None, None]);
-    }
 
     #[test]
     fn what_is_offered_is_what_is_left_of_the_limit() {
@@ -123,19 +99,6 @@ mod tests {
         assert!(of(540, 3.0) && of(130, 412.0) && of(0, 900.0));
         assert!(!of(540, 412.0) && !of(130, 3.0));
         assert!(!free("x", &BTreeMap::new(), &BTreeMap::new()).pass);
-    }
-
-    #[test]
-    fn a_stream_runs_where_its_last_fresh_report_comes_from() {
-        let mut ledger = Ledger::default();
-        for (worker, to) in [("w-0", 5000), ("w-1", 9900)] {
-            let interval = Interval { stream: worker.to_owned(), epoch: 1, from: 1000, to };
-            let (worker, pod) = (worker.to_owned(), "u".to_owned());
-            ledger.enter(&Report { worker, pod, intervals: vec![interval] });
-        }
-        let workers = ["w-0", "w-1"].map(|name| (name.to_owned(), format!("on-{name}"))).into();
-        let found = running(&ledger, &workers, 10_000);
-        assert_eq!(found, [("w-1".to_owned(), "on-w-1".to_owned())].into());
     }
 
     #[test]

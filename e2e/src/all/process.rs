@@ -53,26 +53,3 @@ fn memory(status: &str) -> Option<Memory> {
     let mib = |key: &str| Some(kib(status, key).ok()? / 1024.0);
     Some(Memory { now: mib("VmRSS:")?, peak: mib("VmHWM:")? })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_controllers_are_found_by_their_command_and_agents_are_not() {
-        let line = |words: &[&str]| words.join("\0").into_bytes();
-        let run = ["/traffic-operator", "run", "--component=controller", "--x"];
-        assert!(is_controller(&line(&run)));
-        assert!(is_controller(b"/traffic-operator\0run\0--component=controller\0"));
-        assert!(!is_controller(&line(&["/traffic-operator", "run", "--component=webhook"])));
-        assert!(!is_controller(&line(&["/traffic-operator-agent", "worker"])));
-        assert!(!is_controller(b""));
-    }
-
-    #[test]
-    fn memory_is_read_from_the_kernels_status() {
-        let status = "Name:\ttraffic-operato\nVmHWM:\t   30720 kB\nVmRSS:\t   20480 kB\n";
-        assert_eq!(memory(status), Some(Memory { now: 20.0, peak: 30.0 }));
-        assert_eq!(memory("Name:\tkthreadd\n"), None);
-    }
-}

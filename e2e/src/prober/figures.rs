@@ -127,38 +127,7 @@ pub(super) fn agrees(measured: Option<f64>, dropped: Option<f64>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn a_sidecar_is_an_init_container_that_goes_on() {
-        let with = |list: &str, policy: Option<&str>| json!({"spec": {list: [{"name": "net-prober", "image": "i", "restartPolicy": policy}]}});
-        assert!(has_sidecar(&with("initContainers", Some("Always"))));
-        assert!(!has_sidecar(&with("initContainers", None)));
-        assert!(!has_sidecar(&with("containers", Some("Always"))));
-        assert_eq!(agent_image(&with("containers", None)), Some("i"));
-        assert_eq!(agent_image(&json!({"spec": {"containers": [{"name": "web"}]}})), None);
-    }
-
-    #[test]
-    fn reasons_are_counted_by_word() {
-        let status = json!({"notInjected": [{"reason": "OptedOut", "count": 2}]});
-        assert_eq!(reasons(&status), [("OptedOut".to_owned(), 2)].into());
-        assert_eq!(reasons(&json!(null)), BTreeMap::new());
-    }
-
-    #[test]
-    fn a_matrix_shows_what_is_missing() {
-        let pairs = [("a -> b", 0.0015), ("b -> c", 0.25)];
-        let pairs = pairs.map(|(pair, seconds)| (pair.to_owned(), seconds)).into();
-        assert_eq!(
-            matrix(&pairs),
-            "from \\ to            b           c\n\
-             a              1.50 ms           -\n\
-             b                    -   250.00 ms"
-        );
-    }
 
     #[test]
     fn the_others_are_judged_without_the_one() {

@@ -234,15 +234,6 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_a_line_of_the_table() {
-        let text = table(&[row()]);
-        let lines: Vec<Vec<&str>> =
-            text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1].join(" "), "cordon 12.3 0 0 0 0 0/2 34: 1.6 s 32/32+9 4/0 0 0");
-        assert!(row().wrong().is_empty());
-    }
-
-    #[test]
     fn what_must_not_be_is_said() {
         let needless = vec![("n1".to_owned(), "Node_1".to_owned())];
         let wrong = Row { missing: 2, lost: 7, needless, ..row() }.wrong();

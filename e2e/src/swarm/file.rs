@@ -144,8 +144,6 @@ pub(super) fn moves(before: &File, after: &File) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     /// Shares as (worker, streams, version), each stream a letter.
@@ -163,31 +161,6 @@ mod tests {
             shares: shares.iter().map(share).collect(),
             releasing: releasing.iter().map(left).collect(),
         }
-    }
-
-    fn map(data: &serde_json::Value) -> ConfigMap {
-        serde_json::from_value(json!({"metadata": {"name": "c"}, "data": data})).unwrap()
-    }
-
-    #[test]
-    fn the_original_s_shape_is_read() {
-        let shares = "workloads:\n  swarm-worker-0:\n    jobs:\n      - a\n      - b\n    version: 12\n  swarm-worker-1:\n    jobs: []\n    version: 14\nversion: 14\n";
-        let handover =
-            "config: h0a\nreleasing:\n- worker: swarm-worker-1\n  epoch: 14\n  streams:\n  - c\n";
-        let read = File::read(&map(&json!({"config.yml": shares, "handover.yml": handover})));
-        let wanted = file(
-            14,
-            &[("swarm-worker-0", "ab", 12), ("swarm-worker-1", "", 14)],
-            &[("c", "swarm-worker-1")],
-        );
-        assert_eq!(read.unwrap(), Some(wanted));
-        for empty in ["", "{}"] {
-            let read =
-                File::read(&map(&json!({"config.yml": "version: 1", "handover.yml": empty})));
-            assert_eq!(read.unwrap(), Some(file(1, &[], &[])), "{empty:?}");
-        }
-        assert_eq!(File::read(&map(&json!({}))).unwrap(), None);
-        assert!(File::read(&map(&json!({"config.yml": "workloads: 3"}))).is_err());
     }
 
     #[test]

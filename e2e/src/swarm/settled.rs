@@ -116,17 +116,10 @@ pub(super) fn missing(
 
 #[cfg(test)]
 mod tests {
-    use super::super::file::{Releasing, Share};
     use super::*;
-    use lab::streams::{Interval, Report};
 
-    const NOW: Millis = 100_000;
-    const AT: Times = Times { acted: NOW - 1000, now: NOW };
-
-    /// `count` workers, all streams given in turn and run until a moment ago.
-    fn world(count: usize) -> (File, Workers, Ledger) {
-        let name = |number: usize| format!("swarm-worker-{number}");
-        let (mut file, mut ledger) = (File { epoch: 3, ..File::default() }, Ledger::default());
+    #[test]
+    fn other_pods_and_other_containers_of_the_same_name_are_restarts() {
         let worker = Worker {
             uid: "u".to_owned(),
             node: "node-1".to_owned(),
@@ -134,91 +127,14 @@ mod tests {
             leaving: false,
             restarts: 0,
         };
-        let workers = (0..count).map(|number| (name(number), worker.clone())).collect();
-        for number in 0..if count == 0 { 0 } else { STREAMS } {
-            let (owner, stream) = (name(number % count), format!("s{number}"));
-            file.shares
-                .entry(owner.clone())
-                .or_insert_with(Share::default)
-                .jobs
-                .push(stream.clone());
-            let intervals = vec![Interval { stream, epoch: 3, from: 1000, to: NOW - 300 }];
-            ledger.enter(&Report { worker: owner, pod: "u".to_owned(), intervals });
-        }
-        (file, workers, ledger)
-    }
-
-    fn says(file: &File, workers: &Workers, wanted: usize, ledger: &Ledger) -> String {
-        missing(file, workers, wanted, ledger, AT).unwrap_or_default()
-    }
-
-    #[test]
-    fn all_streams_on_their_workers_is_settled() {
-        for count in [0, 1, 2, 12, 27] {
-            let (file, workers, ledger) = world(count);
-            assert_eq!(says(&file, &workers, count, &ledger), "", "{count}");
-        }
-        let (file, mut workers, ledger) = world(27);
-        workers.insert("swarm-worker-27".to_owned(), workers["swarm-worker-0"].clone());
-        assert_eq!(says(&file, &workers, 28, &ledger), "", "one more worker than streams");
-    }
-
-    #[test]
-    fn what_is_missing_is_reported() {
-        let (file, workers, ledger) = world(3);
-        assert!(says(&file, &workers, 2, &ledger).contains("3 of 2 workers ready"));
-        assert!(says(&file, &workers, 0, &ledger).contains("3 of 0"));
-
-        let mut unready = workers.clone();
-        unready.get_mut("swarm-worker-1").unwrap().ready = false;
-        assert!(says(&file, &unready, 3, &ledger).contains("2 of 3 workers ready"));
-
-        let mut releasing = file.clone();
-        let stream = "s0".to_owned();
-        releasing.releasing.push(Releasing { stream, worker: "swarm-worker-0".to_owned() });
-        assert!(says(&releasing, &workers, 3, &ledger).contains("1 streams to be stopped"));
-
-        let mut fewer = file.clone();
-        fewer.shares.get_mut("swarm-worker-2").unwrap().jobs.pop();
-        assert!(says(&fewer, &workers, 3, &ledger).contains("26 streams given"));
-
-        let mut uneven = file.clone();
-        let moved = uneven.shares.get_mut("swarm-worker-2").unwrap().jobs.pop().unwrap();
-        uneven.shares.get_mut("swarm-worker-1").unwrap().jobs.push(moved);
-        assert!(says(&uneven, &workers, 3, &ledger).contains("not even"));
-
-        let mut another = workers.clone();
-        another.get_mut("swarm-worker-0").unwrap().uid = "v".to_owned();
-        assert!(says(&file, &another, 3, &ledger).contains("not on the swarm-worker-0 of now"));
-
-        let after = |times| missing(&file, &workers, 3, &ledger, times).unwrap();
-        assert!(after(Times { now: NOW + 5000, ..AT }).contains("nothing from"));
-        // Reported a moment ago, by a process that was killed since.
-        assert!(after(Times { acted: NOW - 100, ..AT }).contains("since then"));
-        assert!(says(&file, &workers, 3, &Ledger::default()).contains("never ran"));
-
-        let (_, _, mut begun) = world(3);
-        let mut report = |stream: &str, from, to| {
-            let stream = stream.to_owned();
-            let intervals = vec![Interval { stream, epoch: 3, from, to }];
-            let (worker, pod) = ("swarm-worker-0".to_owned(), "u".to_owned());
-            begun.enter(&Report { worker, pod, intervals });
-        };
-        report("s0", NOW - 200, NOW - 50);
-        assert!(says(&file, &workers, 3, &begun).contains("began just now"));
-        let (empty, nobody, _) = world(0);
-        assert!(says(&empty, &nobody, 0, &ledger).contains("27 streams run until just now"));
-    }
-
-    #[test]
-    fn other_pods_and_other_containers_of_the_same_name_are_restarts() {
-        let (_, before, _) = world(3);
+        let name = |number: usize| format!("swarm-worker-{number}");
+        let before: Workers = (0..3).map(|number| (name(number), worker.clone())).collect();
         let mut after = before.clone();
         assert!(restarted(&before, &after).is_empty());
         after.get_mut("swarm-worker-0").unwrap().uid = "v".to_owned();
         after.get_mut("swarm-worker-1").unwrap().restarts = 1;
         after.remove("swarm-worker-2");
-        after.insert("swarm-worker-3".to_owned(), before["swarm-worker-0"].clone());
+        after.insert("swarm-worker-3".to_owned(), worker);
         assert_eq!(restarted(&before, &after), ["swarm-worker-0", "swarm-worker-1"]);
     }
 }

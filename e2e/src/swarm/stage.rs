@@ -235,36 +235,3 @@ fn unconverged(swarm: &DynamicObject, replicas: usize) -> Option<String> {
         None => Some("no condition Converged".to_owned()),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn swarm(status: &Value) -> DynamicObject {
-        serde_json::from_value(json!({
-            "apiVersion": "traffic.example.com/v1alpha1", "kind": "Swarm",
-            "metadata": {"name": "s", "generation": 2}, "status": status.clone(),
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn a_swarm_has_converged_when_it_reports_it_of_this_generation() {
-        let with = |workers: usize, generation: i64, converged: &str| {
-            let converged = json!({"type": "Converged", "status": converged, "message": "3 stop"});
-            swarm(&json!({
-                "observedGeneration": generation, "summary": {"workers": workers},
-                "conditions": [{"type": "Ready", "status": "True"}, converged],
-            }))
-        };
-        assert_eq!(unconverged(&with(3, 2, "True"), 3), None);
-        let why = |swarm: &DynamicObject| unconverged(swarm, 3).unwrap_or_default();
-        assert!(why(&with(2, 2, "True")).contains("knows 2 workers"));
-        assert!(why(&with(3, 1, "True")).contains("older generation"));
-        assert_eq!(why(&with(3, 2, "False")), "not converged: 3 stop");
-        assert!(!why(&swarm(&json!(null))).is_empty());
-        assert_eq!(unconverged(&with(0, 1, "False"), 0), None);
-    }
-}

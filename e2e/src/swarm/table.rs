@@ -223,69 +223,6 @@ mod tests {
     use super::*;
     use lab::streams::{Interval, Report};
 
-    fn row(step: &str, gaps: Option<Vec<Millis>>) -> Row {
-        Row {
-            strategy: "HotReload",
-            step: step.to_owned(),
-            workers: 3,
-            since: Timestamp::UNIX_EPOCH,
-            time: Stretch::new(0, 4000),
-            changed: BTreeSet::new(),
-            excused: BTreeSet::new(),
-            ran: Ran { overlaps: 0, overlap: 0, gaps },
-            moved: 9,
-            epoch: 12,
-            restarted: 0,
-            millis: 4321,
-        }
-    }
-
-    #[test]
-    fn the_table_shows_every_figure_and_a_dash_where_there_is_none() {
-        let mut twice = row("3 -> 2", Some(vec![]));
-        (twice.ran.overlaps, twice.ran.overlap, twice.strategy) = (2, 1500, "DeletePod");
-        let text = table(&[row("2 -> 3", Some(vec![100, 1000, 2250])), row("3 -> 0", None), twice]);
-        let lines: Vec<Vec<&str>> =
-            text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0].len(), 10);
-        assert_eq!(lines[1], ["HotReload"]);
-        assert_eq!(lines[2].join(" "), "2 -> 3 3 0 3 1.0 s 2.2 s 9 0 12 4.3 s",);
-        assert_eq!(lines[3].join(" "), "3 -> 0 3 0 - - - 9 0 12 4.3 s");
-        assert_eq!(lines[4], ["DeletePod"]);
-        assert_eq!(lines[5].join(" "), "3 -> 2 3 2: 1.5 s 0 - - 9 0 12 4.3 s");
-    }
-
-    #[test]
-    fn the_original_stands_beside_the_same_step() {
-        let text = beside_the_original(&[row("2 -> 3", Some(vec![700])), row("3 -> 12", None)]);
-        let lines: Vec<String> = text
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-            .collect();
-        assert_eq!(lines[1], "2 -> 3 the original 9: 10.0 s 12.6 s 2");
-        assert_eq!(lines[2], "2 -> 3 here, HotReload none 0.7 s 0");
-        assert_eq!(lines[3], "3 -> 2 the original 5: 2.7 s 21.0 s 2");
-        assert_eq!(lines.len(), 4);
-    }
-
-    #[test]
-    fn each_stream_has_its_gaps_where_there_was_anybody() {
-        let mut ledger = Ledger::default();
-        for (from, to) in [(0, 1000), (1400, 2000), (2100, 6000), (8000, 9000)] {
-            let (worker, pod) = ("w0".to_owned(), "u".to_owned());
-            let intervals = vec![Interval { stream: "s".to_owned(), epoch: 1, from, to }];
-            ledger.enter(&Report { worker, pod, intervals });
-        }
-        let mut nobody = row("2 -> 0", None);
-        (nobody.workers, nobody.time) = (0, Stretch::new(4000, 7000));
-        let text = gaps_of_streams(&ledger, &[row("start", None), nobody]);
-        let lines: Vec<String> = text
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-            .collect();
-        assert_eq!(lines, ["stream gaps longest together of 4 s", "s 2 0.4 s 0.5 s"]);
-    }
-
     #[test]
     fn a_step_is_judged_by_its_own_time() {
         let mut ledger = Ledger::default();

@@ -126,32 +126,3 @@ fn line(reading: &Reading) -> String {
         .collect();
     nodes.join(" | ")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_shows_percent_device_state_and_label() {
-        let judged = NodeReading {
-            percent: Some(81.24),
-            status_percent: None,
-            device: "eth0".to_owned(),
-            state: "Unfit".to_owned(),
-            label: "true".to_owned(),
-        };
-        let nodes = [("node-1".to_owned(), NodeReading::default()), ("node-2".to_owned(), judged)];
-        let reading = Reading { nodes: nodes.into(), ..Reading::default() };
-        assert_eq!(
-            line(&reading),
-            "node-1     - % of - - unfit=- | node-2  81.2 % of eth0 Unfit unfit=true"
-        );
-    }
-
-    #[test]
-    fn percents_are_numbers_or_numbers_as_text() {
-        assert_eq!(number(&serde_json::json!("8.1e+01")), Some(81.0));
-        assert_eq!(number(&serde_json::json!(81.0)), Some(81.0));
-        assert_eq!(number(&serde_json::json!("x")), None);
-    }
-}

@@ -58,15 +58,6 @@ pub(super) fn speaker(family: Family, number: u8) -> (Family, Speaker) {
     (family, Speaker { address, pods: network::pods(family, number) })
 }
 
-/// The same nodes, which speak IPv6 too.
-pub(super) fn dual(mut world: World) -> World {
-    for (number, node) in world.nodes.values_mut().enumerate() {
-        let number = u8::try_from(number).expect("few nodes");
-        node.speakers.extend([speaker(Family::V6, number)]);
-    }
-    world
-}
-
 /// The names of a zone's nodes.
 pub(super) fn zone(world: &World, zone: &str) -> Vec<String> {
     let of_zone = world.nodes.iter().filter(|(_, node)| node.labels[ZONE] == zone);
@@ -133,29 +124,6 @@ pub(super) fn zonal(world: World) -> World {
         (format!("zone-{zone}"), peer(&local, &format!("has(rr) && zone == '{zone}'")))
     };
     with_peers(world, ZONES.map(zone))
-}
-
-/// Nodes in the named zones, each with this many reflectors, and an id for each zone.
-///
-/// With `bridged` all clients also peer with the reflectors of the first zone, as on the way
-/// between topologies.
-pub(super) fn in_zones(count: u8, layout: &[usize], bridged: bool) -> World {
-    let mut world = World { mesh: false, ..mesh(count) };
-    let per_zone = world.nodes.len().div_ceil(layout.len());
-    for (number, node) in world.nodes.values_mut().enumerate() {
-        let (zone, place) = (number / per_zone, number % per_zone);
-        node.labels.insert(ZONE.to_owned(), zone.to_string());
-        if place < layout[zone] {
-            node.labels.insert(RR.to_owned(), String::new());
-            node.cluster_id = format!("224.0.1.{}", zone + 1).parse().ok();
-        }
-    }
-    let zones = (0..layout.len()).map(|zone| {
-        let remote = format!("has(rr) && zone == '{zone}'");
-        (format!("zone-{zone}"), peer(&format!("!has(rr) && zone == '{zone}'"), &remote))
-    });
-    let bridge = ("bridge".to_owned(), peer("!has(rr)", "has(rr) && zone == '0'"));
-    with_peers(world, zones.chain(bridged.then_some(bridge)))
 }
 
 /// Every client peers with this many reflectors: one of its own zone first, then others.

@@ -34,31 +34,3 @@ pub fn node_address(number: usize) -> String {
 pub fn pod_cidr(number: usize) -> String {
     format!("10.78.{number}.0/24")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_and_numbers_are_inverse() {
-        for number in [1, 3, MOST_NODES] {
-            assert_eq!(node_number(&node_name(number)), Some(number));
-        }
-        for name in ["node-0", "node-201", "node-x", "worker-1", ""] {
-            assert_eq!(node_number(name), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn all_addresses_fit_their_networks() {
-        use std::net::Ipv4Addr;
-        let address: Ipv4Addr = node_address(MOST_NODES).parse().unwrap();
-        assert_eq!(address.octets()[..3], GATEWAY.parse::<Ipv4Addr>().unwrap().octets()[..3]);
-        let pods = pod_cidr(MOST_NODES);
-        let network: Ipv4Addr = pods.split_once('/').unwrap().0.parse().unwrap();
-        assert_eq!(
-            network.octets()[..2],
-            PODS.split_once('/').unwrap().0.parse::<Ipv4Addr>().unwrap().octets()[..2]
-        );
-    }
-}

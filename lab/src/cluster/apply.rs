@@ -88,22 +88,3 @@ impl Kinds {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_are_taken_apart_and_empty_documents_are_left_out() {
-        let yaml = "---\n# nothing\n---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n";
-        let names: Vec<_> =
-            parse(yaml).unwrap().into_iter().map(|o| o["metadata"]["name"].clone()).collect();
-        assert_eq!(names, ["a", "b"]);
-    }
-
-    #[test]
-    fn what_is_no_object_is_shown() {
-        let error = parse("kind: ConfigMap\nmetadata: {}\n").unwrap_err().to_string();
-        assert!(error.contains("no Kubernetes object") && error.contains("ConfigMap"), "{error}");
-    }
-}

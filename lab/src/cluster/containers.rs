@@ -31,23 +31,3 @@ fn running_id(status: &ContainerStatus) -> Option<&str> {
     status.state.as_ref()?.running.as_ref()?;
     status.container_id.as_deref()?.strip_prefix("containerd://")
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn only_a_running_container_has_an_id_to_be_killed_by() {
-        let status = |state: serde_json::Value| -> ContainerStatus {
-            serde_json::from_value(json!({
-                "name": "operator", "image": "i", "imageID": "d", "ready": true, "restartCount": 0,
-                "containerID": "containerd://0a1b", "state": state,
-            }))
-            .unwrap()
-        };
-        assert_eq!(running_id(&status(json!({"running": {}}))), Some("0a1b"));
-        assert_eq!(running_id(&status(json!({"waiting": {"reason": "CrashLoopBackOff"}}))), None);
-    }
-}

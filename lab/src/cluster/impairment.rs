@@ -185,23 +185,3 @@ pub fn parse_delay(text: &str) -> Result<Duration> {
     let read = text.parse::<SignedDuration>().ok().and_then(|delay| delay.try_into().ok());
     read.with_context(|| format!("{text:?} is no delay: write milliseconds as 50ms"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_and_delays_are_read() {
-        for (text, share) in [("20%", 0.2), ("0.5%", 0.005), ("100%", 1.0)] {
-            assert!((parse_share(text).unwrap() - share).abs() < f64::EPSILON, "{text}");
-        }
-        for text in ["20", "-1%", "101%", "NaN%", "%", ""] {
-            assert!(parse_share(text).unwrap_err().to_string().contains("as 20%"), "{text}");
-        }
-        assert_eq!(parse_delay("50ms").unwrap(), Duration::from_millis(50));
-        assert_eq!(parse_delay("2s").unwrap(), Duration::from_secs(2));
-        for text in ["50", "ms", "-1ms", "18446744073709551615s"] {
-            assert!(parse_delay(text).unwrap_err().to_string().contains("as 50ms"), "{text}");
-        }
-    }
-}

@@ -105,21 +105,3 @@ impl Cluster {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_placeholder_is_filled() {
-        let others = [&DNS_MANIFEST, &PLAIN_MANIFEST, &OPERATED_MANIFEST];
-        for manifest in MONITORING_MANIFESTS.iter().chain(others) {
-            let filled = fill(manifest);
-            assert!(!filled.contains("{{"), "{filled}");
-            for document in serde_yaml::Deserializer::from_str(&filled) {
-                let value: serde_json::Value = serde::Deserialize::deserialize(document).unwrap();
-                assert!(value["kind"].is_string(), "{value}");
-            }
-        }
-    }
-}

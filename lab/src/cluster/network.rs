@@ -149,28 +149,3 @@ pub(crate) fn batch(namespace: Option<&str>, commands: &str) -> Result<()> {
     );
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_reaches_the_pods_of_all_others_and_not_its_own_by_route() {
-        let commands = node_commands(2, 3);
-        assert!(commands.contains("addr add 10.77.0.12/24 dev eth0"));
-        assert!(commands.contains("route add 10.78.1.0/24 via 10.77.0.11 dev eth0"));
-        assert!(commands.contains("route add 10.78.3.0/24 via 10.77.0.13 dev eth0"));
-        assert!(!commands.contains("10.78.2.0/24"));
-    }
-
-    #[test]
-    fn services_are_reached_through_the_first_node() {
-        assert!(outer_routes(3).ends_with("route add 10.79.0.0/16 via 10.77.0.11 dev lab0\n"));
-    }
-
-    #[test]
-    fn names_of_namespaces_do_not_run_into_each_other() {
-        assert_eq!(outer("ab"), "lab-ab");
-        assert_eq!(node("ab", 2), "lab-ab-node-2");
-    }
-}

@@ -219,18 +219,4 @@ mod tests {
         assert_eq!(said, "/a b/it's/admin.conf|http://p");
         assert!(text.contains("lab traffic NODE RATE SECONDS"));
     }
-
-    #[test]
-    fn only_the_products_image_is_replaced() {
-        let manifests =
-            format!("  - image: {PRODUCT_REFERENCE}\n    name: a\n  - image: other.example/b:1\n");
-        let expected = "  - image: x:before\n    name: a\n  - image: other.example/b:1\n";
-        assert_eq!(with_image(&manifests, "x:before"), expected);
-    }
-
-    #[test]
-    fn only_objects_for_prometheus_operator_are_removed() {
-        let manifests = "kind: A\n---\napiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\n---\nkind: B\n";
-        assert_eq!(without_monitors(manifests), "kind: A\n---\nkind: B\n");
-    }
 }

@@ -12,20 +12,17 @@ use tokio::sync::mpsc;
 use super::rule::GONE;
 use super::{Call, EventFault, Shared};
 
-/// One event: its line, and the object that it is about.
+/// One event: its line, and the name of the object that it is about.
 struct Event {
     line: Bytes,
     name: String,
-    version: u64,
 }
 
 impl Event {
     fn read(line: Bytes) -> Self {
         let value: Value = serde_json::from_slice(&line).unwrap_or_default();
-        let metadata = &value["object"]["metadata"];
-        let text = |field: &str| metadata[field].as_str().unwrap_or_default();
-        let version = text("resourceVersion").parse().unwrap_or(0);
-        Self { name: text("name").to_owned(), version, line }
+        let name = value["object"]["metadata"]["name"].as_str().unwrap_or_default();
+        Self { name: name.to_owned(), line }
     }
 }
 
@@ -56,38 +53,25 @@ struct Passage {
     call: Call,
     /// Events in their order; the first one may be held back.
     waiting: VecDeque<Event>,
-    /// The event that comes after the next one.
-    late: Option<Bytes>,
 }
 
 impl Passage {
     /// Returns what can be passed on now, and whether the watch ends with it.
     fn pass(&mut self) -> (Vec<Bytes>, bool) {
         let mut out = Vec::new();
-        while let Some(event) = self.waiting.front() {
-            if self.shared.holds(&self.call, event.version) {
-                break;
-            }
-            let Some(Event { line, name, .. }) = self.waiting.pop_front() else { break };
+        while !self.shared.holds(&self.call) {
+            let Some(Event { line, name }) = self.waiting.pop_front() else { break };
             match self.shared.of_event(&self.call, &name) {
-                Some(EventFault::Swap) if self.late.is_none() => {
-                    self.late = Some(line);
-                    continue;
-                }
-                None | Some(EventFault::Swap) => out.push(line),
-                Some(EventFault::Duplicate) => out.extend([line.clone(), line]),
-                Some(EventFault::Drop) => continue,
+                None => out.push(line),
                 Some(EventFault::Gone) => {
                     out.push(Bytes::from_static(GONE.as_bytes()));
                     return (out, true);
                 }
-                Some(EventFault::End) => return (out, true),
                 Some(EventFault::Garbage) => {
                     out.push(Bytes::from_static(b"{\"type\":\"MODIFIED\",\"object\":!}\n"));
                     return (out, true);
                 }
             }
-            out.extend(self.late.take());
         }
         (out, false)
     }
@@ -99,12 +83,8 @@ impl Passage {
 /// from the last version that it has seen.
 pub(super) fn edited(shared: &Arc<Shared>, call: &Call, body: Body) -> Body {
     let (sender, receiver) = mpsc::channel(16);
-    let passage = Passage {
-        shared: Arc::clone(shared),
-        call: call.clone(),
-        waiting: VecDeque::new(),
-        late: None,
-    };
+    let passage =
+        Passage { shared: Arc::clone(shared), call: call.clone(), waiting: VecDeque::new() };
     tokio::spawn(follow(passage, body, sender));
     let chunks = stream::unfold(receiver, |mut receiver| async move {
         let chunk: io::Result<Bytes> = receiver.recv().await?;
@@ -138,11 +118,10 @@ async fn follow(mut passage: Passage, body: Body, sender: mpsc::Sender<io::Resul
         }
         let (out, last) = passage.pass();
         ended |= last;
-        let late = if ended { passage.late.take() } else { None };
         // Half a line comes last, unless it is behind events that never come.
         let whole = !ended || last || !passage.waiting.is_empty();
         let rest = if whole { Bytes::new() } else { lines.rest() };
-        let lines = out.into_iter().chain(late).chain([rest]);
+        let lines = out.into_iter().chain([rest]);
         for line in lines.filter(|line| !line.is_empty()) {
             if sender.send(Ok(line)).await.is_err() {
                 return;
@@ -165,14 +144,5 @@ mod tests {
         assert_eq!(lines.push(b"1}\n{}\n{"), ["{\"a\":1}\n", "{}\n"]);
         assert_eq!(lines.push(b"}\n{"), ["{}\n"]);
         assert_eq!(lines.rest(), "{");
-    }
-
-    #[test]
-    fn an_event_is_about_an_object_at_a_version() {
-        let line = r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"7"}}}"#;
-        let event = Event::read(line.into());
-        assert_eq!((event.name.as_str(), event.version), ("a", 7));
-        let event = Event::read(Bytes::from_static(b"junk"));
-        assert_eq!((event.name.as_str(), event.version), ("", 0));
     }
 }

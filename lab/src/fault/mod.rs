@@ -1,7 +1,7 @@
 //! A proxy with faults, before an API server or a Prometheus.
 //!
 //! [`Rule`]s say which requests or watch events a [`Fault`] applies to; the first rule that applies
-//! decides. [`Wire`] is for faults of whole connections. [`Proxy::freeze`] shows the past.
+//! decides. [`Wire`] is for faults of whole connections. [`Proxy::hold`] shows the past.
 //!
 //! Clients speak plain HTTP to it, on loopback. A client certificate cannot pass a proxy that reads
 //! requests, so that the proxy has the client's identity itself: it is started for one user, and
@@ -13,8 +13,8 @@
 //! use lab::fault::{EventFault, Fault, Proxy, Rule};
 //! let proxy = Proxy::before_api_server(plane, "jane", &["system:authenticated"]).await?;
 //! proxy.set([
-//!     Rule::new(Fault::Refuse(409)).verbs(&["patch"]).resource("nodes").every(2),
-//!     Rule::event(EventFault::Drop).resource("nodes").name("node-2").times(1),
+//!     Rule::new(Fault::Refuse(409)).verbs(&["patch"]).resource("nodes").times(2),
+//!     Rule::event(EventFault::Gone).resource("nodes").name("node-2").times(1),
 //! ]);
 //! // … start a client with proxy.kubeconfig() …
 //! assert!(proxy.requests().iter().all(|request| request.call.verb != "delete"));
@@ -33,7 +33,7 @@ mod wire;
 
 pub use call::Call;
 pub use proxy::{Proxy, Request};
-pub use rule::{EventFault, Fault, GONE, Rule};
+pub use rule::{EventFault, Fault, Rule};
 pub use wire::Wire;
 
 use std::sync::{Mutex, MutexGuard};
@@ -55,8 +55,6 @@ struct Shared {
 struct Script {
     rules: Vec<Rule>,
     requests: Vec<Request>,
-    /// The version that lists and watches answer as of.
-    frozen: Option<u64>,
     /// The resource whose events are held back.
     held: Option<&'static str>,
     /// True once a request has halted the proxy.
@@ -120,21 +118,8 @@ impl Shared {
         fault
     }
 
-    /// Reports whether an event is held back, because it is newer than the view.
-    fn holds(&self, call: &Call, version: u64) -> bool {
-        let script = self.script();
-        script.held.is_some_and(|held| held == call.resource)
-            || script.frozen.is_some_and(|frozen| version > frozen) && freezes(call)
+    /// Reports whether the events of a watch are held back.
+    fn holds(&self, call: &Call) -> bool {
+        self.script().held.is_some_and(|held| held == call.resource)
     }
-
-    /// Returns the version that a request is answered as of, if it is not the present one.
-    fn as_of(&self, call: &Call) -> Option<u64> {
-        self.script().frozen.filter(|_| call.verb == "list" && freezes(call))
-    }
-}
-
-/// Reports whether a view can be frozen for this resource: a lease must be read as it is, or its
-/// holder loses it; and what is no resource, such as the discovery of resources, has no versions.
-fn freezes(call: &Call) -> bool {
-    !matches!(call.resource.as_str(), "leases" | "")
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::State;
@@ -121,23 +121,8 @@ impl Proxy {
         self.wire.send_replace(wire);
     }
 
-    /// Freezes the view: from now on lists answer as of this moment and watches deliver nothing
-    /// newer, as from an API server that lags behind. Writes and reads of single objects go
-    /// through, and so does everything about leases.
-    ///
-    /// The API server keeps the past for some minutes only.
-    pub async fn freeze(&self) -> Result<()> {
-        let version = version(&self.shared).await?;
-        self.shared.change(|script| script.frozen = Some(version));
-        Ok(())
-    }
-
-    /// Ends the frozen view, and releases what it held back.
-    pub fn thaw(&self) {
-        self.shared.change(|script| script.frozen = None);
-    }
-
-    /// Holds back the events about this resource, as `freeze` does for all; `None` releases them.
+    /// Holds back the events about this resource, as an API server does that lags behind; `None`
+    /// releases them.
     pub fn hold(&self, resource: Option<&'static str>) {
         self.shared.change(|script| script.held = resource);
     }
@@ -197,8 +182,8 @@ async fn forward(State(shared): State<Arc<Shared>>, request: http::Request<Body>
     let onward = pass_on(&shared, &head, &call, body);
     let answer = match fault {
         None | Some(Fault::Event(_)) => onward.await,
-        Some(Fault::Delay(least, most)) => {
-            tokio::time::sleep(between(least, most, number)).await;
+        Some(Fault::Delay(pause)) => {
+            tokio::time::sleep(pause).await;
             onward.await
         }
         Some(Fault::Refuse(code)) => refusal(status(code)),
@@ -210,24 +195,12 @@ async fn forward(State(shared): State<Arc<Shared>>, request: http::Request<Body>
         Some(Fault::Answer(code, kind, text)) => answer_of(status(code), kind, text),
         Some(Fault::Bomb(mebibytes)) => bomb(mebibytes),
         Some(Fault::Never) => std::future::pending().await,
-        Some(Fault::Lost) => {
-            onward.await;
-            std::future::pending().await
-        }
         Some(Fault::Halt) => {
             onward.await;
             shared.change(|script| script.halted = true);
             std::future::pending().await
         }
-        Some(Fault::Executed(code)) => {
-            onward.await;
-            refusal(status(code))
-        }
         Some(Fault::Cut(most)) => onward.await.map(|body| cut(body, most)),
-        Some(Fault::Close(time)) => onward.await.map(|body| {
-            let end = Box::pin(tokio::time::sleep(time));
-            Body::from_stream(body.into_data_stream().take_until(end))
-        }),
     };
     shared.answered(number, answer.status().as_u16());
     if call.verb == "watch" && answer.status().is_success() {
@@ -238,11 +211,8 @@ async fn forward(State(shared): State<Arc<Shared>>, request: http::Request<Body>
 
 /// Sends a request to the server behind, and returns its answer.
 async fn pass_on(shared: &Shared, head: &Parts, call: &Call, body: Bytes) -> Response {
-    let target = match shared.as_of(call) {
-        Some(version) => past(&call.target, version),
-        None => call.target.clone(),
-    };
-    shared.upstream.send(head, &target, body).await.unwrap_or_else(|error| {
+    let target = &call.target;
+    shared.upstream.send(head, target, body).await.unwrap_or_else(|error| {
         crate::progress(&format!("the proxy could not send {target}: {error:#}"));
         refusal(StatusCode::BAD_GATEWAY)
     })
@@ -269,27 +239,6 @@ fn cut(body: Body, most: usize) -> Body {
     Body::from_stream(chunks)
 }
 
-/// Returns the target of a list as of a version; the further pages of a list are of their first
-/// one's version already.
-fn past(target: &str, version: u64) -> String {
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let parameters: Vec<_> = query.split('&').filter(|p| !p.is_empty()).collect();
-    if parameters.iter().any(|p| p.starts_with("continue=")) {
-        return target.to_owned();
-    }
-    let kept = parameters.into_iter().filter(|p| !p.starts_with("resourceVersion"));
-    let as_of = format!("resourceVersion={version}&resourceVersionMatch=Exact");
-    let all: Vec<_> = kept.chain([as_of.as_str()]).collect();
-    format!("{path}?{}", all.join("&"))
-}
-
-/// Returns a pause between two, another one for each request, and the same ones in every run.
-fn between(least: Duration, most: Duration, number: usize) -> Duration {
-    // A multiplicative hash spreads neighboring numbers.
-    let spread = u32::try_from(number % 1024).unwrap_or(0).wrapping_mul(2_654_435_761) >> 22;
-    least + most.saturating_sub(least) * spread / 1023
-}
-
 fn status(code: u16) -> StatusCode {
     StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
@@ -300,13 +249,8 @@ fn refusal(code: StatusCode) -> Response {
         400 => "BadRequest",
         401 => "Unauthorized",
         403 => "Forbidden",
-        404 => "NotFound",
-        409 => "Conflict",
-        410 => "Expired",
         429 => "TooManyRequests",
-        500 => "InternalError",
         503 => "ServiceUnavailable",
-        504 => "Timeout",
         _ => "",
     };
     let status = json!({
@@ -338,44 +282,4 @@ fn answer_of(code: StatusCode, kind: &'static str, text: String) -> Response {
     *answer.status_mut() = code;
     answer.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     answer
-}
-
-/// Returns the present version of an API server's store.
-async fn version(shared: &Shared) -> Result<u64> {
-    let Upstream::Kubernetes(client) = &shared.upstream else {
-        bail!("only the view of an API server can be frozen");
-    };
-    // The version of every list is that of the whole store.
-    let request = http::Request::get("/api/v1/nodes?limit=1").body(Vec::new())?;
-    let list: Value = client.request(request).await?;
-    let version = list["metadata"]["resourceVersion"].as_str().context("a list's version")?;
-    version.parse::<u64>().context("a list's version")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_as_of_a_version_keeps_everything_else() {
-        assert_eq!(
-            past("/api/v1/nodes?limit=100&resourceVersion=0&resourceVersionMatch=NotOlderThan", 7),
-            "/api/v1/nodes?limit=100&resourceVersion=7&resourceVersionMatch=Exact"
-        );
-        assert_eq!(
-            past("/api/v1/nodes", 7),
-            "/api/v1/nodes?resourceVersion=7&resourceVersionMatch=Exact"
-        );
-        let page = "/api/v1/nodes?limit=100&continue=abc";
-        assert_eq!(past(page, 7), page);
-    }
-
-    #[test]
-    fn pauses_are_between_their_bounds_and_differ() {
-        let (least, most) = (Duration::from_secs(1), Duration::from_secs(9));
-        let pauses: Vec<_> = (0..50).map(|number| between(least, most, number)).collect();
-        assert!(pauses.iter().all(|pause| (least..=most).contains(pause)), "{pauses:?}");
-        assert!(pauses.iter().any(|pause| *pause < Duration::from_secs(4)));
-        assert!(pauses.iter().any(|pause| *pause > Duration::from_secs(6)));
-    }
 }

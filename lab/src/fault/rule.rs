@@ -7,8 +7,8 @@ use super::Call;
 /// A fault of one request, or of one event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The request is passed on after a pause between these two.
-    Delay(Duration, Duration),
+    /// The request is passed on after a pause.
+    Delay(Duration),
     /// The server never sees the request; the answer has this code, and a Status as its body.
     Refuse(u16),
     /// The same with code 429 and this many seconds in Retry-After.
@@ -20,38 +20,24 @@ pub enum Fault {
     Bomb(usize),
     /// The server never sees the request, and no answer comes.
     Never,
-    /// The server executes the request; no answer comes.
-    Lost,
     /// The server executes the request; no answer comes, and no later request reaches the server.
     /// Its client is killed at this point, see [`Proxy::is_halted`](super::Proxy::is_halted).
     Halt,
-    /// The server executes the request; the answer has this code, and a Status as its body.
-    Executed(u16),
     /// The connection breaks after this many bytes of the body.
     Cut(usize),
-    /// The body ends in good order after this time. For watches.
-    Close(Duration),
     Event(EventFault),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventFault {
-    /// The event comes twice.
-    Duplicate,
-    /// The event never comes.
-    Drop,
-    /// The event comes after the next one.
-    Swap,
     /// In place of the event comes the error that its version is gone, and the watch ends.
     Gone,
-    /// In place of the event the watch ends in good order.
-    End,
     /// In place of the event comes a line that is no JSON, and the watch ends.
     Garbage,
 }
 
 /// The event of a watch whose version is gone.
-pub const GONE: &str = concat!(
+pub(super) const GONE: &str = concat!(
     r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"#,
     r#""status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#,
     "\n"
@@ -61,7 +47,6 @@ pub const GONE: &str = concat!(
 #[derive(Debug, Clone)]
 pub struct Rule {
     verbs: &'static [&'static str],
-    group: Option<String>,
     resource: Option<String>,
     subresource: Option<String>,
     namespace: Option<String>,
@@ -69,7 +54,6 @@ pub struct Rule {
     other_than: Option<String>,
     skip: usize,
     times: usize,
-    every: usize,
     pub(super) fault: Fault,
     seen: usize,
 }
@@ -79,7 +63,6 @@ impl Rule {
     pub fn new(fault: Fault) -> Self {
         Self {
             verbs: &[],
-            group: None,
             resource: None,
             subresource: None,
             namespace: None,
@@ -87,7 +70,6 @@ impl Rule {
             other_than: None,
             skip: 0,
             times: usize::MAX,
-            every: 1,
             fault,
             seen: 0,
         }
@@ -103,19 +85,14 @@ impl Rule {
         self
     }
 
-    /// Matches `plural`, `plural/subresource`, `plural.group` or `plural.group/subresource` only:
-    /// without a group, those of every group; without a subresource, the object and all of its
-    /// subresources; with `plural/`, the object alone.
+    /// Matches `plural` or `plural/subresource` only: without a subresource, the object and all of
+    /// its subresources; with `plural/`, the object alone.
     pub fn resource(mut self, resource: &str) -> Self {
-        let (whole, sub) = match resource.split_once('/') {
-            Some((whole, sub)) => (whole, Some(sub.to_owned())),
+        let (plural, sub) = match resource.split_once('/') {
+            Some((plural, sub)) => (plural, Some(sub.to_owned())),
             None => (resource, None),
         };
-        let (plural, group) = match whole.split_once('.') {
-            Some((plural, group)) => (plural, Some(group.to_owned())),
-            None => (whole, None),
-        };
-        (self.resource, self.group, self.subresource) = (Some(plural.to_owned()), group, sub);
+        (self.resource, self.subresource) = (Some(plural.to_owned()), sub);
         self
     }
 
@@ -149,12 +126,6 @@ impl Rule {
         self
     }
 
-    /// Applies to the first of every `every` requests.
-    pub fn every(mut self, every: usize) -> Self {
-        self.every = every.max(1);
-        self
-    }
-
     /// Reports whether it applies to the request, which counts if it matches.
     pub(super) fn applies(&mut self, call: &Call) -> bool {
         !matches!(self.fault, Fault::Event(_)) && self.matches(call, &call.name) && self.is_due()
@@ -173,7 +144,6 @@ impl Rule {
         };
         (self.verbs.is_empty() || self.verbs.contains(&call.verb.as_str()))
             && is(&self.resource, &call.resource)
-            && is(&self.group, &call.group)
             && is(&self.subresource, &call.subresource)
             && is(&self.namespace, &call.namespace)
             && is(&self.name, name)
@@ -185,7 +155,7 @@ impl Rule {
         let number = self.seen;
         self.seen += 1;
         let Some(number) = number.checked_sub(self.skip) else { return false };
-        number.is_multiple_of(self.every) && number / self.every < self.times
+        number < self.times
     }
 }
 
@@ -203,26 +173,21 @@ mod tests {
     fn the_numbers_of_a_rule_count_what_matches() {
         let patch = call(&Method::PATCH, "/api/v1/nodes/a");
         let mut rule = Rule::new(Fault::Refuse(409)).verbs(&["patch"]).resource("nodes");
-        rule = rule.skip(1).every(2).times(2);
-        let due: Vec<_> = (0..8).map(|_| rule.applies(&patch)).collect();
-        assert_eq!(due, [false, true, false, true, false, false, false, false]);
+        rule = rule.skip(1).times(2);
+        let due: Vec<_> = (0..5).map(|_| rule.applies(&patch)).collect();
+        assert_eq!(due, [false, true, true, false, false]);
         let mut rule = Rule::new(Fault::Never).resource("nodes").times(1);
         assert!(!rule.applies(&call(&Method::GET, "/api/v1/pods")));
         assert!(rule.applies(&patch) && !rule.applies(&patch));
     }
 
     #[test]
-    fn a_resource_has_a_group_and_a_subresource_where_they_are_given() {
+    fn a_resource_has_a_subresource_where_it_is_given() {
         let status = "/apis/traffic.example.com/v1alpha1/namespaces/ns/trafficwatches/a/status";
         let status = call(&Method::PATCH, status);
-        for (resource, expected) in [
-            ("trafficwatches", true),
-            ("trafficwatches/status", true),
-            ("trafficwatches/", false),
-            ("trafficwatches.traffic.example.com", true),
-            ("trafficwatches.traffic.example.com/status", true),
-            ("trafficwatches.other.example.com", false),
-        ] {
+        for (resource, expected) in
+            [("trafficwatches", true), ("trafficwatches/status", true), ("trafficwatches/", false)]
+        {
             let mut rule = Rule::new(Fault::Never).resource(resource);
             assert_eq!(rule.applies(&status), expected, "{resource}");
         }
@@ -234,10 +199,10 @@ mod tests {
     #[test]
     fn a_rule_of_events_matches_no_request_and_the_object_of_the_event() {
         let watch = call(&Method::GET, "/api/v1/nodes?watch=true");
-        let mut rule = Rule::event(EventFault::Drop).resource("nodes").name("a").times(1);
+        let mut rule = Rule::event(EventFault::Gone).resource("nodes").name("a").times(1);
         assert!(!rule.applies(&watch));
         assert_eq!(rule.of_event(&watch, "b"), None);
-        assert_eq!(rule.of_event(&watch, "a"), Some(EventFault::Drop));
+        assert_eq!(rule.of_event(&watch, "a"), Some(EventFault::Gone));
         assert_eq!(rule.of_event(&watch, "a"), None);
     }
 }

@@ -108,7 +108,6 @@ async fn a_request_passes_is_refused_or_throttled_as_the_rules_say() {
     proxy.set([
         Rule::new(Fault::Throttle(7)).resource("nodes").times(1),
         Rule::new(Fault::Refuse(503)).resource("nodes").skip(1).times(1),
-        Rule::new(Fault::Executed(504)).resource("nodes").skip(2).times(1),
     ]);
     let throttled = server.get(&proxy, NODES).await.unwrap();
     assert_eq!(throttled.status(), 429);
@@ -119,11 +118,9 @@ async fn a_request_passes_is_refused_or_throttled_as_the_rules_say() {
     assert_eq!(status["kind"], "Status");
     assert_eq!(status["code"], 503);
     assert_eq!(server.count(), 1);
-    assert_eq!(server.get(&proxy, NODES).await.unwrap().status(), 504);
-    assert_eq!(server.count(), 2);
     assert_eq!(server.get(&proxy, NODES).await.unwrap().status(), 200);
     let codes: Vec<_> = proxy.requests().iter().map(|request| request.code).collect();
-    assert_eq!((codes, proxy.faults()), (vec![200, 429, 503, 504, 200], 3));
+    assert_eq!((codes, proxy.faults()), (vec![200, 429, 503, 200], 2));
 }
 
 #[tokio::test]
@@ -133,16 +130,14 @@ async fn bodies_break_and_answers_are_late_or_never_come() {
     proxy.set([Rule::new(Fault::Cut(3))]);
     let broken = server.get(&proxy, NODES).await.unwrap();
     assert!(broken.text().await.is_err());
-    proxy.set([Rule::new(Fault::Delay(NOTHING, NOTHING))]);
+    proxy.set([Rule::new(Fault::Delay(NOTHING))]);
     let began = Instant::now();
     let answer = server.get(&proxy, NODES).await.unwrap();
     assert_eq!(answer.text().await.unwrap(), "answer");
     assert!(began.elapsed() >= NOTHING, "{:?}", began.elapsed());
     let before = server.count();
-    for (fault, executed) in [(Fault::Never, 0), (Fault::Lost, 1)] {
-        proxy.set([Rule::new(fault)]);
-        server.is_not_answered(&proxy, before + executed).await;
-    }
+    proxy.set([Rule::new(Fault::Never)]);
+    server.is_not_answered(&proxy, before).await;
 }
 
 #[tokio::test]
@@ -216,33 +211,13 @@ fn version(line: &str) -> String {
 }
 
 #[tokio::test]
-async fn events_are_doubled_dropped_swapped_and_ended() {
+async fn an_event_is_replaced_and_ends_its_watch() {
     let event = |fault| Rule::event(fault).resource("nodes").name("a").times(1);
     for (rule, expected) in [
-        (event(EventFault::Duplicate), vec!["1", "1", "2", "3", "4"]),
-        (event(EventFault::Drop), vec!["2", "3", "4"]),
-        (event(EventFault::Swap).skip(1), vec!["1", "2", "4", "3"]),
         (event(EventFault::Gone).skip(1), vec!["1", "2", "Expired", "end"]),
-        (event(EventFault::End).skip(1), vec!["1", "2", "end"]),
-        (Rule::new(Fault::Close(NOTHING / 2)), vec!["1", "2", "3", "4", "end"]),
+        (event(EventFault::Garbage), vec![r#"{"type":"MODIFIED","object":!}"#, "end"]),
     ] {
         let what = format!("{rule:?}");
         assert_eq!(seen([rule], expected.len()).await, expected, "{what}");
     }
-}
-
-#[tokio::test]
-async fn a_frozen_view_has_nothing_newer_but_leases() {
-    let server = Server::start().await;
-    let proxy = Proxy::before(&server.url).await.unwrap();
-    assert!(proxy.freeze().await.unwrap_err().to_string().contains("only the view of"));
-    let shared = Shared::new(Upstream::plain(&server.url).unwrap());
-    shared.change(|script| script.frozen = Some(7));
-    let call = |target: &str| Call::of(&http::Method::GET, &target.parse().unwrap());
-    let watch = call("/api/v1/nodes?watch=true");
-    assert!(shared.holds(&watch, 8) && !shared.holds(&watch, 7));
-    assert_eq!(shared.as_of(&call(NODES)), Some(7));
-    assert_eq!(shared.as_of(&call("/api/v1/nodes/a")), None);
-    let lease = call("/apis/coordination.k8s.io/v1/leases?watch=true");
-    assert!(!shared.holds(&lease, 8));
 }

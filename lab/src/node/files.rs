@@ -115,30 +115,3 @@ pub(super) fn kube_proxy(config: &NodeConfig) -> String {
     });
     format!("{value:#}\n")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config() -> NodeConfig {
-        NodeConfig {
-            name: "node-2".to_owned(),
-            pod_cidr: "10.78.2.0/24".to_owned(),
-            certificate: "/pki/node-2.crt".into(),
-            cgroup_root: "/lab-x/node-2".to_owned(),
-            sandbox_image: "registry.k8s.io/pause:3".to_owned(),
-            ..NodeConfig::default()
-        }
-    }
-
-    #[test]
-    fn every_file_carries_the_node_s_own_values() {
-        assert!(containerd(&config()).contains("sandbox_image = \"registry.k8s.io/pause:3\""));
-        assert!(cni(&config()).contains("10.78.2.0/24"));
-        let kubelet: serde_json::Value = serde_json::from_str(&kubelet(&config())).unwrap();
-        assert_eq!(kubelet["cgroupRoot"], "/lab-x/node-2");
-        assert_eq!(kubelet["tlsCertFile"], "/pki/node-2.crt");
-        let proxy: serde_json::Value = serde_json::from_str(&kube_proxy(&config())).unwrap();
-        assert_eq!(proxy["hostnameOverride"], "node-2");
-    }
-}

@@ -85,40 +85,6 @@ mod tests {
 
     use super::*;
 
-    fn stretches(pairs: &[(Millis, Millis)]) -> Vec<Stretch> {
-        pairs.iter().map(|&(from, to)| Stretch::new(from, to)).collect()
-    }
-
-    #[test]
-    fn overlaps_and_gaps_are_what_one_sees_on_paper() {
-        type Case<'a> =
-            (&'a str, &'a [(Millis, Millis)], &'a [(Millis, Millis)], &'a [(Millis, Millis)]);
-        let cases: [Case<'_>; 10] = [
-            ("nothing", &[], &[], &[]),
-            ("one", &[(10, 20)], &[], &[]),
-            ("an empty one is none", &[(10, 20), (15, 15), (30, 30), (40, 5)], &[], &[]),
-            ("one after the other", &[(10, 20), (20, 30)], &[], &[]),
-            ("with a gap", &[(10, 20), (25, 30)], &[], &[(20, 25)]),
-            ("overlapping", &[(10, 20), (15, 30)], &[(15, 20)], &[]),
-            ("one in the other", &[(10, 30), (15, 20)], &[(15, 20)], &[]),
-            ("the same twice", &[(10, 20), (10, 20)], &[(10, 20)], &[]),
-            ("three at once count once", &[(10, 20), (12, 18), (14, 30)], &[(12, 20)], &[]),
-            (
-                "overlap, gap, overlap",
-                &[(0, 10), (5, 12), (20, 30), (29, 40)],
-                &[(5, 10), (29, 30)],
-                &[(12, 20)],
-            ),
-        ];
-        for (name, given, twice, never) in cases {
-            let wanted = Coverage { twice: stretches(twice), never: stretches(never) };
-            assert_eq!(coverage(stretches(given)), wanted, "{name}");
-            let mut backwards = stretches(given);
-            backwards.reverse();
-            assert_eq!(coverage(backwards), wanted, "{name}, backwards");
-        }
-    }
-
     #[test]
     fn a_part_of_a_stretch_may_be_nothing() {
         let stretch = Stretch::new(10, 20);

@@ -92,13 +92,4 @@ mod tests {
         assert_eq!((ledger.reports(), ledger.runs("stream:xxrtve1").len()), (2, 1));
         assert_eq!(ledger.runs("stream:xxrtve1")[0].time, Stretch::new(100, 500));
     }
-
-    #[tokio::test]
-    async fn what_is_no_report_is_refused() {
-        let sink = Sink::on_loopback().unwrap();
-        for body in ["", "{}", r#"{"worker":"w","pod":"p","intervals":[{"stream":"s"}]}"#] {
-            assert_eq!(post(&sink, body.to_owned()).await, 400, "{body}");
-        }
-        assert_eq!(sink.ledger().reports(), 0);
-    }
 }

@@ -269,23 +269,6 @@ async fn what_is_no_admission_request_is_answered_and_counted() {
 }
 
 #[tokio::test]
-async fn more_connections_than_allowed_are_closed_and_the_others_go_on() {
-    let running = start(1).await;
-    let bundle = running.state.bundle();
-    let mut first = connect(running.address, &bundle, &running.clock).await.unwrap();
-    assert!(connect(running.address, &bundle, &running.clock).await.is_err());
-    admit(&mut first).await.unwrap();
-    drop(first);
-    // Its place is free as soon as the server has seen its end.
-    let again = async {
-        while connect(running.address, &bundle, &running.clock).await.is_err() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), again).await.unwrap();
-}
-
-#[tokio::test]
 async fn nobody_is_served_before_there_is_a_certificate() {
     let certificates = Certificates::default();
     let address = ([127, 0, 0, 1], 0).into();

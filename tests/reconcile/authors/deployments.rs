@@ -1,7 +1,7 @@
 //! `spec.deployment`: only for authors who may create Deployments in the namespace.
 use serde_json::json;
 
-use super::{Author, WATCH, kinds, refused, rule};
+use super::{Author, WATCH, kinds, refused};
 use crate::{bench::run, traffic_watch::judging::deployment};
 
 #[test]
@@ -30,16 +30,5 @@ fn who_may_create_no_deployment_has_none_created() {
         clerk.change("web", json!({"maxBandwidthPercent": "70"})).await.expect("another field");
         clerk.change("web", json!({"deployment": null})).await.expect("none is less");
         refused(clerk.change("web", with).await, &[right]);
-    });
-}
-
-#[test]
-fn the_right_to_create_deployments_is_enough() {
-    run(async |bench| {
-        let create = rule("apps", "deployments", &["create"]);
-        let maker = Author::with_rules(&bench, "maker", &[kinds(), create.clone()]).await;
-        maker.until_granted(&bench, &create).await;
-        let spec = json!({"deployment": deployment(), "eviction": {"after": "1m"}});
-        maker.try_create(WATCH, spec).await.expect("the right to create");
     });
 }

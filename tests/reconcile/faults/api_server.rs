@@ -1,13 +1,20 @@
-//! Faults of the API server that requests meet: it is away, or answers wrongly.
+//! Faults of an API server that the simulation does not have: it is not there yet, stands still, throttles, answers
+//! garbage, or is behind a slow line.
 use std::time::Duration;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, CustomResourceExt, ResourceExt, api::DeleteParams};
-use lab::fault::{Fault, Rule, Wire};
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, CustomResourceExt, ResourceExt,
+    api::{DeleteParams, ListParams},
+};
+use lab::fault::{EventFault, Fault, Rule, Wire};
 use serde_json::json;
 use traffic_operator::api::TrafficWatch;
 
-use super::{WRITES, staged, start};
+use super::{Stage, WRITES, edit, staged, start, unlabel};
 use crate::{
     bench::{define, eventually, run},
     prometheus::Sample,
@@ -32,19 +39,6 @@ fn an_operator_that_starts_without_an_api_server_begins_when_it_is_there() {
         bench.until_label("node-2", KEY, Some("true")).await;
         bench.condition("web", "Ready", "True", "Judged").await;
         assert_eq!(operator.terminate().await, Some(0));
-    });
-}
-
-/// Shorter than the lease: a longer outage ends the process, which its supervisor restarts.
-#[test]
-fn an_outage_changes_no_label_and_is_over_when_the_api_server_is_back() {
-    staged("30s", async |mut stage| {
-        stage.proxy.wire(Wire::Refused);
-        stage.measures("1");
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(stage.bench.label("node-2", KEY).await.as_deref(), Some("true"));
-        stage.assert_alive().await;
-        stage.recovers().await;
     });
 }
 
@@ -83,34 +77,6 @@ fn a_store_that_stands_still_changes_nothing() {
 }
 
 #[test]
-fn a_write_that_is_never_answered_is_given_up_after_its_deadline() {
-    staged("15s", async |mut stage| {
-        stage.proxy.set([Rule::new(Fault::Never).verbs(&["patch"]).resource("nodes")]);
-        stage.measures("1");
-        let message = stage.bench.condition("web", "Ready", "Unknown", "ApiError").await;
-        assert!(message.contains("patch node"), "{message}");
-        stage.assert_alive().await;
-        stage.recovers().await;
-    });
-}
-
-/// The write is executed and its answer is lost: making it once more does no harm.
-#[test]
-fn a_write_whose_answer_is_lost_is_not_made_over_and_over() {
-    staged("15s", async |stage| {
-        let rule = Rule::new(Fault::Lost).verbs(&["patch"]).resource("nodes").name("node-2");
-        stage.proxy.set([rule.times(1)]);
-        stage.measures("1");
-        stage.bench.until_label("node-2", KEY, Some("false")).await;
-        // The watch brings the label long before the deadline; nothing is left to do then.
-        stage.bench.judgments(12).await;
-        stage.bench.condition("web", "Ready", "True", "Judged").await;
-        assert!(super::written(&stage.bench, stage.began, "node-2").await <= 2);
-        stage.rests().await;
-    });
-}
-
-#[test]
 fn while_all_writes_are_throttled_few_are_tried() {
     staged("60s", async |mut stage| {
         stage.proxy.set([Rule::new(Fault::Throttle(1)).verbs(WRITES)]);
@@ -123,20 +89,6 @@ fn while_all_writes_are_throttled_few_are_tried() {
         assert!((1..=3).contains(&to_nodes), "{to_nodes} tries in 15 s");
         assert_eq!(stage.bench.label("node-2", KEY).await.as_deref(), Some("true"));
         stage.recovers().await;
-    });
-}
-
-#[test]
-fn every_second_write_is_a_conflict_and_each_change_is_written_once() {
-    staged("15s", async |mut stage| {
-        let rule = Rule::new(Fault::Refuse(409)).verbs(&["patch"]).resource("nodes/");
-        stage.proxy.set([rule.every(2)]);
-        for (percent, unfit) in [("1", "false"), ("90", "true")] {
-            stage.measures(percent);
-            stage.bench.until_label("node-2", KEY, Some(unfit)).await;
-        }
-        assert!(stage.proxy.faults() >= 2, "{} conflicts", stage.proxy.faults());
-        stage.recovers_after(3).await;
     });
 }
 
@@ -177,5 +129,119 @@ fn a_definition_that_is_deleted_and_created_again_is_served_again_without_a_floo
         stage.bench.until_label("node-2", KEY, Some("true")).await;
         // The clean-up, the mark, and the change to fit.
         stage.recovers_after(3).await;
+    });
+}
+
+/// Of fifty marks that take 5 s each, eight at a time, the last would be written after half a
+/// minute, when the nodes have long recovered.
+#[test]
+fn marks_are_not_written_when_their_judgment_is_over() {
+    run(async |bench| {
+        let nodes: Vec<_> = (0..100).map(|i| format!("slow-{i}")).collect();
+        for name in &nodes {
+            bench.node(name).await;
+            bench.prometheus.set(name, Sample::percent("1"));
+        }
+        let spec = json!({"interval": "2s", "consecutive": {"unfit": 1, "fit": 1}});
+        bench.watch("web", spec).await;
+        let proxy = bench.proxy().await;
+        let operator = start(&bench, &proxy, "60s", "operator-1");
+        bench.until("web", &[("/summary/fit", json!(100))]).await;
+        for name in &nodes {
+            bench.until_label(name, KEY, Some("false")).await;
+        }
+        let delay = Fault::Delay(Duration::from_secs(5));
+        proxy.set([Rule::new(delay).resource("nodes").verbs(&["patch"])]);
+        let since = Timestamp::now();
+        for name in &nodes {
+            bench.prometheus.set(name, Sample::percent("99"));
+        }
+        // The nodes recover while the first marks are written.
+        let marked = ListParams::default().labels(&format!("{KEY}=true"));
+        let any = async || {
+            let nodes = bench.nodes().list(&marked).await.ok()?;
+            nodes.items.first().map(drop)
+        };
+        eventually("a mark", any).await;
+        for name in &nodes {
+            bench.prometheus.set(name, Sample::percent("1"));
+        }
+        bench.until("web", &[("/summary/unfit", json!(50))]).await;
+        bench.until("web", &[("/summary/unfit", json!(0)), ("/summary/fit", json!(100))]).await;
+        for name in &nodes {
+            bench.until_label(name, KEY, Some("false")).await;
+        }
+        let writes = bench.writes_since(since).await;
+        let marks = writes.iter().filter(|write| write.resource == "nodes").count() / 2;
+        assert!((1..=30).contains(&marks), "{marks} of 50 marks written");
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
+
+/// The first page takes longer than a request may, and makes progress all the time.
+#[test]
+fn a_slow_line_delays_the_first_judgment_and_no_more() {
+    run(async |bench| {
+        three_nodes(&bench).await;
+        // 600 kB of nodes, whatever of them is asked for.
+        let large = json!({"metadata": {"annotations": {"example.com/large": "x".repeat(20_000)}}});
+        for i in 0..30 {
+            let name = format!("large-{i}");
+            bench.node(&name).await;
+            edit(&bench, &name, large.clone()).await;
+            bench.prometheus.set(&name, Sample::percent("10"));
+        }
+        bench.prometheus.set("node-2", Sample::percent("90"));
+        bench.watch("web", json!({})).await;
+        let proxy = bench.proxy().await;
+        proxy.wire(Wire::Slow(50_000));
+        let operator = start(&bench, &proxy, "30s", "operator-1");
+        bench.until_label("node-2", KEY, Some("true")).await;
+        bench.until("web", &[("/ready", json!(true)), ("/summary/nodes", json!(33))]).await;
+        let since = Timestamp::now();
+        proxy.wire(Wire::Open);
+        bench.judgments(3).await;
+        assert_eq!(super::written(&bench, since, "node-2").await, 0);
+        assert_eq!(operator.terminate().await, Some(0));
+    });
+}
+
+fn next(fault: EventFault, node: &str) -> Rule {
+    Rule::event(fault).resource("nodes").name(node).times(1)
+}
+
+impl Stage {
+    /// Removes our label from node-2, and asserts that it comes back: only a watch can bring this.
+    async fn repairs(&self) {
+        unlabel(&self.bench, "node-2").await;
+        self.bench.until_label("node-2", KEY, Some("true")).await;
+    }
+}
+
+#[test]
+fn garbage_in_a_watch_ends_nothing() {
+    staged("15s", async |mut stage| {
+        stage.proxy.set([next(EventFault::Garbage, "node-2").times(2)]);
+        stage.repairs().await;
+        stage.recovers_after(2).await;
+    });
+}
+
+#[test]
+fn lists_that_are_cut_off_or_garbage_are_read_again() {
+    staged("15s", async |mut stage| {
+        let list = |fault| Rule::new(fault).verbs(&["list"]).resource("nodes");
+        let half = "{\"kind\":\"NodeList\",\"items\":[".to_owned();
+        stage.proxy.set([
+            next(EventFault::Gone, "node-2"),
+            list(Fault::Cut(300)).times(1),
+            list(Fault::Answer(200, "application/json", half)).skip(1).times(1),
+            list(Fault::Answer(200, "text/html", "<html>login".into())).skip(2).times(1),
+        ]);
+        stage.repairs().await;
+        assert_eq!(stage.proxy.faults(), 3);
+        // An empty or broken list removes no node.
+        assert_eq!(stage.bench.status("web").await["summary"]["nodes"], 3);
+        stage.recovers_after(2).await;
     });
 }

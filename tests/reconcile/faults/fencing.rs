@@ -56,7 +56,7 @@ impl Late {
     /// Sends a patch of this object, after this many others, on its way for this long.
     fn hold(&self, resource: &str, name: &str, others: usize, seconds: u64) {
         let way = Duration::from_secs(seconds);
-        let rule = Rule::new(Fault::Delay(way, way)).verbs(&["patch"]).resource(resource);
+        let rule = Rule::new(Fault::Delay(way)).verbs(&["patch"]).resource(resource);
         self.proxy.set([rule.name(name).skip(others).times(1)]);
     }
 
@@ -226,7 +226,7 @@ fn a_list_of_agents_that_arrives_after_its_writer_was_stopped_is_replaced() {
         bench.until_listed("default", "np", &["a 10.1.0.1:9090"]).await;
         let second = follower(&bench).await;
         let way = Duration::from_secs(30);
-        let rule = Rule::new(Fault::Delay(way, way)).verbs(&["patch"]).resource("configmaps");
+        let rule = Rule::new(Fault::Delay(way)).verbs(&["patch"]).resource("configmaps");
         first.proxy.set([rule.times(1)]);
         bench.running_pod("b", "10.1.0.2").await;
         first.stops().await;

@@ -21,9 +21,7 @@ use crate::{
 mod api_server;
 mod fencing;
 mod prometheus;
-mod slowness;
 mod storms;
-mod watches;
 
 /// The verbs of writes.
 pub const WRITES: &[&str] = &["create", "update", "patch", "delete"];
@@ -43,12 +41,6 @@ pub fn start(bench: &Bench, proxy: &Proxy, lease: &str, identity: &str) -> Opera
 async fn written(bench: &Bench, since: Timestamp, node: &str) -> usize {
     let writes = bench.writes_since(since).await.into_iter();
     writes.filter(|w| w.resource == "nodes" && w.name == node && w.code == 200).count()
-}
-
-/// Changes a node as a stranger, in a way that decides nothing.
-async fn touch(bench: &Bench, node: &str) {
-    let annotations = json!({"example.com/touched": Timestamp::now().to_string()});
-    edit(bench, node, json!({"metadata": {"annotations": annotations}})).await;
 }
 
 /// Removes our label from a node, as a stranger.

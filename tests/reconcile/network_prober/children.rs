@@ -1,6 +1,6 @@
 //! The objects that a NetworkProber owns, and the lifecycle of its certificates.
 use k8s_openapi::{
-    api::{apps::v1::DaemonSet, core::v1::Secret},
+    api::apps::v1::DaemonSet,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
 };
@@ -138,18 +138,6 @@ fn an_older_definition_gets_what_it_knows() {
 }
 
 #[test]
-fn without_the_prometheus_operator_everything_else_is_served() {
-    run(async |bench| {
-        uninstall_monitoring(&bench).await;
-        let _operator = bench.ready_operator().await;
-        bench.prober("np", selector()).await;
-        bench.until_condition("np", "Ready", "True", "Serving").await;
-        let message = bench.until_condition("np", "Monitored", "False", "KindAbsent").await;
-        assert!(message.contains("install the prometheus-operator"), "{message}");
-    });
-}
-
-#[test]
 fn in_mode_daemon_set_nodes_have_agents_and_pods_none() {
     served(async |bench, _operator| {
         let spec = json!({"mode": "DaemonSet", "podSelector": {"matchLabels": {"app": "agents"}}});
@@ -203,6 +191,9 @@ fn a_quiet_cluster_costs_no_write() {
         bench.pod("default", "a", json!({})).await;
         bench.runs("default", "a", "10.1.0.1").await;
         bench.until_prober("np", &[("/injected", json!(1)), ("/pods", json!(["a"]))]).await;
+        // The definitions of prometheus-operator are missing, and all else is served.
+        bench.until_condition("np", "Monitored", "False", "KindAbsent").await;
+        bench.until_condition("np", "Ready", "True", "Serving").await;
         let passes =
             async || operator.metric("traffic_operator_reconcile_total", &["networkprober"]).await;
         // Our own last write triggers one more pass.
@@ -220,36 +211,5 @@ fn a_quiet_cluster_costs_no_write() {
         eventually("another pass", async || (passes().await > before).then_some(())).await;
         let writes = bench.writes_since(since).await;
         assert!(writes.is_empty(), "{writes:?}");
-    });
-}
-
-/// A restart must not lose an injection: the authority outlives the process.
-#[test]
-fn the_authority_outlives_the_operator_and_a_spoilt_secret_is_created_again() {
-    run(async |bench| {
-        let secrets: Api<Secret> = Api::namespaced(bench.client.clone(), "traffic-operator-system");
-        let operator = bench.ready_operator().await;
-        let bundle = async || {
-            let secret = secrets.get("traffic-operator-webhook").await.expect("Secret");
-            secret.data.expect("data")["ca.crt"].clone()
-        };
-        let first = bundle().await;
-        operator.terminate().await;
-        let operator = bench.ready_operator().await;
-        assert_eq!(bundle().await, first);
-        bench.prober("np", selector()).await;
-        bench.intercepted("default").await;
-        let spoil = Patch::Merge(json!({"data": {"tls.crt": "bm9uc2Vuc2U="}}));
-        secrets
-            .patch("traffic-operator-webhook", &PatchParams::default(), &spoil)
-            .await
-            .expect("spoil");
-        let other = async || (bundle().await != first).then_some(());
-        eventually("a new authority", other).await;
-        let ends =
-            operator.metric("traffic_operator_injector_cert_not_after_seconds", &["leaf"]).await;
-        assert!(ends > 0.0, "{ends}");
-        // The API server gets the new authority: pods get agents again.
-        bench.intercepted("default").await;
     });
 }

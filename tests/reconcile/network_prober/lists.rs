@@ -10,7 +10,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use super::{selector, served, with};
-use crate::bench::{Bench, Operator, eventually, run};
+use crate::bench::{Bench, Operator, eventually};
 
 /// An agent in a pod, as the operator sees it.
 pub struct Agent {
@@ -172,27 +172,5 @@ fn nobody_gets_a_list_that_is_not_its_own() {
         assert_eq!(with_token(&stranger).await, StatusCode::FORBIDDEN);
         let bare = agent.http.get(&agent.url).send().await.expect("answer").status();
         assert_eq!(bare, StatusCode::UNAUTHORIZED);
-    });
-}
-
-/// Followers answer too: an agent may reach any replica.
-#[test]
-fn every_replica_answers_agents_and_the_api_server() {
-    run(async |bench| {
-        let leader = bench.ready_operator().await;
-        let leads =
-            async || (leader.metric("traffic_operator_leader", &[]).await > 0.5).then_some(());
-        eventually("a leader", leads).await;
-        let follower = bench.operator_with("operator-2", "15s");
-        follower.ready().await;
-        assert!(follower.metric("traffic_operator_leader", &[]).await < 0.5);
-        bench.prober("np", selector()).await;
-        bench.intercepted("default").await;
-        let pod = bench.running_pod("a", "10.1.0.1").await;
-        bench.running_pod("b", "10.1.0.2").await;
-        let at_leader = Agent::of(&bench, &leader, &pod).await.until(&["b"]).await;
-        let at_follower = Agent::of(&bench, &follower, &pod).await.until(&["b"]).await;
-        assert_eq!(at_leader.etag, at_follower.etag, "equal lists have equal fingerprints");
-        assert_eq!(at_leader.list, at_follower.list);
     });
 }

@@ -13,7 +13,7 @@ use super::{selector, with};
 use crate::bench::{ACCOUNT, Bench, Operator, eventually, eventually_or, run};
 
 /// Namespaces that do not consent.
-const SILENT: usize = 500;
+const SILENT: usize = 20;
 
 /// Maximum number of concurrent requests of a test.
 const AT_A_TIME: usize = 20;

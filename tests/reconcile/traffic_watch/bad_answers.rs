@@ -67,21 +67,3 @@ fn every_bad_answer_freezes_the_labels_and_reports_it_and_judging_resumes_by_its
         }
     });
 }
-
-/// Original 1.4 #9: errors of writes were swallowed.
-#[test]
-fn a_write_that_is_forbidden_is_reported_tried_again_and_made_when_it_is_allowed() {
-    run(async |bench| {
-        let operator = one_unfit(&bench).await;
-        let granted = bench.deny("nodes", &["patch"]).await;
-        bench.prometheus.set("node-2", Sample::percent("1"));
-        let message = bench.condition("web", "Ready", "Unknown", "Forbidden").await;
-        assert!(message.contains("patch node"), "{message}");
-        let failed = ["reason=\"Forbidden\""];
-        assert!(operator.metric("traffic_operator_reconcile_errors_total", &failed).await >= 1.0);
-        assert_eq!(bench.label("node-2", KEY).await.as_deref(), Some("true"));
-        bench.grant(granted).await;
-        bench.until_label("node-2", KEY, Some("false")).await;
-        bench.condition("web", "Ready", "True", "Judged").await;
-    });
-}

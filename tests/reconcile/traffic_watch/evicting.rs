@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// There are no kubelets here: pods are bound and made Ready by hand.
-pub async fn bind_and_ready(bench: &Bench, node: &str, count: usize) -> Vec<Pod> {
+async fn bind_and_ready(bench: &Bench, node: &str, count: usize) -> Vec<Pod> {
     bind_and_ready_of(bench, "web", node, count).await
 }
 
@@ -52,7 +52,7 @@ async fn bind_and_ready_of(bench: &Bench, app: &str, node: &str, count: usize) -
     list
 }
 
-pub async fn leaving(bench: &Bench) -> Vec<String> {
+async fn leaving(bench: &Bench) -> Vec<String> {
     let pods = Api::<Pod>::namespaced(bench.client.clone(), "default");
     let list = pods.list(&ListParams::default().labels("app=web")).await.expect("pods");
     let leaving = list.iter().filter(|p| p.metadata.deletion_timestamp.is_some());

@@ -1,6 +1,5 @@
 //! `TrafficWatch`: whole passes, from Prometheus' answers to labels, pods and the status.
 mod bad_answers;
-mod deployments;
 pub mod evicting;
 pub mod judging;
 mod limits;

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{
     bench::{Bench, eventually},
-    prometheus::{Prometheus, Sample},
+    prometheus::Sample,
     traffic_watch::judging::{KEY, patch_spec, with_three_nodes},
 };
 
@@ -54,34 +54,5 @@ fn a_taint_comes_and_goes_with_the_label_and_leaves_the_taints_of_others() {
         until_taint(&bench, "node-2", None).await;
         bench.until_label("node-2", KEY, None).await;
         assert_eq!(taints(&bench, "node-2").await["team"], "NoSchedule");
-    });
-}
-
-#[test]
-fn each_object_asks_the_endpoint_that_it_names() {
-    with_three_nodes(async |bench| {
-        let other = Prometheus::start().await;
-        for node in ["node-1", "node-2", "node-3"] {
-            other.set(node, Sample::percent(if node == "node-3" { "99" } else { "10" }));
-        }
-        bench.watch("web", json!({})).await;
-        bench.watch("elsewhere", json!({"prometheus": "other"})).await;
-        bench.watch("nowhere", json!({"prometheus": "missing"})).await;
-        let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("endpoints.yaml");
-        let text = format!(
-            "endpoints:\n  default: {{url: '{}'}}\n  other: {{url: '{}'}}\n",
-            bench.prometheus.url, other.url
-        );
-        std::fs::write(&file, text).expect("endpoints");
-        let path = file.display().to_string();
-        let operator =
-            bench.operator_args(&["--prometheus-config", &path], &["--lease-duration", "15s"]);
-        bench.until_label("node-3", "elsewhere.traffic.example.com/unfit", Some("true")).await;
-        bench.until_label("node-3", KEY, Some("false")).await;
-        let message = bench.condition("nowhere", "Ready", "False", "InvalidSpec").await;
-        assert!(message.contains("spec.prometheus: no endpoint \"missing\""), "{message}");
-        assert!(message.contains("default, other"), "{message}");
-        let label = ["endpoint=\"other\"", "result=\"success\""];
-        assert!(operator.metric("traffic_operator_prometheus_requests_total", &label).await > 0.0);
     });
 }

@@ -251,30 +251,6 @@ mod tests {
     }
 
     #[test]
-    fn only_routes_to_pods_of_others_are_routes() {
-        let route = |body: &[u8]| super::route(Family::V4, body);
-        assert_eq!(route(&body(1, [10, 91, 7, 0])), Some((7, 1024)));
-        assert_eq!(route(&body(6, [10, 91, 7, 0])), None, "the node's own black hole");
-        assert_eq!(route(&body(1, [10, 90, 0, 0])), None);
-        let mut local = body(1, [10, 91, 7, 0]);
-        local[4] = 255;
-        assert_eq!(route(&local), None, "another table");
-        assert_eq!(route(&[2, 24]), None);
-    }
-
-    #[test]
-    fn routes_of_ipv6_are_read_in_its_table_alone() {
-        let mut body = vec![10, 64, 0, 0, MAIN_TABLE, 12, 0, 1, 0, 0, 0, 0];
-        body.extend(20_u16.to_ne_bytes());
-        body.extend(1_u16.to_ne_bytes());
-        body.extend([0xfd, 0x91, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(route(Family::V6, &body), Some((7, 0)));
-        assert_eq!(route(Family::V4, &body), None);
-        body[17] = 0x90;
-        assert_eq!(route(Family::V6, &body), None, "another network");
-    }
-
-    #[test]
     fn changes_count_at_once_and_a_dump_corrects() {
         let mut table = table();
         let new = |third| message(24, 2, &body(1, [10, 91, third, 0]));

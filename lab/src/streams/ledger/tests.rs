@@ -36,18 +36,6 @@ fn reports_of_one_pod_that_touch_are_one_run() {
 }
 
 #[test]
-fn what_is_reported_twice_or_late_is_no_overlap() {
-    let ledger = ledger(&[
-        ("w0", 1, 400, 600, 1),
-        ("w0", 1, 0, 200, 1),
-        ("w0", 1, 0, 450, 1),
-        ("w0", 1, 100, 300, 1),
-    ]);
-    assert_eq!(ledger.runs("s").len(), 1);
-    assert!(ledger.overlaps(Stretch::ALWAYS).is_empty());
-}
-
-#[test]
 fn a_handover_leaves_a_gap_and_no_overlap() {
     let ledger = ledger(&[("w0", 1, 0, 1000, 1), ("w1", 1, 2500, 4000, 3)]);
     assert_eq!(times(&ledger.gaps(Stretch::new(0, 4000)), |gap| gap.time), [(1000, 2500)]);
@@ -63,22 +51,6 @@ fn two_pods_at_once_are_an_overlap_even_of_one_name() {
     assert_eq!(times(&overlaps, |overlap| overlap.time), [(990, 1000)]);
     assert_eq!(overlaps[0].workers, ["w0", "w0"]);
     assert!(ledger.overlaps(Stretch::new(1000, 2000)).is_empty());
-}
-
-#[test]
-fn an_overlap_that_is_reported_late_is_found() {
-    // A worker that was cut off reports afterwards what it ran while another one got the stream.
-    let mut ledger = ledger(&[("w0", 1, 0, 1000, 1), ("w1", 1, 1500, 3000, 3)]);
-    assert!(ledger.overlaps(Stretch::ALWAYS).is_empty());
-    ledger.enter(&report(("w0", 1, 1000, 1700, 1)));
-    assert_eq!(times(&ledger.overlaps(Stretch::ALWAYS), |o| o.time), [(1500, 1700)]);
-}
-
-#[test]
-fn time_before_the_first_run_is_no_gap_and_time_after_the_last_is() {
-    let ledger = ledger(&[("w0", 1, 1000, 2000, 1)]);
-    assert_eq!(times(&ledger.gaps(Stretch::new(0, 3000)), |gap| gap.time), [(2000, 3000)]);
-    assert!(ledger.gaps(Stretch::new(0, 2000)).is_empty());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The rules of confd, one by one.
+//! What the properties do not say about the rules of confd.
 use std::net::Ipv4Addr;
 
 use super::{
@@ -7,7 +7,6 @@ use super::{
 };
 
 const X: Option<Ipv4Addr> = Some(Ipv4Addr::new(224, 0, 0, 1));
-const Y: Option<Ipv4Addr> = Some(Ipv4Addr::new(224, 0, 0, 2));
 
 /// Nodes with these cluster ids, each with the label `n` for its place, and `rr` if it has an id.
 fn nodes(ids: &[Option<Ipv4Addr>]) -> Vec<Node> {
@@ -21,101 +20,6 @@ fn nodes(ids: &[Option<Ipv4Addr>]) -> Vec<Node> {
 
 fn all(fabric: &Fabric) -> Vec<u32> {
     fabric.sessions().iter().map(|(_, expected)| expected.all).collect()
-}
-
-/// The connection between two nodes: true for the mesh; then, for each end, true if it is global,
-/// and the cluster id for its client.
-type Between = (bool, Option<[(bool, Option<Ipv4Addr>); 2]>);
-
-fn between(fabric: &Fabric, a: usize, b: usize) -> Between {
-    let session = fabric.classes.session(fabric.classes.of[a], fabric.classes.of[b]);
-    let ends = session.chosen.map(|(a, b)| [a, b].map(|end| (end.global, end.client)));
-    (session.mesh, ends)
-}
-
-fn with(ids: &[Option<Ipv4Addr>], peers: Vec<Peer>) -> Fabric {
-    Fabric::new(nodes(ids), peers, false)
-}
-
-const NOTHING: Between = (false, None);
-
-#[test]
-fn the_mesh_is_between_nodes_without_an_id_on_both_sides_at_once() {
-    let fabric = Fabric::new(nodes(&[None, X, None, Y]), vec![], true);
-    assert_eq!(all(&fabric), [1, 0, 1, 0]);
-    assert_eq!(between(&fabric, 0, 2), (true, None));
-    assert_eq!(between(&fabric, 0, 1), NOTHING);
-    assert_eq!(all(&Fabric::new(nodes(&[None, None]), vec![], false)), [0, 0]);
-}
-
-#[test]
-fn a_client_is_a_peer_without_an_id_or_with_another() {
-    let fabric = with(&[X, None, X, Y], vec![peer("p", "all()", "all()")]);
-    assert_eq!(between(&fabric, 0, 1), (false, Some([(false, X), (false, None)])));
-    assert_eq!(between(&fabric, 0, 2), (false, Some([(false, None), (false, None)])));
-    assert_eq!(between(&fabric, 0, 3), (false, Some([(false, X), (false, Y)])));
-}
-
-#[test]
-fn who_is_selected_on_both_sides_does_not_peer_with_itself() {
-    let fabric = with(&[None, None, None], vec![peer("p", "all()", "all()")]);
-    assert_eq!(all(&fabric), [2, 2, 2]);
-}
-
-#[test]
-fn the_other_direction_comes_by_itself_unless_manual() {
-    let one_way = peer("p", "n == '0'", "n == '1'");
-    assert_eq!(all(&with(&[None, None], vec![one_way.clone()])), [1, 1]);
-    let manual = Peer { reverse: false, ..one_way };
-    assert_eq!(all(&with(&[None, None], vec![manual.clone()])), [0, 0]);
-    // Each direction may belong to another BGPPeer.
-    let back = Peer { reverse: false, ..peer("q", "n == '1'", "n == '0'") };
-    assert_eq!(all(&with(&[None, None], vec![manual, back])), [1, 1]);
-}
-
-#[test]
-fn global_ones_come_first_and_what_is_global_has_no_other_entry() {
-    let global = Peer { local: Local::All, ..peer("z", "", "n == '1'") };
-    let specific = peer("a", "n == '0'", "n == '1'");
-    let fabric = with(&[None, X, None], vec![specific, global]);
-    // Node 1 has entries for the others by the reverse pass: these are its own.
-    assert_eq!(between(&fabric, 0, 1), (false, Some([(true, None), (false, X)])));
-    assert_eq!(between(&fabric, 2, 1), (false, Some([(true, None), (false, X)])));
-    assert_eq!(between(&fabric, 0, 2), NOTHING);
-}
-
-#[test]
-fn two_global_ones_for_each_other_are_global_on_both_ends() {
-    let global = |name, remote| Peer { local: Local::All, ..peer(name, "", remote) };
-    let fabric = with(&[X, Y, None], vec![global("p", "has(rr)")]);
-    assert_eq!(between(&fabric, 0, 1), (false, Some([(true, X), (true, Y)])));
-    assert_eq!(between(&fabric, 0, 2), (false, Some([(false, X), (true, None)])));
-}
-
-#[test]
-fn the_first_entry_wins() {
-    // Two BGPPeers for the same pair are one session, and so are both directions of one.
-    let twice = vec![peer("p", "has(rr)", "has(rr)"), peer("q", "all()", "has(rr)")];
-    let fabric = with(&[X, X, None], twice);
-    assert_eq!(all(&fabric), [2, 2, 2]);
-    assert_eq!(between(&fabric, 0, 1), (false, Some([(false, None), (false, None)])));
-}
-
-#[test]
-fn of_a_peer_named_by_address_the_id_is_not_known() {
-    let nodes = nodes(&[X, X]);
-    let by_address = Peer {
-        name: "p".into(),
-        local: Local::Node(name(0).into()),
-        remote: Remote::Address(nodes[1].address.unwrap()),
-        reverse: true,
-    };
-    let fabric = Fabric::new(nodes.clone(), vec![by_address.clone()], false);
-    // The reverse entry is of a node, whose id is known.
-    assert_eq!(between(&fabric, 0, 1), (false, Some([(false, X), (false, None)])));
-    // It wins over one by selector, the position of which in confd's order is random.
-    let fabric = Fabric::new(nodes, vec![by_address, peer("a", "has(rr)", "has(rr)")], false);
-    assert_eq!(between(&fabric, 0, 1), (false, Some([(false, X), (false, None)])));
 }
 
 #[test]
@@ -148,14 +52,6 @@ fn a_node_without_an_address_of_its_own_has_no_sessions() {
     let fabric = Fabric::new(some, vec![peer("p", "all()", "all()")], true);
     // Over the mesh and the BGPPeer: none for the first, and one with the reflector.
     assert_eq!(all(&fabric), [1, 0, 0, 1]);
-}
-
-#[test]
-fn mesh_and_bgppeer_to_the_same_node_are_two() {
-    let fabric = Fabric::new(nodes(&[None, None]), vec![peer("p", "all()", "all()")], true);
-    assert_eq!(all(&fabric), [2, 2]);
-    let missing = fabric.missing(Rule::Rfc);
-    assert!(missing.is_empty());
 }
 
 #[test]
