@@ -34,8 +34,11 @@ const CAPACITY: &str = "1G";
 /// Two nodes in each of two zones: links within a zone and between zones.
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 /// The acts without a cluster, and their parts: real BGP between nodes that have no other purpose.
-const REFLECTORS: [(&str, &[reflectors::Part]); 2] =
-    [("reflectors", &reflectors::PARTS), ("reflectors-short", &[reflectors::Part::Short])];
+const REFLECTORS: [(&str, &[reflectors::Part]); 3] = [
+    ("reflectors", &reflectors::PARTS),
+    ("reflectors-short", &[reflectors::Part::Short]),
+    ("reflectors-retire", &[reflectors::Part::Retire]),
+];
 
 /// The product on real nodes: each claim is a PASS or a FAIL.
 #[derive(Debug, Parser)]
@@ -115,7 +118,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
         Command::Prober => (whole, acts::exactly(&["prober", "prober-outage"])),
         Command::All => (whole, acts::exactly(&["all-kinds"])),
         Command::Reflectors { parts } => {
-            let [(name, _), _] = REFLECTORS;
+            let [(name, _), ..] = REFLECTORS;
             let act = Act { report: &alone, name };
             reflectors::play(act, &parts, keep, &operator).await?;
             return Ok(alone.conclude());

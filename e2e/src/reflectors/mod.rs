@@ -7,6 +7,7 @@ mod families;
 mod faults;
 mod foreign;
 mod operator;
+mod retire;
 mod set;
 mod stage;
 mod step;
@@ -44,10 +45,12 @@ pub enum Part {
     /// The shortest way from the mesh to reflectors and back, with one of them replaced on the
     /// way, in both address families.
     Short,
+    /// Reflectors and mesh go where Felix programs the routes, and come back when BGP is needed.
+    Retire,
 }
 
 /// The parts of the whole demo.
-pub const PARTS: [Part; 3] = [Part::ThreeZones, Part::DualStack, Part::Ipv6];
+pub const PARTS: [Part; 4] = [Part::ThreeZones, Part::DualStack, Part::Ipv6, Part::Retire];
 
 /// The ground of a part.
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +75,9 @@ impl Part {
             }
             Self::Ipv6 => Scene { name: "IPv6: ", families: &[Family::V6], ..few },
             Self::Short => Scene { families: &Family::ALL, ..few },
+            Self::Retire => {
+                Scene { name: "retirement: ", families: &Family::ALL, steps: 4, ..few }
+            }
         }
     }
 
@@ -81,6 +87,7 @@ impl Part {
             Self::DualStack => families::dual_stack(stage).await,
             Self::Ipv6 => families::ipv6(stage).await,
             Self::Short => play_short(stage, checks).await,
+            Self::Retire => retire::play(stage, checks).await,
         }
     }
 }

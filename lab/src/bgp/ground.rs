@@ -118,6 +118,12 @@ impl Ground {
         network::set_link(&self.id, self.machine(name)?.number, up)
     }
 
+    /// Gives every node routes to the pods of all others that do not depend on BGP, as Felix does.
+    pub fn program_routes(&self) -> Result<()> {
+        let numbers: Vec<u8> = self.machines().iter().map(|machine| machine.number).collect();
+        self.each(|machine| network::program(&self.id, machine.number, &numbers, &machine.families))
+    }
+
     /// Restarts all BIRDs with these configurations, in empty kernel tables.
     pub fn restart(&self, texts: &BTreeMap<String, Texts>) -> Result<()> {
         self.each(Machine::kill)?;
@@ -243,4 +249,62 @@ impl Drop for Ground {
 
 pub fn node_name(number: u8) -> String {
     format!("bgp-{number:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::render::texts;
+    use super::super::sessions::sessions;
+    use super::super::states;
+    use super::super::watch::{Seen, Watch};
+    use super::super::world::World;
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    /// Waits for the end, or the return, of all routes of BGP; returns what was seen meanwhile.
+    async fn configured(ground: &Ground, watch: &Watch, mesh: bool, routes: usize) -> Seen {
+        let world = World { mesh, ..states::dual(states::mesh(3)) };
+        let began = Instant::now();
+        ground.configure(&texts(&world, &sessions(&world))).unwrap();
+        let sessions = if mesh { 4 } else { 0 };
+        until("BGP", PATIENCE, || async {
+            let machines = ground.machines();
+            let found = machines.iter().map(|machine| machine.established().len());
+            Ok((!found.clone().all(|found| found == sessions))
+                .then(|| format!("{:?}", found.collect::<Vec<_>>())))
+        })
+        .await
+        .unwrap();
+        until("routes", PATIENCE, || async {
+            let missing = watch.missing().len();
+            Ok((missing != routes).then(|| format!("{missing} are missing")))
+        })
+        .await
+        .unwrap();
+        // Two rounds of probes, which say what the routes are worth.
+        watch.seen(began, Instant::now() + Duration::from_millis(200)).await.unwrap()
+    }
+
+    /// The stage on which `mesh: Retire` is played: without these routes, everything is lost.
+    #[tokio::test]
+    async fn routes_beside_those_of_bird_carry_every_probe_when_bgp_ends() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let ground = Ground::start(3, &Family::ALL).await.unwrap();
+        let world = states::dual(states::mesh(3));
+        let texts = texts(&world, &sessions(&world));
+        ground.each(|machine| machine.boot(&texts[&machine.name])).unwrap();
+        let watch = Watch::start(&ground.machines()).unwrap();
+        watch.complete(0, PATIENCE).await.unwrap();
+        let bare = configured(&ground, &watch, false, 6).await;
+        assert!(bare.losses() > 0 && bare.pairs().len() == 6, "{bare:?}");
+        configured(&ground, &watch, true, 0).await;
+        ground.program_routes().unwrap();
+        let seen = configured(&ground, &watch, false, 0).await;
+        assert!(seen.sent > 0 && seen.losses() == 0 && seen.gaps.is_empty(), "{seen:?}");
+        drop(watch);
+        ground.stop().unwrap();
+    }
 }

@@ -167,6 +167,18 @@ pub(super) fn flush(id: &str, number: u8) -> Result<()> {
     batch(Some(&namespace), &format!("-6 {flush}"))
 }
 
+/// Gives a node routes to the pods of others that are not BIRD's, which leaves the kernel's own
+/// protocol alone. As long as BIRD has the same routes, its own are preferred.
+pub(super) fn program(id: &str, number: u8, all: &[u8], families: &[Family]) -> Result<()> {
+    let others = all.iter().filter(|other| **other != number);
+    let line = |other: u8, family: Family| {
+        let (pods, address) = (pods(family, other), address(family, other));
+        format!("route replace {pods} via {address} dev eth0 proto kernel metric 2048\n")
+    };
+    let lines = others.flat_map(|other| families.iter().map(|family| line(*other, *family)));
+    batch(Some(&namespace(id, number)), &lines.collect::<String>())
+}
+
 pub(super) fn remove(id: &str, number: u8) -> Result<()> {
     batch(None, &format!("netns del {}\n", namespace(id, number)))
 }
