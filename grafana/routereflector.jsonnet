@@ -94,10 +94,11 @@ lib.dashboard(
       ),
       lib.lines(
         'Mesh by set',
-        '1 while the node-to-node mesh is on; and 1 while no session carries a route to pods, so that there is nothing to reflect.',
+        '1 while the node-to-node mesh is on; 1 while reflectors and mesh retire, and afterwards; and 1 while no session carries a route to pods, so that there is nothing to reflect.',
         'none',
         [
           ['{{cluster}} {{name}}', set('mesh')],
+          ['{{cluster}} {{name}} retires', set('retiring')],
           ['{{cluster}} {{name}} has nothing to reflect', set('idle')],
         ]
       ),

@@ -30,7 +30,7 @@ pub const PERMISSIONS: &[Permission] = &[
         resources: &["bgppeers"],
         verbs: &["get", "list", "watch", "create", "patch", "delete"],
     },
-    // mesh: Migrate, deletionPolicy: RestoreMesh.
+    // mesh: Migrate and Retire, deletionPolicy: RestoreMesh.
     Permission {
         group: "projectcalico.org",
         resources: &["bgpconfigurations"],
@@ -95,6 +95,8 @@ pub const PERMISSIONS: &[Permission] = &[
         .message("spec.clusterID.per: with topology Zonal and one id for all, reflectors drop the routes of other zones; use Zone"),
     validation = Rule::new("self.spec.datastore.type != 'etcd' || self.spec.transition.gate != 'NodeStatus'")
         .message("spec.transition.gate: CalicoNodeStatus does not exist with datastore etcd; use Prometheus or Wait"),
+    validation = Rule::new("self.spec.mesh != 'Retire' || self.spec.deletionPolicy != 'RestoreMesh'")
+        .message("spec.mesh: Retire switches the mesh off, and deletionPolicy RestoreMesh would switch it on again; use Retain"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
     printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired"),
@@ -148,7 +150,9 @@ pub struct RouteReflectorSetSpec {
     pub transition: Transition,
 
     /// Treatment of Calico's node-to-node mesh. Leave does not touch it. Migrate switches it off
-    /// once the reflectors carry every route. Defaults to Leave.
+    /// once the reflectors carry every route. Retire removes the reflectors and switches the mesh
+    /// off once Felix has programmed every route for transition.wait, or if BGP is disabled.
+    /// Defaults to Leave.
     #[serde(default)]
     pub mesh: Mesh,
 
@@ -376,7 +380,8 @@ pub struct Transition {
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("!format.dns1123Label().validate(self).hasValue()").message("transition.prometheus must be the name of an endpoint of the operator's configuration (a DNS label), not a URL"))]
     pub prometheus: String,
-    /// Time to wait after each step with gate Wait. From 60s to 24h. Defaults to 90s.
+    /// Time to wait after each step with gate Wait. With mesh Retire, the time for which no route
+    /// must have depended on BGP before the first step. From 60s to 24h. Defaults to 90s.
     #[serde(default = "defaults::wait")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('60s') && duration(self) <= duration('24h')").message("transition.wait must be a duration from 60s to 24h, e.g. \"90s\": sessions by selector need up to 30s"))]
@@ -415,6 +420,8 @@ pub enum Mesh {
     Leave,
     /// Switch it off once the reflectors carry every route.
     Migrate,
+    /// Remove the reflectors and switch it off, where no route depends on BGP.
+    Retire,
 }
 
 /// Effect of deleting the object.
@@ -495,6 +502,10 @@ pub struct RouteReflectorSetStatus {
     /// State of Calico's node-to-node mesh: `On` or `Off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mesh: Option<String>,
+    /// State of the mesh before `mesh: Retire`, which is restored if routes depend on BGP again: `On`
+    /// or `Off`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mesh_before: Option<String>,
     /// Location of Calico's objects: projectcalico.org/v3, crd.projectcalico.org/v1 or etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datastore: Option<String>,

@@ -70,7 +70,10 @@ pub fn explain(set: &RouteReflectorSet) -> ReflectorExplanation {
         conditions: conditions.into_iter().map(sentence).collect(),
         next,
         topology: status.topology,
-        mesh: status.mesh,
+        mesh: match (status.mesh, status.mesh_before) {
+            (Some(mesh), Some(before)) => Some(format!("{mesh} (before it retired: {before})")),
+            (mesh, _) => mesh,
+        },
         datastore: status.datastore,
         slots: status.slots,
         groups: status.groups,

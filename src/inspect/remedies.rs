@@ -139,6 +139,9 @@ pub(in crate::inspect) fn remedy(reason: &str) -> Option<&'static str> {
             "compare spec.candidates with kubectl get nodes --show-labels, and with their taints"
         }
         "RoutesByFelix" | "BGPDisabled" => "docs/runbooks/RouteReflectorNothingToReflect.md",
+        "RoutesUnknown" => {
+            "grant the operator its ClusterRole again, or correct the object that the message names"
+        }
         "CalicoNotFound" => "install Calico, or correct spec.datastore",
         "CalicoUnreadable" => "correct the object of Calico's that the message names",
         "SecretInvalid" => "correct the Secret that the message names",

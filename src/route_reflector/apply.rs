@@ -45,7 +45,7 @@ pub(super) async fn apply(
     desired: Desired,
 ) -> Result<Vec<Notice>, Error> {
     if desired.memory.is_none() {
-        reconciler.memories.change(&key(set), |_| ());
+        reconciler.memories.change(&key(set), |memory| memory.witnessed = None);
         return Ok(vec![]);
     }
     let datastore = reconciler.datastore(set)?;

@@ -41,11 +41,12 @@ pub fn restoration(settings: &Settings, bgp: &BgpTopology) -> Goal {
         peers: if reflects { kept(settings, bgp) } else { vec![] },
         mesh: Some(true),
         max_per_zone: settings.max_per_zone,
+        retires: false,
     }
 }
 
 /// The existing peers, and the bridge.
-fn kept(settings: &Settings, bgp: &BgpTopology) -> Vec<election::PeerSpec> {
+pub(super) fn kept(settings: &Settings, bgp: &BgpTopology) -> Vec<election::PeerSpec> {
     let ours = bgp.ours.iter().map(|(name, peer)| election::PeerSpec {
         name: name.clone(),
         node_selector: peer.node_selector.clone(),

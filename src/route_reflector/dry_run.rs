@@ -14,7 +14,7 @@ use super::{
     datastore::{CalicoPeer, Snapshot},
     memory::Memory,
     overlap,
-    plan::{self, Calico, Fitness, Observed},
+    plan::{self, Calico, Decision, Fitness, Observed},
     settings::Settings,
     steps::{self, Next, NodeWrite, Step, Write},
     topology::BgpTopology,
@@ -248,23 +248,15 @@ pub fn simulate(
     let before = NetworkSummary::of(&stage.bgp(settings.keys(), &name).fabric);
     let mut steps = vec![];
     let idle = stage.snapshot.routing.idle();
-    let mut refused = idle.as_ref().map(|idle| idle.text.clone());
+    let mut refused = idle.as_ref().filter(|_| !settings.retire).map(ToString::to_string);
     loop {
         let bgp = stage.bgp(settings.keys(), &name);
         observed.speakers.clone_from(&stage.speakers);
-        let decision = plan::decide(&set, &observed, &settings, &bgp)
-            .map_err(|refusal| Error::Invalid(refusal.to_string()))?;
+        let decision = plan::decide(&set, &observed, &settings, &bgp).map_err(Error::Invalid)?;
         let session = overlap::settings(&stage.snapshot, &bgp, &decision.goal);
-        let taken = decision.goal.peers.iter().find(|peer| bgp.taken.contains(&peer.name));
-        if idle.is_some() {
-            // The sessions carry nothing.
-        } else if let Some(peer) = taken {
-            refused = Some(format!("BGPPeer {} exists and is not ours", peer.name));
-        } else if let Err(why) = &session {
-            refused = Some(why.clone());
-        } else if let Some(why) = &decision.obstacles {
-            refused = Some(format!("no node is eligible as a reflector ({why})"));
-        } else if steps.len() >= MOST_STEPS {
+        let contested = session.as_ref().err();
+        refused = refused.or_else(|| stops(&settings, &decision, &bgp, contested));
+        if refused.is_none() && steps.len() >= MOST_STEPS {
             refused = Some(format!("no end after {MOST_STEPS} steps"));
         }
         let next = if refused.is_some() {
@@ -310,13 +302,14 @@ pub fn simulate(
         let session = session.unwrap_or_default();
         let after = step.after(&bgp.fabric, label.0, label.1);
         let changed = step.changed();
-        let lost = Change::new(&bgp.fabric, &after, &changed).lost(Rule::Rfc).pairs;
+        let retires = decision.retires.is_some();
+        let lost = || Change::new(&bgp.fabric, &after, &changed).lost(Rule::Rfc).pairs;
         steps.push(DryStep {
             step: step.word(),
             text: step.to_string(),
             interrupted: changed.iter().map(ToString::to_string).collect(),
-            lost,
-            gated: step.needs_gate(),
+            lost: if retires { 0 } else { lost() },
+            gated: !retires && step.needs_gate(),
         });
         set.status = Some(plan::remembered(&set, &decision, &bgp, now));
         stage.take(&step, label, &name);
@@ -326,6 +319,28 @@ pub fn simulate(
             }
         }
     }
+}
+
+/// Returns why nothing more is done, if it is so.
+fn stops(
+    settings: &Settings,
+    decision: &Decision,
+    bgp: &BgpTopology,
+    contested: Option<&String>,
+) -> Option<String> {
+    if let Some(witness) = &decision.retires {
+        return witness.as_ref().err().cloned();
+    }
+    let kept = decision.refused.as_ref().filter(|_| settings.retire).cloned();
+    let taken = || {
+        let peer = decision.goal.peers.iter().find(|peer| bgp.taken.contains(&peer.name))?;
+        Some(format!("BGPPeer {} exists and is not ours", peer.name))
+    };
+    let ineligible = || {
+        let why = decision.obstacles.as_ref()?;
+        Some(format!("no node is eligible as a reflector ({why})"))
+    };
+    kept.or_else(taken).or_else(|| contested.cloned()).or_else(ineligible)
 }
 
 /// For people.
@@ -338,12 +353,16 @@ pub fn text(run: &DryRun) -> String {
             "RouteReflectorSet {name} on {nodes} nodes ({datastore}): {reason}\n\n{text}\n"
         );
     }
+    let aim = match run.idle {
+        Some(reason) => format!("{reason}, reflectors and mesh go"),
+        None => format!("{desired} reflectors, topology {topology}"),
+    };
     // Writing to a String cannot fail.
-    let _ = writeln!(
-        text,
-        "RouteReflectorSet {name} on {nodes} nodes ({datastore}): {desired} reflectors, topology {topology}\n"
-    );
-    let _ = writeln!(text, "slot  node                            zone              cluster id");
+    let _ = writeln!(text, "RouteReflectorSet {name} on {nodes} nodes ({datastore}): {aim}\n");
+    if run.idle.is_none() {
+        let _ =
+            writeln!(text, "slot  node                            zone              cluster id");
+    }
     for Reflector { slot, node, zone, cluster_id } in &run.reflectors {
         let _ = writeln!(text, "{slot:<4}  {node:<30}  {zone:<16}  {cluster_id}");
     }
@@ -359,6 +378,12 @@ pub fn text(run: &DryRun) -> String {
     }
     if let Some(refused) = &run.refused {
         let _ = writeln!(text, "\nand no further: {refused}");
+    }
+    if let Some(reason) = run.idle {
+        let _ = writeln!(
+            text,
+            "\n{reason}: no route to pods depends on the sessions that are counted here"
+        );
     }
     for object in &run.unreadable {
         let _ = writeln!(text, "\nnot readable, and not part of these numbers: {object}");

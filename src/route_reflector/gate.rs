@@ -439,6 +439,8 @@ pub enum GateClosed {
     Contested,
     /// Another object disrupts a zone of the nodes that the step changes.
     Busy(Busy),
+    /// It is not certain that no route depends on BGP.
+    Routes(String),
 }
 
 impl GateClosed {
@@ -454,6 +456,7 @@ impl GateClosed {
             Self::Refused(_) => "Refused",
             Self::Contested => "Contested",
             Self::Busy(_) => "WaitingForZone",
+            Self::Routes(_) => "WaitingForRoutes",
         }
     }
 
@@ -476,7 +479,7 @@ impl fmt::Display for GateClosed {
                 });
                 write!(f, "sessions are not established: {}", few(nodes))
             }
-            Self::Datastore(text) | Self::Refused(text) => f.write_str(text),
+            Self::Datastore(text) | Self::Refused(text) | Self::Routes(text) => f.write_str(text),
             Self::Unreadable(object) => {
                 write!(f, "the routes of an object that cannot be read are unknown: {object}")
             }

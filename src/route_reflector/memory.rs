@@ -47,6 +47,8 @@ pub struct Memory {
     pub refused: Option<String>,
     /// No session carries a route to pods: there is nothing to reflect.
     pub idle: bool,
+    /// The time since which no route has depended on BGP, with `mesh: Retire`.
+    pub witnessed: Option<Timestamp>,
     /// The values for the metrics; `None` until this process has decided once: zeros would say that
     /// every route is there.
     pub figures: Option<Arc<Figures>>,
@@ -102,6 +104,8 @@ pub struct Figures {
     pub slots: BTreeMap<(Arc<str>, &'static str), usize>,
     /// True if the mesh is on.
     pub mesh: bool,
+    /// True if `mesh: Retire` is being carried out, or has been: no route depends on any session.
+    pub retiring: bool,
     /// Ordered pairs of nodes without a route; `None` if an object that cannot be read may carry
     /// the routes.
     pub missing: Option<u64>,

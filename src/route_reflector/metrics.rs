@@ -25,7 +25,7 @@ type Counted = dyn Fn(&Counters) -> Vec<(Vec<(&'static str, &'static str)>, u64)
 
 type Gauge = (&'static str, &'static str, fn(&Figures, f64) -> Vec<Series<'_>>);
 
-const GAUGES: [Gauge; 11] = [
+const GAUGES: [Gauge; 12] = [
     (
         "traffic_operator_routereflector_slots",
         "Reflectors of a RouteReflectorSet by zone and state: serving, notready, leaving",
@@ -49,6 +49,11 @@ const GAUGES: [Gauge; 11] = [
         "traffic_operator_routereflector_mesh",
         "1 while Calico's node-to-node mesh is on",
         |figures, _| vec![(vec![], f64::from(u8::from(figures.mesh)))],
+    ),
+    (
+        "traffic_operator_routereflector_retiring",
+        "1 while mesh Retire removes reflectors and mesh, and afterwards: no route depends on them",
+        |figures, _| vec![(vec![], f64::from(u8::from(figures.retiring)))],
     ),
     (
         "traffic_operator_routereflector_routes_missing",

@@ -173,6 +173,12 @@ pub(super) async fn observe(
     if !deleting {
         observed.fitness = fitness_or_freeze(&reconciler.client, &reconciler.nodes, set).await;
     }
+    let figures = observed.memory.figures.as_ref();
+    let retired = figures.is_some_and(|figures| figures.retiring && figures.steps_left == 0);
+    if settings.retire && !retired {
+        // Not everything that says who programs the routes is watched.
+        reconciler.datastore(set)?.refresh();
+    }
     observed.bgp = match reconciler.bgp(set, &settings, &sets).await {
         Ok(bgp) => Ok(bgp),
         Err(datastore::Error::Kube { action, source }) => {

@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    bgp_model::{Fabric, Local, Node, Peer, Remote},
+    bgp_model::{Fabric, Node, Peer, Remote},
     datastore::{CalicoPeer, Session, Snapshot},
     names::few,
     steps::Goal,
@@ -88,11 +88,7 @@ impl Ends {
             all.filter(|(_, node)| is(node)).map(|(index, _)| index).collect()
         };
         Self {
-            local: nodes(&|node| match &peer.local {
-                Local::All => true,
-                Local::Node(name) => *name == node.name,
-                Local::Selected(selector) => selector.matches(&node.labels),
-            }),
+            local: nodes(&|node| peer.local.is(node)),
             remote: nodes(&|node| match &peer.remote {
                 Remote::Selected(selector) => selector.matches(&node.labels),
                 Remote::Address(address) => node.address == Some(*address),

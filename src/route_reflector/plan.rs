@@ -25,6 +25,7 @@ use crate::{
 
 mod counting;
 mod eligible;
+pub(super) mod retire;
 mod target;
 
 use counting::remarks;
@@ -164,11 +165,15 @@ pub fn plan(
         Ok((snapshot, bgp)) => (snapshot, bgp),
         Err(calico) => return Ok(plan_unknown(set, calico)),
     };
-    if let Some(idle) = snapshot.routing.idle() {
-        return Ok(plan_idle(set, &observed.memory, &idle));
+    let idle = snapshot.routing.idle();
+    if let Some(idle) = idle.as_ref().filter(|_| !settings.retire) {
+        return Ok(plan_idle(set, &observed.memory, idle));
     }
     // The critical alerts read these figures, also where nothing can be decided.
     let counted = || {
+        if idle.is_some() {
+            return no_figures(&observed.memory);
+        }
         let figures = Figures {
             desired: observed.memory.desired(),
             ..figures(bgp, &BTreeSet::new(), observed.measured.as_ref())
@@ -184,19 +189,28 @@ pub fn plan(
         );
         return Ok(refused(counted(), &text));
     }
-    let Decision { target, goal, mut left, unfit_since, unsound, refused, obstacles } =
+    let Decision { target, goal, mut left, unfit_since, unsound, refused, obstacles, retires } =
         match decide(set, observed, &settings, bgp) {
             Ok(decision) => decision,
-            Err(refusal) => return Ok(refused(counted(), &refusal.to_string())),
+            Err(refusal) => {
+                let mut plan = refused(counted(), &refusal);
+                plan.status.mesh_before = retire::mesh_before(set, bgp, false);
+                plan.conditions.extend(idle.as_ref().map(not_judged));
+                return Ok(plan);
+            }
         };
     let mut names = goal.peers.iter().map(|peer| &peer.name);
     let taken = names.find(|name| bgp.taken.contains(*name)).cloned();
     let stands = taken.is_some() || target.freeze.is_some() || snapshot.locked;
-    let session = overlap::settings(snapshot, bgp, &goal);
+    let session = if retires.is_some() {
+        Ok(datastore::Session::default())
+    } else {
+        overlap::settings(snapshot, bgp, &goal)
+    };
     if stands {
         left.clear();
     } else if misconfigured.is_some() || session.is_err() {
-        left.retain(Step::repairs);
+        left.retain(|step| step.repairs() || *step == Step::Mesh(true));
     }
     let fitness = observed.fitness.as_ref();
     let decided = Decided {
@@ -214,6 +228,7 @@ pub fn plan(
         contested: session.as_ref().err().cloned(),
         refused,
         obstacles,
+        retires,
         unfit_since,
         remarks: [remarks(bgp, observed.measured.as_ref()), snapshot.routing.remarks()].concat(),
     };
@@ -279,6 +294,9 @@ impl Pass<'_> {
         let leaving = self.leaving();
         let last = self.last_step();
         let gate = |step: &Step| {
+            if let Some(witness) = &self.decided.retires {
+                return self.retires(witness, step);
+            }
             bgp.known()?;
             self.observed.undisturbed(step)?;
             let discounted = discounted(bgp, &leaving);
@@ -305,10 +323,14 @@ impl Pass<'_> {
         let writes = set.spec.mode == Mode::Enforce;
         let now = self.observed.now;
         let mut memory = self.observed.memory.clone();
+        let witnessed = matches!(self.decided.retires, Some(Ok(_)));
         memory.shut_since = match next {
+            // It ends by itself.
+            Next::Wait(_, GateClosed::Routes(_)) if witnessed => None,
             Next::Wait(..) => memory.shut_since.or(Some(now)),
             _ => None,
         };
+        memory.witnessed = memory.witnessed.or(Some(now)).filter(|_| witnessed);
         memory.blocked = match next {
             Next::Wait(step, GateClosed::Refused(text)) if memory.blocked.is_none() => {
                 let verdict = verdict("Ready", Some(false), "Conflict", text.clone());
@@ -325,7 +347,7 @@ impl Pass<'_> {
         }
         let news = refusal != memory.refused;
         memory.refused = refusal;
-        let figures = Figures {
+        let mut figures = Figures {
             desired: if target.freeze.is_some() {
                 memory.desired()
             } else {
@@ -335,6 +357,9 @@ impl Pass<'_> {
             waiting_since: memory.shut_since,
             ..figures(bgp, &self.leaving(), self.observed.measured.as_ref())
         };
+        if self.decided.retires.is_some() {
+            figures = Figures { retiring: true, missing: None, missing_without_one: None, ..figures };
+        }
         let (status, conditions, mut notices) =
             report::report(&self.decided, &figures, &memory, known_step(set, &memory, now));
         if news && let Some(text) = &memory.refused {
@@ -364,8 +389,8 @@ impl Pass<'_> {
         }
         let period = match next {
             Next::Take(_) if writes => NEXT,
-            // The watch signals when it answers.
-            Next::Wait(_, GateClosed::Datastore(_)) => PERIOD,
+            // The watch signals when it answers; who programs the routes is read each time.
+            Next::Wait(_, GateClosed::Datastore(_) | GateClosed::Routes(_)) => PERIOD,
             Next::Wait(..) if writes => TRY,
             _ => self.due().map_or(PERIOD, |due| due.clamp(TRY, PERIOD)),
         };
@@ -413,6 +438,9 @@ fn standing(
 ) -> Plan<Desired, RouteReflectorSetStatus> {
     let mut status = set.status.clone().unwrap_or_default();
     status.plan = vec![];
+    if let Some(memory) = &mut memory {
+        memory.witnessed = None;
+    }
     let reports = memory.as_mut().map(|memory| Reports::next(memory, vec![])).unwrap_or_default();
     let desired = Desired { reports, memory, ..Desired::default() };
     Plan { desired, status, conditions, notices: vec![], period: PERIOD }
@@ -442,6 +470,14 @@ fn plan_unknown(
     standing(set, None, conditions)
 }
 
+fn not_judged(idle: &Idle) -> Verdict {
+    verdict("RoutesSafe", None, idle.reason, "no session of BGP carries a route to pods")
+}
+
+fn no_figures(memory: &Memory) -> Memory {
+    Memory { idle: true, figures: None, shut_since: None, ..memory.clone() }
+}
+
 /// Handles a network in which no session carries a route to pods. Figures of routes would be about
 /// routes that nobody uses.
 fn plan_idle(
@@ -449,17 +485,16 @@ fn plan_idle(
     memory: &Memory,
     idle: &Idle,
 ) -> Plan<Desired, RouteReflectorSetStatus> {
-    let Idle { reason, text } = idle;
+    let (reason, text) = (idle.reason, idle.to_string());
     let conditions = vec![
         verdict("Ready", Some(false), reason, text.clone()),
         verdict("Converged", Some(false), "Frozen", "nothing is written; see Ready"),
-        verdict("RoutesSafe", None, reason, "no session of BGP carries a route to pods"),
+        not_judged(idle),
     ];
-    let memory = Memory { idle: true, figures: None, shut_since: None, ..memory.clone() };
-    let mut plan = standing(set, Some(memory), conditions);
+    let mut plan = standing(set, Some(no_figures(memory)), conditions);
     let mut known = set.status.iter().flat_map(|status| &status.conditions);
-    if !known.any(|known| known.type_ == "Ready" && known.reason == *reason) {
-        plan.notices.push(Notice { warning: true, reason, note: text.clone(), node: None });
+    if !known.any(|known| known.type_ == "Ready" && known.reason == reason) {
+        plan.notices.push(Notice { warning: true, reason, note: text, node: None });
     }
     plan
 }
@@ -525,9 +560,12 @@ pub fn questions(set: &RouteReflectorSet, observed: &Observed, deleting: bool) -
         let sessions = sessions(settings, bgp, &BTreeSet::new(), true);
         return Questions { sessions, interval: TRY, ..nothing };
     }
-    let Ok(Decision { target, left, .. }) = decide(set, observed, settings, bgp) else {
+    let Ok(Decision { target, left, retires, .. }) = decide(set, observed, settings, bgp) else {
         return Questions { sessions: sessions(settings, bgp, &BTreeSet::new(), false), ..nothing };
     };
+    if retires.is_some() {
+        return nothing;
+    }
     let promotes =
         |step: &Step| matches!(step, Step::Promote { why: Why::Repair | Why::Promote, .. });
     let leaving = target.leaving.iter().map(|leaving| Arc::clone(&leaving.node)).collect();

@@ -1,22 +1,23 @@
 //! Status, conditions and events of a decision.
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
     bgp_model::Rule,
-    datastore::Snapshot,
+    datastore::{Idle, Snapshot},
     election::Target,
     gate::GateClosed,
     memory::{Figures, Memory},
     names,
+    plan::retire,
     steps::{Next, Step, refusal},
     topology::{BgpTopology, ReflectorLabels},
 };
 use crate::{
     api::{
         Mode, RouteReflectorSet, RouteReflectorSetStatus,
-        route_reflector_set::{GroupStatus, PlannedStep, SlotStatus},
+        route_reflector_set::{GroupStatus, Mesh, PlannedStep, SlotStatus, Topology},
     },
     controller::{Notice, Verdict, count, verdict},
 };
@@ -44,8 +45,10 @@ pub(super) struct Decided<'a> {
     pub taken: Option<String>,
     /// BGPPeers of other owners contradict ours; only repairs are done.
     pub contested: Option<String>,
-    /// Why the topology of the spec is refused; the one in use is kept up.
+    /// Why the topology of the spec, or the retirement, is refused; what is in use is kept up.
     pub refused: Option<String>,
+    /// With `mesh: Retire`: why no route depends on BGP, or why that is not known.
+    pub retires: Option<Result<Idle, String>>,
     /// Why no node is eligible, if none is.
     pub obstacles: Option<String>,
     /// The time since which reflectors have been unfit.
@@ -82,6 +85,7 @@ pub(super) fn report(
         ..RouteReflectorSetStatus::default()
     };
     remember(&mut status, decided.target, decided.bgp, &decided.unfit_since, decided.now);
+    status.mesh_before = retire::mesh_before(decided.set, decided.bgp, decided.retires.is_some());
     let conditions = vec![readiness(decided, memory), converged(decided, memory), safe(decided)];
     let mut notices = changes(decided);
     if let Next::Wait(step, shut) = &decided.next
@@ -226,8 +230,10 @@ fn readiness(decided: &Decided<'_>, memory: &Memory) -> Verdict {
         return verdict;
     }
     if let Some(refused) = &decided.refused {
-        let kept = decided.target.topology.as_str();
-        return no("PlanRefused", format!("{refused}; topology {kept} is kept, and repaired"));
+        return no("PlanRefused", refused.clone());
+    }
+    if let Some(witness) = &decided.retires {
+        return retiring(decided, witness);
     }
     let mut text = format!(
         "{} reflectors in topology {}",
@@ -275,6 +281,32 @@ fn readiness(decided: &Decided<'_>, memory: &Memory) -> Verdict {
     verdict("Ready", Some(true), reason, text)
 }
 
+fn retiring(decided: &Decided<'_>, witness: &Result<Idle, String>) -> Verdict {
+    let idle = match witness {
+        Ok(idle) => idle,
+        Err(why) => return verdict("Ready", None, "RoutesUnknown", why.clone()),
+    };
+    let (reason, what) = if decided.left.is_empty() {
+        ("Retired", "the mesh is off, and no reflector of ours is left")
+    } else {
+        ("Retiring", "reflectors and mesh go")
+    };
+    let mut text = format!("{what}: {}", idle.text);
+    if decided.set.spec.mode == Mode::Observe {
+        text.push_str("; mode Observe: nothing is written");
+    }
+    let by_hand = decided.bgp.reflectors().filter(|(_, labels)| labels.slot.is_none());
+    let by_hand: Vec<&str> = by_hand.map(|(node, _)| &**node).collect();
+    let peers: Vec<&str> = decided.bgp.taken.iter().map(String::as_str).collect();
+    for (what, names) in [("BGPPeers", peers), ("reflectors", by_hand)] {
+        if !names.is_empty() {
+            let names = names::few(names.iter());
+            let _ = write!(text, "; {what} of other owners stay: {names}");
+        }
+    }
+    verdict("Ready", Some(true), reason, text)
+}
+
 /// The reason is what the set does now: a client sees progress without a field beside the
 /// conditions, which `kubectl wait` could not watch.
 fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {
@@ -285,6 +317,9 @@ fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {
     match &decided.next {
         Next::Done if decided.misconfigured.is_some() || decided.contested.is_some() => {
             no("Frozen", "only dead reflectors are replaced; see Ready".into())
+        }
+        Next::Done if decided.refused.is_some() && decided.set.spec.mesh == Mesh::Retire => {
+            no("PlanRefused", "reflectors and mesh stay; see Ready".into())
         }
         Next::Done => verdict("Converged", Some(true), "Converged", "all steps are done"),
         Next::Take(step) => {
@@ -305,6 +340,15 @@ fn converged(decided: &Decided<'_>, memory: &Memory) -> Verdict {
 }
 
 fn safe(decided: &Decided<'_>) -> Verdict {
+    if let Some(witness) = &decided.retires {
+        return match witness {
+            Ok(idle) => {
+                let text = "no route depends on a session of BGP";
+                verdict("RoutesSafe", Some(true), idle.reason, text)
+            }
+            Err(why) => verdict("RoutesSafe", None, "RoutesUnknown", why.clone()),
+        };
+    }
     let fabric = &decided.bgp.fabric;
     let unreadable = &decided.bgp.unreadable;
     let no = |reason, text: String| {
@@ -368,6 +412,14 @@ fn changes(decided: &Decided<'_>) -> Vec<Notice> {
     {
         notices.push(Notice { warning: true, reason: "Conflict", note, node: None });
     }
+    if matches!(decided.retires, Some(Ok(_)))
+        && decided.left.is_empty()
+        && !frozen(decided)
+        && condition != Some("Retired")
+    {
+        let note = "the mesh is off, and no reflector is left".into();
+        notices.push(Notice { warning: false, reason: "Retired", note, node: None });
+    }
     notices.extend(misconfigured(decided).and_then(|text| invalid(decided.set, text)));
     let before = decided.set.status.iter().flat_map(|status| &status.slots);
     for slot in before {
@@ -392,7 +444,9 @@ pub(super) fn remember(
     now: Timestamp,
 ) {
     let slots = slots(&status.slots, target, bgp, unfit_since, now);
-    status.topology = Some(target.topology.as_str().into());
+    // Auto is of no election.
+    let elected = target.topology != Topology::Auto;
+    status.topology = elected.then(|| target.topology.as_str().into());
     status.groups = groups(target, bgp);
     status.slots = slots;
 }

@@ -40,8 +40,10 @@ pub struct Settings {
     pub timeout: Duration,
     /// Nodes of a zone that may change at once.
     pub max_per_zone: usize,
-    /// True if the mesh should be switched off.
+    /// True if the mesh should be switched off once reflectors carry every route.
     pub migrate: bool,
+    /// True if reflectors and mesh should go once no route depends on BGP.
+    pub retire: bool,
     /// True if the mesh must be restored on deletion.
     pub restore: bool,
 }
@@ -102,6 +104,7 @@ impl Settings {
             timeout: spec.transition.timeout.into(),
             max_per_zone: usize::try_from(spec.transition.max_per_zone).unwrap_or(usize::MAX),
             migrate: spec.mesh == Mesh::Migrate,
+            retire: spec.mesh == Mesh::Retire,
             restore: spec.deletion_policy == DeletionPolicy::RestoreMesh,
         })
     }

@@ -48,7 +48,7 @@ pub const WIDE: &str = "peer-to-rrs-1";
 pub const BETWEEN: &str = "rrs-to-rrs";
 
 /// The target.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Goal {
     /// Key and value of the label of reflectors.
     pub label: (Arc<str>, Arc<str>),
@@ -65,6 +65,8 @@ pub struct Goal {
     pub mesh: Option<bool>,
     /// The number of nodes of a zone that may change at once.
     pub max_per_zone: usize,
+    /// No route depends on BGP, so that no step can lose one: all that is ours goes.
+    pub retires: bool,
 }
 
 impl Goal {

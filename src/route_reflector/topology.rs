@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     bgp_model::{Fabric, Labels, Local, Node, Peer, Remote, Selector},
-    datastore::{CalicoPeer, ListenPorts, Snapshot, Unreadable},
+    datastore::{CalicoPeer, ListenPorts, Routing, Snapshot, Unreadable},
     families::{Addresses, Families},
     gate::GateClosed,
 };
@@ -93,6 +93,8 @@ pub struct BgpTopology {
     pub taken: BTreeSet<String>,
     /// Objects of other owners that cannot be read.
     pub unreadable: Vec<Unreadable>,
+    /// Who programs the routes.
+    pub routing: Routing,
 }
 
 /// A BGPPeer of ours.
@@ -133,6 +135,7 @@ impl BgpTopology {
             foreign: 0,
             taken: BTreeSet::new(),
             unreadable: snapshot.unreadable.clone(),
+            routing: snapshot.routing.clone(),
         };
         let addresses: Vec<_> = speakers.iter().map(|one| addresses(one, snapshot)).collect();
         let peers = bgp.sort(snapshot, set, sets, &addresses);
@@ -249,6 +252,30 @@ impl BgpTopology {
     pub fn known(&self) -> Result<(), GateClosed> {
         let unknown = self.unreadable.iter().find(|object| !object.ignored);
         unknown.map_or(Ok(()), |object| Err(GateClosed::Unreadable(object.clone())))
+    }
+
+    /// Returns the BGPPeers to the outside that only some nodes have, and the nodes whose routes
+    /// reach these, or theirs the nodes, by way of another node. Nodes that are divided among such
+    /// peers, as racks are among their routers, depend on no other.
+    #[must_use]
+    pub fn by_way_of_others(&self) -> (Vec<&str>, Vec<&str>) {
+        let is_node = |address: &IpAddr| {
+            self.families()
+                .any(|fabric| fabric.nodes().iter().any(|node| node.address == Some(*address)))
+        };
+        let nodes = self.fabric.nodes();
+        let outside = self.fabric.peers().iter().filter_map(|peer| {
+            let to = matches!(&peer.remote, Remote::Address(address) if !is_node(address));
+            let of = nodes.iter().filter(|node| peer.local.is(node)).map(|node| &*node.name);
+            let of: BTreeSet<&str> = of.collect();
+            (to && !of.is_empty() && of.len() < nodes.len()).then_some((&*peer.name, of))
+        });
+        let outside: Vec<_> = outside.collect();
+        let parts: BTreeSet<&BTreeSet<&str>> = outside.iter().map(|(_, of)| of).collect();
+        let depends = |node: &&str| parts.iter().filter(|part| part.contains(node)).count() != 1;
+        let names = nodes.iter().map(|node| &*node.name);
+        let nodes = names.filter(|node| !parts.is_empty() && depends(node)).collect();
+        (outside.iter().map(|(peer, _)| *peer).collect(), nodes)
     }
 
     /// Returns the port of a node's BIRD, if its configuration sets one.

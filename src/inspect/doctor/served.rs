@@ -14,7 +14,11 @@ use super::{
     some,
 };
 use crate::{
-    api::{Kind, Mode, RouteReflectorSet, Swarm, route_reflector_set::Gate, swarm::WorkloadKind},
+    api::{
+        Kind, Mode, RouteReflectorSet, Swarm,
+        route_reflector_set::{Gate, Mesh},
+        swarm::WorkloadKind,
+    },
     infra::Api,
     inspect::{
         cluster::{self, Listed, describe, name_of},
@@ -249,7 +253,10 @@ impl Routes {
 /// endpoint.
 fn asks(set: &RouteReflectorSet, endpoint: &str) -> bool {
     let transition = &set.spec.transition;
-    transition.gate == Gate::Prometheus
+    let in_use = set.status.as_ref().is_some_and(|status| status.topology.is_some());
+    // What retires waits for no session.
+    (set.spec.mesh != Mesh::Retire || in_use)
+        && transition.gate == Gate::Prometheus
         && transition.query.is_none()
         && transition.prometheus == endpoint
 }
@@ -293,7 +300,11 @@ fn sets(sets: &Served<RouteReflectorSet>) -> Vec<Check> {
             name_of(set),
             status.ready,
             status.desired,
-            status.topology.unwrap_or_else(|| "unknown".into())
+            match (status.topology, set.spec.mesh) {
+                (Some(topology), _) => topology,
+                (None, Mesh::Retire) => "none, mesh: Retire".into(),
+                (None, _) => "unknown".into(),
+            }
         )
     })
 }

@@ -467,4 +467,11 @@ fn objects_that_do_what_they_are_for_are_ok() {
     let text = text(&checks(&facts));
     assert!(text.contains("ok    routes      r: 0 of 0 reflectors"), "{text}");
     assert!(text.contains("ok    routes      r: Prometheus default has series of 3"), "{text}");
+    // No step of one that retires waits for sessions.
+    facts.routes = gated(0, &[]);
+    let Some(Ok(listed)) = &mut facts.routes.sets.objects else { panic!("listed") };
+    listed.read[0].spec.mesh = crate::api::route_reflector_set::Mesh::Retire;
+    let text = self::text(&checks(&facts));
+    assert!(text.contains("are ready, topology none, mesh: Retire"), "{text}");
+    assert!(!text.contains("bird_exporter"), "{text}");
 }

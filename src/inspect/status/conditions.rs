@@ -30,7 +30,7 @@ pub(super) fn weigh(condition: &Condition) -> Weight {
             "Converged",
             _,
             "Moving" | "Refreshing" | "AwaitingWorkers" | "InProgress" | "WaitingForSessions"
-            | "WaitingForSamples" | "WaitingForZone",
+            | "WaitingForSamples" | "WaitingForZone" | "WaitingForRoutes",
         ) => Weight::UnderWay,
         _ => Weight::Attention,
     }

@@ -41,7 +41,7 @@ pub use etcd::{Credentials, Etcd};
 pub use kubernetes::{Group, Kubernetes};
 pub use node_status::{MAX_NODES, Report};
 pub use peer::{CalicoPeer, MANAGED_BY_LABEL, SET_LABEL, Session, WantedPeer};
-pub use routing::{Idle, Pool, Routing};
+pub use routing::{Idle, Needed, Pool, Routing};
 
 /// The autonomous system of a cluster if its BGPConfiguration names none.
 pub const DEFAULT_AS_NUMBER: u32 = 64_512;
@@ -303,6 +303,11 @@ impl Datastore {
         }
     }
 
+    /// The next [`Self::read`] asks the server.
+    pub fn refresh(&self) {
+        either!(self, store => store.cache.bump());
+    }
+
     /// Yields an item whenever something may have changed, the first as soon as the watch is open;
     /// never ends. Bursts are one item.
     #[must_use]
@@ -428,7 +433,7 @@ pub enum Error {
     /// Calico refuses that the mesh is off while its BGPConfiguration has fields of the mesh. Only
     /// reported once the sessions of our BGPPeers are verified.
     #[error(
-        "BGPConfiguration default: Calico refuses to switch the mesh off while spec has {}: {refusal}; our BGPPeers carry every route, so remove it in the same change: kubectl patch bgpconfiguration default --type merge -p '{}'",
+        "BGPConfiguration default: Calico refuses to switch the mesh off while spec has {}: {refusal}; no route depends on the mesh, so remove it in the same change: kubectl patch bgpconfiguration default --type merge -p '{}'",
         fields.join(" and "), off(fields)
     )]
     MeshFields {

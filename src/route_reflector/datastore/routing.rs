@@ -102,8 +102,28 @@ pub struct Routing {
 pub struct Idle {
     /// The reason of the condition.
     pub reason: &'static str,
-    /// In words.
+    /// The cause, in words.
     pub text: String,
+}
+
+impl std::fmt::Display for Idle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}, so there is nothing to reflect; nothing is written; with spec.mesh: Retire, the \
+             operator removes the reflectors and switches the mesh off",
+            self.text
+        )
+    }
+}
+
+/// Why reflectors and mesh stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Needed {
+    /// Routes depend on BGP.
+    Known(String),
+    /// Whether they do is not known.
+    Unknown(String),
 }
 
 /// The classes that one of the two programs, by a value of `programClusterRoutes`; `None` for a
@@ -153,7 +173,7 @@ impl Routing {
     pub fn idle(&self) -> Option<Idle> {
         if self.bgp.as_deref() == Some("Disabled") {
             let text = "Calico's BGP is disabled (Installation default: spec.calicoNetwork.bgp is \
-                        Disabled), so there is nothing to reflect; nothing is written";
+                        Disabled)";
             return Some(Idle { reason: "BGPDisabled", text: text.into() });
         }
         let all: Vec<_> = self.programmed().collect();
@@ -164,9 +184,39 @@ impl Routing {
         let [bird, _] = self.values();
         let text = format!(
             "Felix and not BIRD programs the routes of every IPPool ({names}; Felix always does for VXLAN, and \
-             BIRD's programClusterRoutes is {bird}), so there is nothing to reflect; nothing is written"
+             BIRD's programClusterRoutes is {bird})"
         );
         Some(Idle { reason: "RoutesByFelix", text })
+    }
+
+    /// Returns why no route depends on BGP. What is not known is no such reason.
+    ///
+    /// # Errors
+    /// The pools of which the routes do, or may.
+    pub fn retires(&self) -> Result<Idle, Needed> {
+        if let Some(why) = &self.unknown {
+            let text = format!("whether BIRD programs the routes is not known: {why}");
+            return Err(Needed::Unknown(text));
+        }
+        let all: Vec<_> = self.programmed().collect();
+        let named = |which: fn(bool, bool) -> bool| {
+            let found = all.iter().filter(|(_, bird, felix)| which(*bird, *felix));
+            let found: Vec<_> = found.map(|(name, ..)| name).collect();
+            (!found.is_empty()).then(|| few(found.iter()))
+        };
+        match self.idle() {
+            Some(idle) if idle.reason == "BGPDisabled" => Ok(idle),
+            Some(idle) => named(|_, felix| !felix).map_or(Ok(idle), |names| {
+                let text = "neither Felix nor BIRD programs the routes of these IPPools";
+                Err(Needed::Unknown(format!("{text}: {names}")))
+            }),
+            None => Err(named(|bird, _| bird).map_or_else(
+                || Needed::Unknown("Calico has no IPPool that pods use".into()),
+                |names| {
+                    Needed::Known(format!("BIRD programs the routes of these IPPools: {names}"))
+                },
+            )),
+        }
     }
 
     /// Returns remarks for people about pools whose routes are not BIRD's alone.
@@ -251,6 +301,37 @@ mod tests {
         let disabled = Routing { bgp: Some("Disabled".into()), ..Routing::default() };
         assert_eq!(disabled.idle().map(|idle| idle.reason), Some("BGPDisabled"));
         assert_eq!(Routing { bgp: Some("Enabled".into()), ..Routing::default() }.idle(), None);
+    }
+
+    #[test]
+    fn reflectors_and_mesh_retire_only_where_felix_is_known_to_program_every_route() {
+        let vxlan = json!({"vxlanMode": "Always"});
+        let ipip = json!({"ipipMode": "Always"});
+        for (specs, bird, felix, bgp, unknown, expected) in [
+            (json!([vxlan]), None, None, None, None, Ok("RoutesByFelix")),
+            (json!([vxlan, ipip]), None, None, None, None, Err((true, "IPPools: p1"))),
+            (json!([ipip]), Some("Disabled"), Some("Enabled"), None, None, Ok("RoutesByFelix")),
+            // Both do, or nobody does.
+            (json!([ipip]), None, Some("Enabled"), None, None, Err((true, "IPPools: p0"))),
+            (json!([vxlan, ipip]), Some("Disabled"), None, None, None, Err((false, "IPPools: p1"))),
+            (json!([]), None, None, None, None, Err((false, "no IPPool"))),
+            (json!([ipip]), None, None, Some("Disabled"), None, Ok("BGPDisabled")),
+            (json!([vxlan]), None, None, None, Some("list IPPools: no"), Err((false, "no"))),
+        ] {
+            let [bird, felix, bgp, unknown] =
+                [bird, felix, bgp, unknown].map(|text: Option<&str>| text.map(str::to_owned));
+            let routing =
+                Routing { pools: pools(&specs), bird, felix, bgp, unknown, ..Routing::default() };
+            let found = routing.retires();
+            match (&found, expected) {
+                (Ok(idle), Ok(reason)) => assert_eq!(idle.reason, reason),
+                (Err(Needed::Known(text)), Err((true, end)))
+                | (Err(Needed::Unknown(text)), Err((false, end))) => {
+                    assert!(text.contains(end), "{text}");
+                }
+                _ => panic!("{routing:?}: {found:?}"),
+            }
+        }
     }
 
     #[test]

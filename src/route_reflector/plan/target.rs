@@ -3,11 +3,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Observed, eligible};
+use super::{Observed, eligible, retire};
 use crate::{
     api::{RouteReflectorSet, RouteReflectorSetStatus, route_reflector_set::Topology},
     nodes::{Readiness, Speaker},
     route_reflector::{
+        datastore::Idle,
         election::{self, Member, Previous, PreviousSlot, Refusal, Rules, Slot, Target},
         memory::elapsed,
         report,
@@ -30,6 +31,31 @@ pub struct Decision {
     pub unfit_since: BTreeMap<Arc<str>, Timestamp>,
     /// Why no node is eligible, if none is.
     pub obstacles: Option<String>,
+    /// With `mesh: Retire`: why no route depends on BGP, or why that is not known.
+    pub retires: Option<Result<Idle, String>>,
+}
+
+/// Decides which nodes reflect, or that none does any more.
+///
+/// # Errors
+/// The refusal of the rules and nodes, if nothing is in use yet; of the retirement, if nothing of
+/// ours is in use.
+pub fn decide(
+    set: &RouteReflectorSet,
+    observed: &Observed,
+    settings: &Settings,
+    bgp: &BgpTopology,
+) -> Result<Decision, String> {
+    let refused = if settings.retire {
+        match retire::decide(set, settings, bgp)? {
+            Ok(decision) => return Ok(decision),
+            Err(needed) => Some(needed),
+        }
+    } else {
+        None
+    };
+    let decision = elect(set, observed, settings, bgp).map_err(|refusal| refusal.to_string())?;
+    Ok(Decision { refused: refused.or(decision.refused), ..decision })
 }
 
 /// Decides which nodes reflect. An impossible spec never stops repair: the topology in use is
@@ -37,7 +63,7 @@ pub struct Decision {
 ///
 /// # Errors
 /// The refusal of the rules and nodes, if nothing is in use yet.
-pub fn decide(
+fn elect(
     set: &RouteReflectorSet,
     observed: &Observed,
     settings: &Settings,
@@ -53,7 +79,16 @@ pub fn decide(
         let unsound = if left.is_empty() { None } else { steps::sound(bgp, &goal).err() };
         let unfit_since = unfit_since.clone();
         let obstacles = target.freeze.map(|_| eligible::obstacles(settings, observed, bgp));
-        Ok(Decision { target, goal, left, unsound, refused: None, unfit_since, obstacles })
+        Ok(Decision {
+            target,
+            goal,
+            left,
+            unsound,
+            refused: None,
+            unfit_since,
+            obstacles,
+            retires: None,
+        })
     };
     let mut wanted = towards(&settings.rules);
     if let Some(why) = not_multi(&settings.rules, &wanted) {
@@ -82,7 +117,12 @@ pub fn decide(
         rules.ids.per = None;
         kept = towards(&rules);
     }
-    kept.map(|kept| Decision { refused: Some(refused), ..kept }).or(wanted)
+    let kept = kept.map(|kept| {
+        let topology = topology.as_str();
+        let refused = format!("{refused}; topology {topology} is kept, and repaired");
+        Decision { refused: Some(refused), ..kept }
+    });
+    kept.or(wanted)
 }
 
 /// Reports whether only `clusterID.per` keeps a topology from being kept up. Zones in use have an
@@ -193,9 +233,11 @@ fn previous(set: &RouteReflectorSet, bgp: &BgpTopology) -> Previous {
 fn goal(settings: &Settings, bgp: &BgpTopology, previous: &Previous, target: &Target) -> Goal {
     let grouped = target.topology != Topology::Simple;
     let up = |node: &str| bgp.fabric.node(node).is_some_and(|node| node.up);
-    // A node that is up and no longer a reflector was demoted, unless it becomes one again.
+    // A node that is up and no longer a reflector was demoted, unless it becomes one again. One that
+    // has just retired beside the mesh has the sessions of the mesh to lose.
+    let retired = settings.retire && bgp.fabric.mesh();
     let lost = previous.slots.iter().filter(|slot| {
-        let again = |to: &Slot| to.id == slot.id && to.node == slot.node;
+        let again = |to: &Slot| to.id == slot.id && to.node == slot.node && !retired;
         !up(&slot.node) || target.slots.iter().any(again)
     });
     let known = lost.map(|slot| slot.id);
@@ -213,6 +255,7 @@ fn goal(settings: &Settings, bgp: &BgpTopology, previous: &Previous, target: &Ta
         peers: target.peers.clone(),
         mesh: settings.migrate.then_some(false),
         max_per_zone: settings.max_per_zone,
+        retires: false,
     }
 }
 
@@ -225,5 +268,6 @@ pub fn remembered(
 ) -> RouteReflectorSetStatus {
     let mut status = set.status.clone().unwrap_or_default();
     report::remember(&mut status, &decision.target, bgp, &decision.unfit_since, now);
+    status.mesh_before = retire::mesh_before(set, bgp, decision.retires.is_some());
     status
 }

@@ -108,6 +108,7 @@ mod half_written;
 mod others;
 mod repair;
 mod reports;
+mod retire;
 
 #[test]
 fn a_converged_set_has_nothing_to_do_and_reports_it() {

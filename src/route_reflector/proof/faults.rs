@@ -6,8 +6,11 @@ use super::{
     network::Network,
     play::{End, Play, Way},
 };
-use crate::api::route_reflector_set::Topology;
-use crate::nodes::{Readiness, Speaker};
+use crate::{
+    api::route_reflector_set::{Mesh, Topology},
+    nodes::{Readiness, Speaker},
+    route_reflector::datastore::Pool,
+};
 
 /// A fault that is played on a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +27,9 @@ pub enum Fault {
     Shrink,
     /// Another topology; a reflector may die after this many thirds of the way.
     Change(Topology, Option<(String, usize)>),
+    /// Felix programs the routes and everything retires, from beside a mesh or without one; after
+    /// this many thirds of the way, a pool needs BGP.
+    Retire(bool, usize),
 }
 
 impl fmt::Display for Fault {
@@ -37,6 +43,10 @@ impl fmt::Display for Fault {
             Self::Change(to, None) => write!(f, "to {}", to.as_str()),
             Self::Change(to, Some((node, third))) => {
                 write!(f, "to {}, {node} dead after {third}/3", to.as_str())
+            }
+            Self::Retire(mesh, third) => {
+                let beside = if *mesh { " beside a mesh" } else { "" };
+                write!(f, "retires{beside}, BGP needed after {third}/3")
             }
         }
     }
@@ -66,6 +76,7 @@ impl Fault {
         if layout.reflectors > 1 {
             all.push(Self::Shrink);
         }
+        all.extend((0..8).map(|way| Self::Retire(way % 2 > 0, way / 2)));
         let kinds = [Topology::Auto, Topology::Simple, Topology::Zonal, Topology::Multi];
         for to in kinds.into_iter().filter(|to| *to != layout.topology) {
             all.push(Self::Change(to, None));
@@ -93,6 +104,7 @@ impl Fault {
             Self::Shrink => "shrink",
             Self::Change(_, None) => "change",
             Self::Change(_, Some(_)) => "change, one dead",
+            Self::Retire(..) => "retire",
         }
     }
 
@@ -106,6 +118,7 @@ impl Fault {
     pub fn play(&self, layout: &Layout, mut play: Play, length: usize) -> Outcome {
         let mut aim = *layout;
         match self {
+            Self::Retire(mesh, third) => return retire(layout, play, *mesh, *third),
             Self::Dead(node) => play.kill(node),
             Self::Leaving(node) => play.cordon(node),
             Self::ZoneDead(zone) => {
@@ -157,6 +170,48 @@ impl Fault {
         }
         Outcome { steps: way.steps, needless, refused, failures, words: way.words }
     }
+}
+
+/// Lets everything retire for some thirds of the way, and then a pool needs BGP: all routes are, or
+/// come, back.
+fn retire(layout: &Layout, mut play: Play, mesh: bool, third: usize) -> Outcome {
+    let before = (play.reflectors(), play.stage.snapshot.peers.len());
+    play.set.spec.mesh = Mesh::Retire;
+    play.stage.snapshot.mesh = mesh;
+    play.stage.snapshot.routing.pools =
+        vec![Pool { vxlan_mode: Some("Always".into()), ..Pool::default() }];
+    let whole = play.clone().go(usize::MAX);
+    let mut failures = vec![];
+    let mut way = play.go(whole.steps * third / 3);
+    if third == 3 {
+        way = way.then(play.go(usize::MAX));
+        let stage = &play.stage.snapshot;
+        if way.end != End::Done
+            || !play.reflectors().is_empty()
+            || !stage.peers.is_empty()
+            || stage.mesh
+        {
+            failures.push(format!("retired: {:?}, not all is gone", way.end));
+        }
+    }
+    play.stage.snapshot.routing.pools.push(Pool::default());
+    way = way.then(play.go(usize::MAX));
+    failures.append(&mut way.harm);
+    let refused = match &way.end {
+        End::Refused(text) | End::Kept(text) => Some(text.clone()),
+        _ => None,
+    };
+    if refused.is_none() {
+        failures.push(format!("needed: {:?}", way.end));
+    }
+    let missing = Network::of(&play.stage).missing();
+    if missing > 0 || play.stage.snapshot.mesh != mesh {
+        failures.push(format!("needed: {missing} pairs miss a route, mesh {mesh}"));
+    }
+    if third == 0 && before != (play.reflectors(), play.stage.snapshot.peers.len()) {
+        failures.push(format!("needed: {layout} has changed"));
+    }
+    Outcome { steps: way.steps, needless: 0, refused, failures, words: way.words }
 }
 
 impl Way {

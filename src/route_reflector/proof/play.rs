@@ -124,7 +124,7 @@ impl Play {
             let decision = match plan::decide(&self.set, &self.observed(&settings), &settings, &bgp)
             {
                 Ok(decision) => decision,
-                Err(refusal) => return Way { end: End::Refused(refusal.to_string()), ..way },
+                Err(refusal) => return Way { end: End::Refused(refusal), ..way },
             };
             if decision.target.freeze.is_some() {
                 return Way { end: End::Stuck("frozen".into()), ..way };
@@ -153,10 +153,16 @@ impl Play {
             if way.steps == MOST_STEPS {
                 return Way { end: End::Stuck("no end".into()), ..way };
             }
+            let mesh = self.stage.snapshot.mesh;
             self.stage.take(&step, label, "main");
             way.steps += 1;
             way.words.push(step.to_string());
-            network = self.judge(&step, &network, &mut way);
+            // Where no route depends on BGP, its routes may go, with the last step beside a mesh.
+            network = if decision.retires.is_some() && (!mesh || step == Step::Mesh(false)) {
+                Network::of(&self.stage)
+            } else {
+                self.judge(&step, &network, &mut way)
+            };
         }
         way
     }

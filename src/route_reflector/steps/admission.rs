@@ -200,12 +200,15 @@ pub fn choose(
     }
     let mut refused = None;
     for step in left.iter().flat_map(Step::tries) {
-        let after = step.after(&bgp.fabric, &goal.label.0, &goal.label.1);
-        if let Err(why) = step.admit(&bgp.fabric, &after) {
-            refused.get_or_insert((step, why));
-            continue;
+        // Where the mesh is off, its order is the best that there is.
+        if !goal.retires || bgp.fabric.mesh() {
+            let after = step.after(&bgp.fabric, &goal.label.0, &goal.label.1);
+            if let Err(why) = step.admit(&bgp.fabric, &after) {
+                refused.get_or_insert((step, why));
+                continue;
+            }
         }
-        if !step.needs_gate() {
+        if !goal.retires && !step.needs_gate() {
             return Next::Take(step);
         }
         return match gate(&step) {
@@ -213,7 +216,15 @@ pub fn choose(
             Err(shut) => Next::Wait(step, shut),
         };
     }
-    refused.map_or(Next::Done, |(step, why)| Next::Refuse(Some(step), why))
+    match refused {
+        None => Next::Done,
+        // No route depends on those that it costs.
+        Some((step, _)) if goal.retires => match gate(&step) {
+            Ok(()) => Next::Take(step),
+            Err(shut) => Next::Wait(step, shut),
+        },
+        Some((step, why)) => Next::Refuse(Some(step), why),
+    }
 }
 
 /// Succeeds if no known rule of Calico's refuses a step.

@@ -25,6 +25,10 @@ pub fn pending(bgp: &BgpTopology, goal: &Goal) -> Vec<Step> {
     if goal.mesh == Some(true) && !bgp.fabric.mesh() {
         steps.push(Step::Mesh(true));
     }
+    if goal.retires && !bgp.fabric.mesh() {
+        // The one step that ends sessions comes before those that would make it hard to undo.
+        steps.extend(narrower_peers(bgp, goal));
+    }
     steps.extend(adoptions(bgp, goal));
     // Before everything that serves the living: nodes that join would keep a cut-off zone waiting.
     steps.extend(promotions(bgp, goal, Why::Repair));
@@ -104,7 +108,9 @@ fn demotions(bgp: &BgpTopology, goal: &Goal, waiting: bool) -> Vec<Step> {
     let holder = |slot: u32| goal.slots.iter().find(|goal| goal.id == slot);
     let mut by_zone: BTreeMap<Option<Arc<str>>, Vec<Leaver>> = BTreeMap::new();
     for (node, labels) in bgp.reflectors() {
-        if goal.slots.iter().any(|slot| slot.node == *node) {
+        // One made by hand stays with its owner.
+        let foreign = goal.retires && labels.slot.is_none();
+        if foreign || goal.slots.iter().any(|slot| slot.node == *node) {
             continue;
         }
         let goes = match labels.slot.and_then(holder) {

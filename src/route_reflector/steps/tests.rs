@@ -125,6 +125,7 @@ impl World {
             peers: target.peers.clone(),
             mesh,
             max_per_zone: 1,
+            retires: false,
         };
         (target, goal)
     }

@@ -16,5 +16,6 @@ mod labels;
 mod migrating;
 mod no_writes;
 mod other_clusters;
+mod retiring;
 
 pub use stage::Stage;

@@ -83,6 +83,18 @@ pub enum Local {
     Selected(Selector),
 }
 
+impl Local {
+    /// Reports whether a node is one of them.
+    #[must_use]
+    pub fn is(&self, node: &Node) -> bool {
+        match self {
+            Self::All => true,
+            Self::Node(name) => *name == node.name,
+            Self::Selected(selector) => selector.matches(&node.labels),
+        }
+    }
+}
+
 /// The peers of these nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {

@@ -106,7 +106,7 @@ pub struct PreviousSlot {
 }
 
 /// The target of the election.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// The topology in use; never Auto.
     pub topology: Topology,
