@@ -50,7 +50,7 @@ pub enum Part {
 }
 
 /// The parts of the whole demo.
-pub const PARTS: [Part; 4] = [Part::ThreeZones, Part::DualStack, Part::Ipv6, Part::Retire];
+pub const PARTS: [Part; 3] = [Part::ThreeZones, Part::DualStack, Part::Ipv6];
 
 /// The ground of a part.
 #[derive(Debug, Clone, Copy)]
