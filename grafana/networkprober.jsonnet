@@ -120,6 +120,27 @@ lib.dashboard(
         'avg by (src_zone, dst_zone) (%s)' % lib.series('netprober:pair_loss:ratio5m', recorded),
         'src_zone', 'dst_zone', 'percentunit', lossSteps
       ),
+      lib.table(
+        'Traces of lost paths',
+        'Paths that had lost most of their probes for a minute within the last hour. Packets reach every hop that is named; only "lost" and "undeliverable" say that they get no further than the last.',
+        [
+          lib.label('src_node', 'From'),
+          lib.label('dst_node', 'To'),
+          lib.label('dst_ip', 'Address'),
+          lib.label('result', 'Result'),
+          lib.label('hops', 'Hops that answer'),
+          lib.label('silent_hop', 'First silent hop'),
+          lib.label('cluster', 'Cluster'),
+          lib.value(
+            'Traced',
+            'topk($top, max by (cluster, src_node, dst_node, dst_ip, result, hops, silent_hop) (%s) * 1000)' %
+            lib.series('netprober_trace_timestamp_seconds', agents + ', src_node=~"$node"'),
+            'dateTimeFromNow'
+          ),
+        ],
+        ['Traced'],
+        'No path is lost'
+      ),
     ]),
     lib.row('Probes', [
       lib.lines(

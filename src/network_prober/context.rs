@@ -9,6 +9,7 @@ use super::{
     children::ChildKind,
     entries::Entries,
     failed_creates::FailedCreates,
+    lost_paths::LostPaths,
     memory::{Memories, Owned, Refusals},
     state::ClusterState,
 };
@@ -34,6 +35,7 @@ pub struct NetworkProberReconciler {
     pub(crate) discovered: Mutex<Discovered>,
     pub(crate) refusals: Refusals,
     pub(crate) failed_creates: FailedCreates,
+    pub(crate) lost_paths: LostPaths,
     pub(crate) metrics: Metrics,
 }
 

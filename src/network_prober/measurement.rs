@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::rules;
 use crate::{
-    agent::pinglist::DEFAULT_TIMEOUT,
+    agent::{metrics::TRACE, pinglist::DEFAULT_TIMEOUT},
     api::NetworkProber,
     prometheus::{
-        Client, Endpoints, Payer, QueryError, decode,
+        Client, DEFAULT, Endpoints, Payer, QueryError, decode,
         promql::{duration, string},
     },
 };
@@ -34,6 +34,12 @@ const SILENT: usize = 20;
 
 /// No node, pod or zone has a longer name; a longer label is invalid.
 const LONGEST_NAME: usize = 253;
+
+/// The hops of a trace: sixteen IPv6 addresses.
+const LONGEST_HOPS: usize = 640;
+
+/// Number of traces to name, the newest.
+const TRACES: usize = 20;
 
 /// Minimum period of an agent's results: the window of the recording rules.
 const RECENT: Duration = Duration::from_mins(5);
@@ -62,6 +68,29 @@ pub struct Measurement {
     pub p99: Vec<Vec<Option<f64>>>,
     /// The worst paths of all: those that lose most, then the slowest.
     pub worst: Vec<PathFigures>,
+    /// The paths that agents have traced within an hour, the newest first.
+    #[serde(default)]
+    pub traces: Vec<Traced>,
+}
+
+/// A path that an agent has traced, because it had lost most of its probes for a minute.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Traced {
+    /// When that was, in Unix seconds.
+    pub at: f64,
+    /// The node that probes.
+    pub from: String,
+    /// The node that is probed.
+    pub to: String,
+    /// The address that is probed.
+    pub to_ip: String,
+    /// `answered`, `undeliverable`, `loop`, `lost` or `silent`.
+    pub result: String,
+    /// The addresses of the routers, with `*` for those that do not answer.
+    pub hops: String,
+    /// The number of the first hop from which on nothing answers.
+    pub silent_hop: String,
 }
 
 /// An agent that is scraped and probes no peer.
@@ -174,6 +203,16 @@ pub enum Querier {
 }
 
 impl Querier {
+    /// Returns that of the operator, for objects of a namespace.
+    ///
+    /// # Errors
+    /// When no endpoint is for this namespace.
+    pub fn of_operator(endpoints: &Endpoints, namespace: &str) -> Result<Self, String> {
+        let client = endpoints.named("figures", DEFAULT, Some(namespace))?;
+        let payer = Payer::BuiltIn(namespace.into());
+        Ok(Self::Operator(Client::clone(client), endpoints.clone(), payer))
+    }
+
     async fn ask(&self, promql: &str) -> Result<Vec<Row>, QueryError> {
         let read = |answer: &crate::prometheus::Answer| {
             let mut rows = Vec::new();
@@ -207,6 +246,15 @@ pub async fn measure(querier: &Querier, subject: &Subject) -> Result<Measurement
     let all = nodes.len() == measured.nodes.len();
     let rows = querier.ask(&paths_query(subject, (!all).then_some(&nodes))).await?;
     Ok(measured.measurement(&nodes, rows))
+}
+
+/// Queries Prometheus about the traced paths alone.
+///
+/// # Errors
+/// As [`measure`].
+pub async fn traced(querier: &Querier, subject: &Subject) -> Result<Vec<Traced>, QueryError> {
+    let rows = querier.ask(&labeled("traced", &traced_query(subject))).await?;
+    Ok(rows.iter().map(Traced::of).collect())
 }
 
 /// The report of one agent over the last five minutes.
@@ -298,6 +346,42 @@ impl Blame {
     }
 }
 
+impl Traced {
+    fn of(row: &Row) -> Self {
+        Self {
+            at: row.value,
+            from: row.label("src_node"),
+            to: row.label("dst_node"),
+            to_ip: row.label("dst_ip"),
+            result: row.label("result"),
+            hops: row.label("hops"),
+            silent_hop: row.label("silent_hop"),
+        }
+    }
+
+    /// What the trace shows, in words: an answer shows that packets arrive there, silence alone
+    /// nothing.
+    #[must_use]
+    pub fn finding(&self) -> String {
+        let last = self.hops.rsplit(' ').next().filter(|last| !last.is_empty());
+        match (self.result.as_str(), last) {
+            ("answered", _) => "the peer answered the trace: not every packet is lost".into(),
+            ("undeliverable", Some(last)) => format!("{last} reports that it cannot deliver"),
+            ("loop", _) => "packets go in circles".into(),
+            ("lost", Some(last)) => format!(
+                "packets reach {last}, and nothing behind it answers, as it does on a path that works"
+            ),
+            ("lost", None) => {
+                "no hop answers, not even the first, as it does on a path that works".into()
+            }
+            (_, Some(last)) => format!(
+                "packets reach {last}; nothing behind it answers, which may be so on paths that work"
+            ),
+            (_, None) => "no hop answers, which may be so on paths that work".into(),
+        }
+    }
+}
+
 impl PathFigures {
     /// The end to blame, in words.
     #[must_use]
@@ -355,9 +439,19 @@ fn overview_query(subject: &Subject) -> String {
         ("scraped", format!("count({agents})")),
         ("silent_agents", format!("count{silent}")),
         ("silent", format!("topk({SILENT}, {silent})")),
+        ("traced", traced_query(subject)),
     ];
     let parts = parts.map(|(figure, promql)| labeled(figure, &promql));
     parts.join(" or ")
+}
+
+/// The newest traces. The time of a series is that of its trace, in every replica of Prometheus.
+fn traced_query(subject: &Subject) -> String {
+    let job = string(&subject.prober);
+    format!(
+        "topk({TRACES}, max by (src_node, dst_node, dst_ip, result, hops, silent_hop) \
+         ({TRACE}{{job={job}}}))"
+    )
 }
 
 /// The worst value of each path: replicas of Prometheus record it again, and an agent may name many
@@ -419,11 +513,15 @@ impl Row {
             "protocol",
             "result",
             "reason",
+            "dst_ip",
+            "hops",
+            "silent_hop",
         ];
         let mut labels = BTreeMap::new();
         for name in names {
             let text = series.labels.get(name).unwrap_or_default();
-            if text.len() > LONGEST_NAME {
+            let longest = if name == "hops" { LONGEST_HOPS } else { LONGEST_NAME };
+            if text.len() > longest {
                 return None;
             }
             labels.insert(name, text.to_owned());
@@ -459,6 +557,7 @@ struct Overview {
     silent: Vec<Silent>,
     nodes: BTreeMap<String, NodeFigures>,
     worst: BTreeMap<(String, String), PathFigures>,
+    traces: Vec<Traced>,
 }
 
 impl Overview {
@@ -470,6 +569,7 @@ impl Overview {
             silent: vec![],
             nodes: BTreeMap::new(),
             worst: BTreeMap::new(),
+            traces: vec![],
         };
         for row in rows {
             match row.figure.as_str() {
@@ -484,9 +584,12 @@ impl Overview {
                     pod: row.label("pod"),
                     peers: row.count(),
                 }),
+                "traced" => found.traces.push(Traced::of(&row)),
                 _ => {}
             }
         }
+        found.traces.sort_by(|a, b| b.at.total_cmp(&a.at));
+        found.traces.truncate(TRACES);
         found.silent.sort_by(|a, b| (&a.namespace, &a.pod).cmp(&(&b.namespace, &b.pod)));
         for node in found.nodes.values_mut() {
             node.bad = limits.exceeded(node.loss, node.p99);
@@ -558,6 +661,7 @@ impl Overview {
             loss,
             p99,
             worst: self.worst(),
+            traces: self.traces.clone(),
         }
     }
 

@@ -12,6 +12,7 @@
 //! | `places`, `constraints`, `watches` | limits of webhooks; of namespaces; of watched pods |
 //! | `memory` | what this process has applied, and what was refused |
 //! | `failed_creates` | why the API server refuses pods, from events |
+//! | `lost_paths` | the traces of lost paths, from Prometheus, as events |
 //! | `report`, `reasons`, `metrics`, `overview` | status and events; metrics; status page |
 //! | `injector`, `serving` | the answers to the webhook and to the agents |
 //! | `measurement` | the measurements of the agents, from Prometheus |
@@ -32,6 +33,7 @@ pub(crate) mod dry_run;
 mod entries;
 mod failed_creates;
 mod injector;
+mod lost_paths;
 pub mod measurement;
 pub mod members;
 mod memory;
@@ -55,6 +57,7 @@ pub use context::NetworkProberReconciler;
 pub use entries::Entries;
 pub(crate) use failed_creates::FailedCreates;
 pub use injector::ClusterInjector;
+pub(crate) use lost_paths::LostPaths;
 use memory::Memory;
 pub use memory::Owned;
 pub(crate) use memory::{Memories, Refusals};

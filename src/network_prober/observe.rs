@@ -11,6 +11,7 @@ use kube::{ResourceExt, api::DynamicObject};
 use super::{
     children::{self, ChildKey, ChildKind},
     context::NetworkProberReconciler,
+    measurement::Traced,
     memory::{self, Contest},
     snapshot::{ProberState, Setup, Snapshot},
 };
@@ -39,6 +40,8 @@ pub struct Observed {
     pub configuration: bool,
     /// The API server's words in namespaces that refuse pods with an agent, as far as known.
     pub failed_creates: BTreeMap<String, String>,
+    /// The lost paths that agents have traced since the last pass.
+    pub traced: Vec<Traced>,
     /// The kinds of the prometheus-operator that the API server serves.
     pub monitoring: BTreeSet<ChildKind>,
     /// Our children of this object that exist.
@@ -73,6 +76,10 @@ pub(super) async fn observe(
         let why = reconciler.failed_creates.why(&reconciler.client, namespace).await;
         failed_creates.extend(why.map(|why| (namespace.clone(), why)));
     }
+    let traced = match view.as_ref().map(|view| view.members.injected) {
+        None | Some(0) => vec![],
+        Some(_) => reconciler.lost_paths.new_of(prober).await,
+    };
     let memory = reconciler.memories.get(&key);
     let unchanged = memory.unchanged(|child, version| match child.kind {
         ChildKind::Webhook => reconciler.entries.stands(&key, version),
@@ -85,6 +92,7 @@ pub(super) async fn observe(
         endpoint: reconciler.endpoint.clone(),
         configuration: reconciler.entries.is_there(),
         failed_creates,
+        traced,
         monitoring,
         existing,
         unchanged,

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     agent::pinglist::{Pinglist, Protocol},
     api::network_prober::Mode,
-    prometheus::{Class, Client, DEFAULT, Endpoints, Late, Payer, QueryError, Shared},
+    prometheus::{Class, DEFAULT, Endpoints, Late, QueryError, Shared},
 };
 
 /// Maximum number of listed nodes with agents, those with the fewest agents first: in a cluster of
@@ -371,7 +371,8 @@ impl LiveProbers {
 
     /// The figures of one `NetworkProber`, which are queried once for all readers.
     async fn ask(&self, prober: &ProberView) -> Result<Arc<Measurement>, String> {
-        let (subject, querier) = (subject(prober), self.querier(&prober.namespace)?);
+        let (subject, querier) =
+            (subject(prober), Querier::of_operator(&self.endpoints, &prober.namespace)?);
         let asked = subject.clone();
         let request =
             |()| async move { measurement::measure(&querier, &asked).await.map(Arc::new) };
@@ -384,7 +385,7 @@ impl LiveProbers {
         prober: &ProberView,
         (namespace, pod): (&str, &str),
     ) -> Result<Arc<AgentFigures>, String> {
-        let querier = self.querier(&prober.namespace)?;
+        let querier = Querier::of_operator(&self.endpoints, &prober.namespace)?;
         let key = (subject(prober), namespace.to_owned(), pod.to_owned());
         let asked = key.clone();
         let request = |()| async move {
@@ -392,12 +393,6 @@ impl LiveProbers {
             measurement::agent(&querier, subject, (namespace, pod)).await.map(Arc::new)
         };
         answered(self.agents.get(&key, fresh(), PATIENCE, || async {}, request).await)
-    }
-
-    fn querier(&self, namespace: &str) -> Result<Querier, String> {
-        let client = self.endpoints.named("figures", DEFAULT, Some(namespace))?;
-        let payer = Payer::BuiltIn(namespace.into());
-        Ok(Querier::Operator(Client::clone(client), self.endpoints.clone(), payer))
     }
 }
 

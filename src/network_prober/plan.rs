@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 
 use super::{
     children::{Child, ChildKey, ChildKind, Content, Family, LARGEST_FILE},
+    lost_paths,
     observe::Observed,
     pinglists::config_json,
     report,
@@ -108,6 +109,7 @@ pub fn plan(
     let apply = due.collect();
     let mut conditions = report::conditions(&settings, view, observed);
     let mut notices = report::notices(prober, view);
+    notices.extend(lost_paths::notice(&observed.traced));
     if let Some(contested) = report::contested(observed, &keys) {
         let known = prober.status.iter().flat_map(|status| &status.conditions);
         if !known.into_iter().any(|condition| condition.reason == contested.reason) {

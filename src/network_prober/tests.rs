@@ -216,6 +216,7 @@ fn observed(view: ProberState) -> Observed {
         endpoint: Endpoint::Service,
         configuration: true,
         failed_creates: BTreeMap::new(),
+        traced: vec![],
         monitoring: BTreeSet::new(),
         existing: vec![],
         unchanged: BTreeMap::new(),

@@ -347,6 +347,7 @@ impl Start for NetworkProberReconciler {
             discovered: Mutex::default(),
             refusals: network_prober::Refusals::default(),
             failed_creates: network_prober::FailedCreates::default(),
+            lost_paths: network_prober::LostPaths::new(&leader.endpoints),
             metrics: leader.metrics.clone(),
         };
         let listed = async move {

@@ -14,4 +14,5 @@ mod page;
 mod pull;
 mod reload;
 mod stage;
+mod trace;
 mod worker;

@@ -122,6 +122,7 @@ fn figures(names: &[String], bad: usize) -> Measurement {
         loss: matrix(0.001, 0.18),
         p99: matrix(0.0008, 0.12),
         worst: (0..names.len()).filter(|to| *to != bad).take(20).map(path).collect(),
+        traces: vec![],
     }
 }
 

@@ -58,6 +58,15 @@ impl Packet {
         (packet.encode() == *bytes).then_some(packet)
     }
 
+    /// Decodes a packet of which only the beginning was quoted; `None` if that is too short.
+    #[must_use]
+    pub fn decode_beginning(bytes: &[u8]) -> Option<Self> {
+        let mut whole = [0; LENGTH];
+        let length = bytes.len().min(LENGTH);
+        whole[..length].copy_from_slice(&bytes[..length]);
+        Self::decode(&whole).filter(|_| length >= 24)
+    }
+
     /// Returns the reply of the echo server; none to anything but a request.
     #[must_use]
     pub fn answer(&self) -> Option<Self> {

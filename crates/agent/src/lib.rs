@@ -10,6 +10,7 @@
 //! - [`target`]: a list as targets: addresses, protocols, labels, and which series are stale.
 //! - [`schedule`]: when each target is due.
 //! - [`prober`]: the loop that follows the lists, one task per target; [`probe`]: one probe.
+//! - [`trace`]: where a path that has lost its probes for a while loses them.
 //! - [`server`]: answers the probes of others, and serves the page of [`metrics`]; [`echo`]: the
 //!   packets.
 //!
@@ -48,6 +49,7 @@ pub mod server;
 pub mod source;
 pub mod target;
 mod tasks;
+pub mod trace;
 pub mod worker;
 
 pub use traffic_operator_core::{budget, pinglist};

@@ -25,6 +25,7 @@ use super::{
     pinglist::{DEFAULT_PERIOD, Protocol},
     reason::Reason,
     target::{Original, Pair, Stale, Target},
+    trace::Traces,
 };
 use crate::process::Process;
 
@@ -103,6 +104,7 @@ struct Inner {
     large: Family<Sent, Counter>,
     packet: Family<Pair, Gauge>,
     hops: Family<Pair, Gauge>,
+    traces: Traces,
     delay: Histogram,
     starved: Counter,
     busy: Counter,
@@ -168,6 +170,7 @@ impl Metrics {
             large: Family::default(),
             packet: Family::default(),
             hops: Family::default(),
+            traces: Traces::default(),
             delay: Histogram::new_classic_and_native(DELAYS, native()),
             starved: Counter::default(),
             busy: Counter::default(),
@@ -247,6 +250,7 @@ impl Metrics {
                     inner.reordered.remove(pair);
                     inner.packet.remove(pair);
                     inner.hops.remove(pair);
+                    inner.traces.forget(pair);
                     for result in ["success", "failure"] {
                         inner.large.remove(&Sent { pair: pair.clone(), result });
                     }
@@ -296,6 +300,7 @@ impl Metrics {
 
     /// Encodes all metrics, after it updates those that are computed at a scrape.
     pub fn encode_with<T>(&self, encode: impl FnOnce(&Registry) -> T) -> T {
+        self.0.traces.expire(Instant::now());
         {
             let mut changing = self.changing();
             self.0.age.set(changing.confirmed.elapsed().as_secs_f64());
@@ -346,6 +351,12 @@ impl Series {
         self.metrics.large(&self.pair)
     }
 
+    /// The traces of this agent.
+    #[must_use]
+    pub fn traces(&self) -> Traces {
+        self.metrics.0.traces.clone()
+    }
+
     /// The probe was answered.
     pub fn success(&self, rtt: Duration, smoothed: Option<Duration>) {
         self.rtt.observe(rtt.as_secs_f64());
@@ -386,6 +397,9 @@ fn failure(protocol: &'static str, pair: &Pair, reason: Reason) -> Failure {
     Failure { protocol, pair: pair.clone(), reason: reason.label() }
 }
 
+/// The metric of traces, which has no series before the first.
+pub const TRACE: &str = "netprober_trace_timestamp_seconds";
+
 /// Every metric of an agent, as it is queried, without the suffixes of histograms.
 pub const NAMES: &[&str] = &[
     "netprober_rtt_seconds",
@@ -396,6 +410,7 @@ pub const NAMES: &[&str] = &[
     "netprober_udp_large_packets_total",
     "netprober_udp_packet_bytes",
     "netprober_udp_hops",
+    TRACE,
     "netprober_tcp_srtt_seconds",
     "netprober_scheduling_delay_seconds",
     "netprober_skipped_probes_total",
@@ -472,6 +487,9 @@ impl Inner {
         r.register("udp_packet_bytes", help, self.packet.clone());
         let help = "Routers that the last reply to a large packet has passed, by its TTL";
         r.register("udp_hops", help, self.hops.clone());
+        let help =
+            "When a path that had lost most of its probes for a minute was traced, in Unix seconds";
+        r.register("trace_timestamp_seconds", help, self.traces.family());
         let help = "The kernel's smoothed round-trip time of the last answered TCP probe";
         r.register("tcp_srtt_seconds", help, self.srtt.clone());
         let help = "Delay between the scheduled and the actual start of a probe";

@@ -107,8 +107,7 @@ impl Probe {
             Protocol::Http => Self::Http(target.address),
             Protocol::Tcp => Self::Tcp(target.address),
             Protocol::Udp => {
-                let large = series.large();
-                Self::Udp(Box::new(udp::Udp::new(target.address, series.strays.clone(), large)))
+                Self::Udp(Box::new(udp::Udp::new(target.address, &target.pair, series)))
             }
         }
     }
@@ -126,6 +125,13 @@ impl Probe {
             Self::Http(address) => get(*address).await,
             Self::Tcp(address) => connect(*address).await,
             Self::Udp(udp) => udp.echo().await,
+        }
+    }
+
+    /// Learns from an outcome: may take some seconds, to find out where a path is lost.
+    pub async fn learn(&mut self, outcome: &Outcome) {
+        if let Self::Udp(udp) = self {
+            udp.learn(outcome).await;
         }
     }
 

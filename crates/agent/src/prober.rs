@@ -220,18 +220,22 @@ impl Slots {
         let mut lost = Skipped::Starved;
         match schedule.start(late, timeout) {
             Start::Starved => self.metrics.skipped(Skipped::Starved, 1),
-            Start::Now => match self.probe.once(timeout, schedule.longest_delay(timeout)).await {
-                Outcome::Success(answer) => {
-                    lost = Skipped::Busy;
-                    self.series.success(answer.rtt, answer.smoothed);
+            Start::Now => {
+                let outcome = self.probe.once(timeout, schedule.longest_delay(timeout)).await;
+                match outcome {
+                    Outcome::Success(answer) => {
+                        lost = Skipped::Busy;
+                        self.series.success(answer.rtt, answer.smoothed);
+                    }
+                    Outcome::Failure(reason) => {
+                        lost = Skipped::Busy;
+                        self.series.failure(reason);
+                    }
+                    Outcome::Local => self.metrics.skipped(Skipped::Local, 1),
+                    Outcome::Void => self.metrics.skipped(Skipped::Starved, 1),
                 }
-                Outcome::Failure(reason) => {
-                    lost = Skipped::Busy;
-                    self.series.failure(reason);
-                }
-                Outcome::Local => self.metrics.skipped(Skipped::Local, 1),
-                Outcome::Void => self.metrics.skipped(Skipped::Starved, 1),
-            },
+                self.probe.learn(&outcome).await;
+            }
         }
         // A small delay is acceptable (see `Schedule::start`); a probe that is later counts as
         // lost.

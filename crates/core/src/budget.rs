@@ -21,7 +21,7 @@ pub const OTHER_SERIES: usize = 12;
 pub const ORIGINAL_SERIES: usize = 28;
 
 /// Number of series of an agent that are independent of its peers: its own process, schedule and
-/// list.
+/// list, and its last traces.
 pub const AGENT_SERIES: usize = 40;
 
 /// The shortest turn of peers that do not fit into a list at the same time. A rule over five

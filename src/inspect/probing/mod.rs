@@ -362,6 +362,20 @@ fn in_tables(figures: &Measurement) -> String {
         text.push_str("\nWorst paths, over five minutes\n");
         text.push_str(&paths(figures.worst.iter()));
     }
+    if !figures.traces.is_empty() {
+        text.push_str(
+            "\nPaths that were lost for a minute within the last hour, as agents traced them\n",
+        );
+        let rows = figures.traces.iter().map(|traced| {
+            let (from, to) = (traced.from.clone(), format!("{} ({})", traced.to, traced.to_ip));
+            let hops = if traced.hops.is_empty() { "-".into() } else { traced.hops.clone() };
+            [from, to, hops, traced.finding()]
+        });
+        text.push_str(&table(
+            ["FROM", "TO", "HOPS THAT ANSWER", "FINDING"],
+            &rows.collect::<Vec<_>>(),
+        ));
+    }
     if !figures.silent.is_empty() {
         let _ = writeln!(text, "\nSilent agents: {} probe no peer", figures.silent_agents);
         let silent = figures.silent.iter();

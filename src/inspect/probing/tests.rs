@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{pod::PodFacts, *};
 use crate::{
     network_prober::{
-        measurement::{AgentFigures, NodeFigures, PathFigures, Silent},
+        measurement::{AgentFigures, NodeFigures, PathFigures, Silent, Traced},
         overview::{Overview, PeerView, PodView},
         scope::NamespaceFacts,
     },
@@ -57,6 +57,15 @@ fn figures() -> Measurement {
         loss: vec![vec![None, x, o], vec![x, None, x], vec![o, x, None]],
         p99: vec![vec![None; 3]; 3],
         worst: vec![path("node-1", "node-2", Blame::To), path("node-3", "node-1", Blame::Between)],
+        traces: vec![Traced {
+            at: 1_767_225_600.0,
+            from: "node-1".into(),
+            to: "node-2".into(),
+            to_ip: "10.0.0.2".into(),
+            result: "lost".into(),
+            hops: "10.1.0.1".into(),
+            silent_hop: "2".into(),
+        }],
     }
 }
 
@@ -93,6 +102,7 @@ fn a_prober_in_trouble_says_what_and_what_next() {
         "node-1  node-2  20 %  150 ms  node-2\n",
         "node-3  node-1  20 %  150 ms  what lies between\n",
         "shop/web-4  3\n",
+        "node-1  node-2 (10.0.0.2)  10.1.0.1          packets reach 10.1.0.1, and nothing behind it answers",
         "  most paths of node-2 are bad\n    try: look at that node's link",
         "    try: explain pod -n shop web-4\n",
         "    try: restart them when it suits you: kubectl rollout restart\n",

@@ -34,6 +34,7 @@ fn what_is_asked_is_promql_about_this_prober_and_of_series_that_exist() {
         let subject = subject(prober);
         let agent = agent_query(&subject, r#"odd"} or vector(1) #"#, "web-1");
         let all = [
+            labeled("traced", &traced_query(&subject)),
             overview_query(&subject),
             paths_query(&subject, None),
             paths_query(&subject, Some(&nodes)),
@@ -104,6 +105,39 @@ fn of_a_large_cluster_the_worst_nodes_are_shown_and_counted() {
     assert!(found.loss.iter().flatten().all(Option::is_none));
 }
 
+#[test]
+fn the_newest_traces_stand_first_and_silence_alone_blames_nothing() {
+    let trace = |node: &str, result: &str, hops: &str, at| {
+        let labels = [("src_node", "n1"), ("dst_node", node), ("result", result), ("hops", hops)];
+        row("traced", &labels, at)
+    };
+    let all = [
+        ("lost", "10.1.0.1", "packets reach 10.1.0.1, and nothing behind it answers, as it does"),
+        ("lost", "", "no hop answers, not even the first, as it does on a path that works"),
+        (
+            "silent",
+            "* 10.2.0.1",
+            "packets reach 10.2.0.1; nothing behind it answers, which may be so",
+        ),
+        ("silent", "", "no hop answers, which may be so on paths that work"),
+        ("undeliverable", "10.1.0.1 10.2.0.1", "10.2.0.1 reports that it cannot deliver"),
+        ("loop", "10.1.0.1 10.1.0.1 10.1.0.1", "packets go in circles"),
+        ("answered", "10.1.0.1", "the peer answered the trace: not every packet is lost"),
+        // Of a later version.
+        ("other", "10.1.0.1", "packets reach 10.1.0.1; nothing behind it answers, which may be so"),
+    ];
+    let rows =
+        (0_u32..).zip(all).map(|(at, (result, hops, _))| trace("n2", result, hops, f64::from(at)));
+    let found = Overview::of(rows.collect(), Limits::of(&subject("n/p"))).measurement(&[], vec![]);
+    assert_eq!(found.traces.len(), all.len());
+    for (traced, (result, _, finding)) in found.traces.iter().rev().zip(all) {
+        assert!(traced.finding().starts_with(finding), "{result}: {}", traced.finding());
+    }
+    let many = (0..99).map(|i| trace(&format!("n{i}"), "lost", "", 1.0)).collect();
+    let found = Overview::of(many, Limits::of(&subject("n/p"))).measurement(&[], vec![]);
+    assert_eq!(found.traces.len(), TRACES);
+}
+
 /// Replicas of Prometheus, unless whatever merges them leaves out the duplicates.
 #[test]
 fn of_two_values_of_one_path_the_worse_counts_in_either_order() {
@@ -157,6 +191,7 @@ fn any_rows() -> impl Strategy<Value = Vec<Row>> {
         "scraped",
         "silent_agents",
         "silent",
+        "traced",
         "other",
     ]);
     let name = || prop_oneof![Just(String::new()), "n[0-9]{1,2}", ".{0,4}"];

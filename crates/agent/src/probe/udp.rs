@@ -7,9 +7,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Answer, Unanswered, large::Large};
+use super::{Answer, Outcome, Unanswered, large::Large};
 use crate::echo::{self, Packet, Replies, Reply};
-use crate::{metrics::LargeSeries, reason::Reason};
+use crate::{
+    metrics::Series,
+    reason::Reason,
+    target::Pair,
+    trace::{self, Loss, Traces, Turn},
+};
 
 /// The pause after an error between probes, for a socket that reports errors without end: ICMP
 /// errors belong to packets, and each probe sends only one.
@@ -25,16 +30,65 @@ pub struct Udp {
     /// Counters of duplicate and reordered packets.
     strays: Option<(Counter, Counter)>,
     large: Large,
+    pair: Pair,
+    traces: Traces,
+    loss: Loss,
 }
 
 impl Udp {
-    pub(super) fn new(
-        address: SocketAddr,
-        strays: Option<(Counter, Counter)>,
-        large: LargeSeries,
-    ) -> Self {
-        let large = Large::new(address, large);
-        Self { address, socket: None, replies: Replies::new(echo::nonce()), strays, large }
+    pub(super) fn new(address: SocketAddr, pair: &Pair, series: &Series) -> Self {
+        Self {
+            address,
+            socket: None,
+            replies: Replies::new(echo::nonce()),
+            strays: series.strays.clone(),
+            large: Large::new(address, series.large()),
+            pair: pair.clone(),
+            traces: series.traces(),
+            loss: Loss::default(),
+        }
+    }
+
+    /// Learns from the outcome of a probe: where most are lost for a while, the path is traced before
+    /// the next one.
+    pub(super) async fn learn(&mut self, outcome: &Outcome) {
+        let now = Instant::now();
+        match outcome {
+            Outcome::Success(_) => {
+                self.loss.answered();
+                self.traces.works(self.address, &self.pair, now);
+            }
+            // The peer's host has answered.
+            Outcome::Failure(Reason::Refused) => self.loss.answered(),
+            Outcome::Failure(Reason::Timeout | Reason::Unreachable) => {
+                if let Some(since) = self.loss.lost(now)
+                    && let Some(turn) = self.traces.begin(self.address, &self.pair, now)
+                    // Almost no path is ever traced: its memory is not part of every path's.
+                    && let Err(error) = Box::pin(self.trace(turn, since)).await
+                {
+                    tracing::debug!(%error, to = %self.address, "trace");
+                }
+            }
+            Outcome::Failure(_) | Outcome::Local | Outcome::Void => {}
+        }
+    }
+
+    async fn trace(&mut self, turn: Turn, since: Instant) -> io::Result<()> {
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => connect(self.address).await?,
+        };
+        let socket = self.socket.insert(socket);
+        let other = turn.working(since);
+        let working = async {
+            let address = other?;
+            let socket = connect(address).await.ok()?;
+            trace::run(&socket, address, &mut Replies::new(echo::nonce())).await.ok()
+        };
+        let lost = trace::run(socket, self.address, &mut self.replies);
+        let (lost, working) = tokio::join!(lost, working);
+        turn.found(&lost?, working.as_ref(), Instant::now());
+        Ok(())
     }
 
     pub(super) async fn echo(&mut self) -> Result<Answer, Unanswered> {
