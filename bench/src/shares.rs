@@ -110,6 +110,7 @@ impl Bench {
             loaded: Some(loaded),
             heir: None,
             born: None,
+            prepared: None,
         };
         let worker = |name: &Name| {
             let there = !lost.contains(name);
@@ -128,6 +129,7 @@ impl Bench {
             max_unavailable: 1,
             gather: false,
             await_targets: false,
+            announce: false,
         };
         handover::step(&self.published, target, workers, 0, &rules)
     }

@@ -9,10 +9,13 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use super::limits;
-use crate::acknowledgement::{self, Key, Question, Statement};
+use crate::acknowledgement::{self, Grant, Key, Question, Statement};
 
 /// The time that a worker in the same cluster may take; a slower one is queried again.
 const DEADLINE: Duration = Duration::from_secs(1);
+
+/// The same for the word on a grant: the file follows.
+const GRANTING: Duration = Duration::from_millis(250);
 
 /// The largest accepted answer: as many streams as a `ConfigMap` can hold.
 const MAX_BODY: usize = 1 << 20;
@@ -34,6 +37,9 @@ pub struct Answer {
     pub version: Option<u64>,
     /// The streams it runs; `None` if it does not say.
     pub jobs: Option<Vec<String>>,
+    /// The coming streams that it is ready to start at once; `None` if it does not prepare them. Not
+    /// signed: it only decides when streams move.
+    pub prepared: Option<Vec<String>>,
 }
 
 impl Answer {
@@ -46,7 +52,7 @@ impl Answer {
     /// Returns the size of its streams in bytes, as they are kept.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.jobs().iter().map(|id| limits::kept(id)).sum()
+        self.jobs().iter().chain(self.prepared.iter().flatten()).map(|id| limits::kept(id)).sum()
     }
 }
 
@@ -67,6 +73,8 @@ struct Wire {
     version: i64,
     #[serde(default, deserialize_with = "said")]
     jobs: Option<Vec<String>>,
+    #[serde(default)]
+    prepared: Option<Vec<String>>,
     #[serde(default)]
     worker: Option<String>,
     #[serde(default)]
@@ -107,6 +115,19 @@ impl WorkerClient {
             .pool_idle_timeout(Duration::from_secs(5))
             .build()?;
         Ok(Self { http: client, large: Arc::new(Semaphore::new(LARGE_AT_ONCE as usize)) })
+    }
+
+    /// Tells a worker which streams the published file gives to it.
+    pub async fn grant(&self, grant: &Grant, key: &Key, ip: IpAddr, port: u16, path: &str) {
+        let Some((nonce, granted)) = acknowledgement::nonce().zip(grant.query(key)) else { return };
+        let question = Question { uid: grant.uid.clone(), nonce }.query();
+        let with = if path.contains('?') { '&' } else { '?' };
+        let at = SocketAddr::new(ip, port);
+        let url = format!("http://{at}{path}{with}{question}&{granted}");
+        if let Err(error) = self.http.get(&url).timeout(GRANTING).send().await {
+            let worker = &grant.worker;
+            tracing::debug!(worker, error = cause(&error), "the worker reads the file instead");
+        }
     }
 
     /// Asks one worker for its report.
@@ -179,7 +200,7 @@ fn read(worker: &str, proof: Option<(&Key, &Question)>, body: &[u8]) -> Result<A
     }
     // The original's workers begin with 0, before any file.
     let version = u64::try_from(wire.version).ok().filter(|version| *version > 0);
-    for id in wire.jobs.iter().flatten() {
+    for id in wire.jobs.iter().chain(&wire.prepared).flatten() {
         if id.is_empty() {
             return Err(unreadable("a stream has no name".into()));
         }
@@ -207,7 +228,7 @@ fn read(worker: &str, proof: Option<(&Key, &Question)>, body: &[u8]) -> Result<A
             );
         }
     }
-    Ok(Answer { version, jobs: wire.jobs })
+    Ok(Answer { version, jobs: wire.jobs, prepared: wire.prepared })
 }
 
 /// The innermost reason: the library's own text repeats the URL.
@@ -257,7 +278,7 @@ mod tests {
             read("swarm-worker-0", Some((&key, &asked)), answer.to_string().as_bytes())
         };
         let right = signed(&key, &asked);
-        let wanted = Answer { version: Some(7), jobs: Some(vec!["a".into()]) };
+        let wanted = Answer { version: Some(7), jobs: Some(vec!["a".into()]), prepared: None };
         assert_eq!(read(&right), Ok(wanted));
         let with = |field: &str, value: serde_json::Value| {
             let mut answer = right.clone();
@@ -350,11 +371,11 @@ mod tests {
     #[test]
     fn the_originals_answer_and_ours_are_read() {
         let jobs = || vec!["a".to_owned(), "b".to_owned()];
-        let wanted = Answer { version: Some(7), jobs: Some(jobs()) };
+        let wanted = Answer { version: Some(7), jobs: Some(jobs()), prepared: None };
         assert_eq!(of(r#"{"jobs":["a","b"],"version":7}"#).unwrap(), wanted);
         let ours = of(r#"{"jobs":["a","b"],"version":7,"worker":"swarm-worker-0","x":1}"#);
         assert_eq!(ours.unwrap(), wanted);
-        let none = Answer { version: None, jobs: Some(vec![]) };
+        let none = Answer { version: None, jobs: Some(vec![]), prepared: None };
         assert_eq!(of(r#"{"jobs":null,"version":0}"#).unwrap(), none);
         assert_eq!(of(r#"{"version":-3}"#).unwrap(), Answer::default());
         assert_eq!(of(r#"{"version":3}"#).unwrap().version, Some(3));

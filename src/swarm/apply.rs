@@ -9,7 +9,11 @@ use crate::{
     api::Swarm,
     controller::{Error, Key, Notice},
 };
+use futures::StreamExt;
 use std::sync::Arc;
+
+/// Workers that are told at a time.
+const CONCURRENCY: usize = 64;
 
 /// Writes the file: the head first, and then its parts. Returns false if another writer of a part
 /// was faster.
@@ -61,6 +65,12 @@ pub(super) async fn apply(
         if !written? {
             return Ok(notices);
         }
+        let secret = memories.read(&key, |memory| memory.secret.key());
+        let version = publish.published.epoch;
+        let grants = publish.grants.iter();
+        let grants = grants.map(|handed| cluster.grant(handed, version, secret.as_ref()));
+        let grants: Vec<_> = grants.collect();
+        futures::stream::iter(grants).buffer_unordered(CONCURRENCY).collect::<()>().await;
     }
     if let Some(immutable) = desired.immutable {
         let epoch = immutable.epoch;

@@ -7,7 +7,7 @@ use kube::core::ObjectMeta;
 use super::{
     acknowledge::Answer,
     handover::Epoch,
-    plan::{Immutable, Part, Publish, Scale},
+    plan::{Handed, Immutable, Part, Publish, Scale},
     watches::{PodFacts, WorkloadFacts},
 };
 use crate::{acknowledgement::Key, controller::Error};
@@ -75,6 +75,15 @@ pub(super) trait Cluster: Sync {
         uid: &str,
         epoch: Epoch,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Tells a worker that the published file of this version gives it streams that it has prepared: it
+    /// need not wait for its kubelet. One that does not hear it reads the file.
+    fn grant(
+        &self,
+        handed: &Handed,
+        version: Epoch,
+        key: Option<&Key>,
+    ) -> impl Future<Output = ()> + Send;
 
     /// Changes the number of workers, if it is still the one that was read.
     fn scale(&self, scale: Scale) -> impl Future<Output = Result<(), Error>> + Send;

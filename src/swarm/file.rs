@@ -8,9 +8,13 @@
 //!   swarm-worker-0:
 //!     jobs:
 //!     - stream:xxrtve1
+//!     next: ["stream:cars:new"]
 //!     version: 12
 //! version: 14
 //! ```
+//!
+//! `next` is there only if streams will come. It is on one line, because a worker that reads line
+//! by line, and does not know it, must not take these streams for its own.
 //!
 //! The state, which no worker needs, says what is releasing and whether there is a barrier. It
 //! carries the hash of the workers' file that was written with it, which shows whether that one was
@@ -105,13 +109,16 @@ pub fn render(published: &Published) -> Files {
 
 /// The same, of one of several parts: which one, and of how many.
 fn render_part(published: &Published, part: Option<(u32, u32)>) -> Files {
+    let mut shares: Vec<_> = published.shares.iter().collect();
+    shares.sort_by(|(a, _), (b, _)| natural_sort::compare(a, b));
+    let next: Vec<_> = shares.iter().map(|(worker, _)| published.next.get(*worker)).collect();
     let config = Config {
-        workloads: Workloads(&published.shares),
+        workloads: Workloads { shares, next: &next },
         part: part.map(|(part, _)| part),
         parts: part.map(|(_, parts)| parts),
         version: published.epoch,
     };
-    let config = quoted(yaml(&config));
+    let config = with_next(&quoted(yaml(&config)), next.iter().copied().flatten());
     let mut grouped: BTreeMap<(&Name, Epoch), Vec<&Name>> = BTreeMap::new();
     for ((stream, worker), since) in &published.releasing {
         grouped.entry((worker, *since)).or_default().push(stream);
@@ -134,12 +141,18 @@ fn render_part(published: &Published, part: Option<(u32, u32)>) -> Files {
 pub fn parse(config: &str, state: Option<&str>) -> Result<Parsed, Malformed> {
     let read: Option<ReadConfig> = serde_yaml::from_str(config).map_err(Malformed::Config)?;
     let read = read.unwrap_or_default();
-    let mut shares = BTreeMap::new();
+    let (mut shares, mut coming) = (BTreeMap::new(), BTreeMap::new());
     let mut keepers: BTreeMap<Name, Name> = BTreeMap::new();
     let mut duplicates = Vec::new();
     for (worker, load) in read.workloads.map_or_else(BTreeMap::new, |workloads| workloads.0) {
-        let ReadWorkload { jobs, version } = load.unwrap_or_default();
-        let streams: Vec<Name> = jobs.unwrap_or_default().0.into_iter().map(|id| id.0).collect();
+        let ReadWorkload { jobs, next, version } = load.unwrap_or_default();
+        let names = |list: Option<List<Id>>| -> Vec<Name> {
+            list.unwrap_or_default().0.into_iter().map(|id| id.0).collect()
+        };
+        let (streams, next) = (names(jobs), names(next));
+        if !next.is_empty() {
+            coming.insert(worker.clone(), next);
+        }
         for stream in &streams {
             if let Some(keeper) = keepers.insert(stream.clone(), worker.clone()) {
                 keepers.insert(stream.clone(), keeper.clone());
@@ -151,7 +164,7 @@ pub fn parse(config: &str, state: Option<&str>) -> Result<Parsed, Malformed> {
     }
     let versions = shares.values().map(|share| share.version);
     let epoch = read.version.map_or_else(|| versions.max().unwrap_or(0), |version| version.0);
-    let mut published = Published { epoch, shares, ..Published::default() };
+    let mut published = Published { epoch, shares, next: coming, ..Published::default() };
     let mut origin = Origin::Foreign;
     if let Some(text) = state {
         let state: ReadState = serde_yaml::from_str(text).map_err(Malformed::State)?;
@@ -196,23 +209,56 @@ struct Config<'a> {
     version: Epoch,
 }
 
-struct Workloads<'a>(&'a BTreeMap<Name, Share>);
+/// The workers in their order, and the coming streams of each.
+struct Workloads<'a> {
+    shares: Vec<(&'a Name, &'a Share)>,
+    next: &'a [Option<&'a Vec<Name>>],
+}
 
 #[derive(Serialize)]
 struct Workload<'a> {
     jobs: Vec<&'a str>,
+    /// The place of [`with_next`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<()>,
     version: Epoch,
 }
 
 impl Serialize for Workloads<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut shares: Vec<_> = self.0.iter().collect();
-        shares.sort_by(|(a, _), (b, _)| natural_sort::compare(a, b));
-        serializer.collect_map(shares.into_iter().map(|(worker, share)| {
+        serializer.collect_map(self.shares.iter().zip(self.next).map(|((worker, share), next)| {
             let jobs = share.streams.iter().map(|stream| &**stream).collect();
-            (&**worker, Workload { jobs, version: share.version })
+            (
+                &***worker,
+                Workload { jobs, next: next.is_some().then_some(()), version: share.version },
+            )
         }))
     }
+}
+
+/// Writes these lists in place of the empty ones, each on one line.
+fn with_next<'a>(config: &str, lists: impl Iterator<Item = &'a Vec<Name>>) -> String {
+    const PLACE: &str = "\n    next: null\n";
+    let mut parts = config.split(PLACE);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for (list, part) in lists.zip(parts) {
+        let list: Vec<_> = list.iter().map(|stream| in_quotes(stream)).collect();
+        let _ = write!(text, "\n    next: [{}]\n{part}", list.join(", "));
+    }
+    text
+}
+
+/// A text in double quotes, which YAML of any version reads, and JSON if it is ASCII.
+fn in_quotes(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        let _ = match c {
+            '"' | '\\' => write!(quoted, "\\{c}"),
+            ' '..='~' => write!(quoted, "{c}"),
+            _ => write!(quoted, "\\U{:08x}", u32::from(c)),
+        };
+    }
+    quoted + "\""
 }
 
 #[derive(Serialize)]
@@ -255,6 +301,7 @@ struct ReadWorkloads(BTreeMap<Name, Option<ReadWorkload>>);
 #[serde(expecting = "a map with `jobs` and `version`")]
 struct ReadWorkload {
     jobs: Option<List<Id>>,
+    next: Option<List<Id>>,
     version: Option<Version>,
 }
 
@@ -305,8 +352,8 @@ impl<'de> Deserialize<'de> for ReadWorkloads {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let (mut entries, mut room) = (BTreeMap::new(), 0);
                 while let Some((worker, load)) = map.next_entry::<Id, Option<ReadWorkload>>()? {
-                    let jobs = load.as_ref().and_then(|load| load.jobs.as_ref());
-                    room += jobs.map_or(0, |jobs| jobs.0.iter().map(Named::room).sum());
+                    let lists = load.iter().flat_map(|load| load.jobs.iter().chain(&load.next));
+                    room += lists.flat_map(|list| &list.0).map(Named::room).sum::<usize>();
                     limits::fits(room).map_err(A::Error::custom)?;
                     if entries.contains_key(&worker.0) {
                         return Err(A::Error::custom(format!("{} is listed twice", worker.0)));

@@ -140,6 +140,12 @@ pub struct PageWorker {
     pub loaded: Option<u64>,
     /// Its list.
     pub jobs: Vec<String>,
+    /// The streams that will come to it.
+    #[serde(default)]
+    pub next: Vec<String>,
+    /// Of these, the number that it has not prepared, if it prepares any.
+    #[serde(default)]
+    pub preparing: usize,
     /// True if its pod signs its answers.
     #[serde(default)]
     pub signs: bool,
@@ -251,6 +257,8 @@ fn worker(worker: &Worker, now: Instant) -> PageWorker {
         wanted: worker.wanted,
         loaded: worker.loaded,
         jobs: texts(&worker.jobs),
+        next: texts(&worker.next),
+        preparing: worker.preparing,
         signs: worker.signs,
         error: worker.error.as_ref().map(ToString::to_string),
         refreshed,

@@ -19,11 +19,11 @@ use super::{
     acknowledge::{Answer, Asked, WorkerClient},
     cluster::{Cluster, Eviction},
     file::{self, STATE_KEY, stored::fingerprint},
-    plan::{Immutable, Part, Publish, Scale},
+    plan::{Handed, Immutable, Part, Publish, Scale},
     watches::{self, CONTENT, GIVEN, NUDGE, PodFacts, WorkloadCache, WorkloadFacts},
 };
 use crate::{
-    acknowledgement::{self, Key},
+    acknowledgement::{self, Grant, Key},
     api::{Swarm, swarm::WorkloadKind},
     clock,
     controller::{
@@ -200,6 +200,16 @@ impl Cluster for Live<'_> {
             }
             Err(source) => Err(Error::Kube { action: "annotate Pod", source }),
         }
+    }
+
+    async fn grant(&self, handed: &Handed, version: u64, key: Option<&Key>) {
+        let Handed { pod, streams } = handed;
+        let Some((key, ip)) = key.zip(pod.ip).filter(|_| pod.signs) else { return };
+        let jobs = streams.iter().map(ToString::to_string).collect();
+        let (uid, worker) = (pod.uid.to_string(), pod.name.to_string());
+        let grant = Grant { uid, worker, version, jobs };
+        let refresh = &self.swarm.spec.refresh;
+        self.workers.grant(&grant, key, ip, refresh.port, &refresh.path).await;
     }
 
     /// The old number is part of the write: a workload that someone has scaled meanwhile, to zero

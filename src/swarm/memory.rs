@@ -118,6 +118,8 @@ pub struct Memory {
     pub unread: BTreeMap<Arc<str>, (Arc<str>, Option<u64>, Instant)>,
     /// The time since which moves wait for workers that should gain streams.
     pub awaiting: Option<Instant>,
+    /// The time since which moves wait for workers that prepare streams.
+    pub preparing: Option<Instant>,
     /// The immutable file that the template has got, until those before it are removed.
     pub pinned: Option<Pinned>,
     /// The last measured weight of each stream.

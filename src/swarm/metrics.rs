@@ -72,7 +72,8 @@ impl Collector for Gauges {
             &mut encoder,
             "traffic_operator_swarm_workers",
             "Workers that the Swarm assigns streams to, those with a ready pod, those that have not \
-             acknowledged their list, those that answer no more, those whose answers are not signed",
+             acknowledged their list, those that have not prepared all streams that will come, those that \
+             answer no more, those whose answers are not signed",
             &|snapshot| {
                 let number = |is: &dyn Fn(&super::snapshot::Worker) -> bool| {
                     count(snapshot.workers.iter().filter(|worker| is(worker)).count())
@@ -81,6 +82,7 @@ impl Collector for Gauges {
                     (vec![("state", "wanted")], count(snapshot.workers.len())),
                     (vec![("state", "ready")], number(&|worker| worker.ready)),
                     (vec![("state", "behind")], number(&|worker| worker.is_behind())),
+                    (vec![("state", "preparing")], number(&|worker| worker.preparing > 0)),
                     (vec![("state", "unresponsive")], number(&|worker| worker.unresponsive)),
                     (vec![("state", "unsigned")], number(&|worker| !worker.signs)),
                 ]

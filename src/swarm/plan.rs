@@ -6,13 +6,13 @@ use std::{
 };
 
 use super::{
-    handover::{self, Epoch, Published, Refresh, Step},
+    handover::{self, Epoch, Published, Refresh, Step, Why},
     history::{self, Evidence, History, Repair},
     limits,
     memory::Memory,
     report::{self, Facts, notice},
     settings::Settings,
-    watches::{MapFacts, WorkloadView},
+    watches::{MapFacts, PodFacts, WorkloadView},
     weights,
     workers::{Confirmed, Known, Workers, epoch_of},
 };
@@ -37,6 +37,12 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Time between two requests to workers while streams move. Each question is one small request to
 /// those that have not acknowledged.
 const MOVING: Duration = Duration::from_millis(250);
+
+/// The same while every awaited worker is one that answers, and has been awaited for less than
+/// [`SHORTLY`]: nobody runs the streams that it has stopped. A pass takes time for each stream.
+const SOON: Duration = Duration::from_millis(20);
+const FOR_EACH: Duration = Duration::from_micros(25);
+const SHORTLY: Duration = Duration::from_secs(5);
 
 /// Time between two requests if only stuck workers are awaited.
 const STUCK: Duration = Duration::from_secs(2);
@@ -101,6 +107,17 @@ pub struct Publish {
     pub notices: Vec<Notice>,
     /// Moves to count once it is written, by reason.
     pub moves: BTreeMap<&'static str, u64>,
+    /// The workers to tell once it is written.
+    pub grants: Vec<Handed>,
+}
+
+/// Streams that a file gives to a worker that has prepared them.
+#[derive(Clone, Debug)]
+pub struct Handed {
+    /// Its pod.
+    pub pod: PodFacts,
+    /// The streams.
+    pub streams: Vec<Arc<str>>,
 }
 
 /// A part to write.
@@ -327,7 +344,7 @@ impl<'a> Decision<'a> {
             stuck: &stuck,
             disobedient: self.disobedient(),
             barrier: self.history.published.barrier.is_some(),
-            awaiting: self.memory.awaiting.is_some(),
+            awaiting: self.waits_for(),
             orphaned: self.orphaned(&step, &stuck),
             stranded: self.stranded(&snapshot),
             unresponsive: Self::unresponsive(&snapshot),
@@ -345,8 +362,9 @@ impl<'a> Decision<'a> {
             || desired.immutable.is_some()
             || !snapshot.releasing.is_empty()
             || snapshot.counts.free > 0
-            || self.unheard();
-        let news = if moving { Some(MOVING) } else { self.news_of_unread(&snapshot) };
+            || self.unheard()
+            || self.memory.preparing.is_some_and(|at| self.is_recent(at));
+        let news = if moving { Some(self.pause(&step)) } else { self.news_of_unread(&snapshot) };
         let period = match (news.filter(|_| writes), stuck.is_empty()) {
             (Some(news), true) => news,
             (Some(_), false) => STUCK,
@@ -375,14 +393,21 @@ impl<'a> Decision<'a> {
         };
         let awaiting = self.awaits(&owner);
         self.memory.awaiting = awaiting.then(|| self.memory.awaiting.unwrap_or(now));
-        let rules = handover::Rules {
+        let preparing = self.prepares(&owner);
+        self.memory.preparing = preparing.then(|| self.memory.preparing.unwrap_or(now));
+        let mut rules = handover::Rules {
             exclusive: self.settings.exclusive,
             strategy,
             max_unavailable: self.settings.max_unavailable,
             gather: longest(self.memory.free.values().min().copied(), GATHER),
             await_targets: longest(self.memory.awaiting, self.settings.timeout),
+            announce: self.settings.strategy == Strategy::HotReload,
         };
-        let workers = self.workers.by_name();
+        let mut workers = self.workers.by_name();
+        if self.memory.preparing.is_some_and(|at| !self.is_recent(at)) {
+            let pods = workers.values_mut().filter_map(|worker| worker.pod.as_mut());
+            pods.for_each(|pod| pod.prepared = None);
+        }
         if self.held().is_some() {
             return Step::default();
         }
@@ -403,6 +428,12 @@ impl<'a> Decision<'a> {
         }
         let published = &self.history.published;
         let mut step = handover::step(published, &owner, &workers, self.highest, &rules);
+        let larger = step.publish.as_ref().filter(|next| !next.next.is_empty());
+        if larger.is_some_and(|next| self.texts(&self.complete(next)).is_err()) {
+            rules.announce = false;
+            workers.values_mut().filter_map(|w| w.pod.as_mut()).for_each(|pod| pod.prepared = None);
+            step = handover::step(published, &owner, &workers, self.highest, &rules);
+        }
         let file = step.publish.as_ref().unwrap_or(published);
         step.refresh = handover::refresh_in_turn(file, &workers, &rules, &self.turns());
         step
@@ -421,6 +452,50 @@ impl<'a> Decision<'a> {
             let (Some(from), Some(to)) = (owners.get(stream), to) else { return false };
             *from != to && !ready.contains(to)
         })
+    }
+
+    /// Returns what streams wait for before they leave their worker.
+    fn waits_for(&self) -> Option<&'static str> {
+        let ready = "streams wait for their new worker, which has no ready pod";
+        let prepared = "streams stay with their worker until the next one has prepared them";
+        let preparing = self.memory.preparing.map(|_| prepared);
+        self.memory.awaiting.map(|_| ready).or(preparing)
+    }
+
+    /// Reports whether a stream stays with its worker until the next one, which is ready, has prepared
+    /// it.
+    fn prepares(&self, target: &[(Arc<str>, Option<Arc<str>>)]) -> bool {
+        let wanted = self.workers.wanted().filter_map(|worker| {
+            let pod = worker.handover.pod.as_ref().filter(|pod| pod.ready && !pod.terminating)?;
+            Some((&worker.name, pod)).filter(|(_, pod)| pod.prepared.is_some())
+        });
+        let prepare: BTreeMap<_, _> = wanted.collect();
+        if prepare.is_empty() || !self.settings.exclusive {
+            return false;
+        }
+        let owners: BTreeMap<_, _> = self.history.published.owners().collect();
+        target.iter().any(|(stream, to)| {
+            let (Some(from), Some(to)) = (owners.get(stream), to) else { return false };
+            *from != to && prepare.get(to).is_some_and(|pod| pod.is_preparing(stream))
+        })
+    }
+
+    /// Returns the time until the next pass while streams move.
+    fn pause(&self, step: &Step) -> Duration {
+        let now = self.observed.now;
+        let answers = step.waiting.iter().all(|waiting| waiting.why == Why::Behind);
+        let latest = self.memory.releasing.values().max();
+        let recent = latest
+            .map_or(step.publish.is_some(), |at| now.saturating_duration_since(*at) < SHORTLY);
+        let follow = self.settings.strategy == Strategy::HotReload;
+        let streams = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
+        let soon = SOON.saturating_add(FOR_EACH.saturating_mul(streams)).min(MOVING);
+        if answers && recent && follow { soon } else { MOVING }
+    }
+
+    /// Reports whether less than `spec.refresh.timeout` has passed since then.
+    fn is_recent(&self, at: Instant) -> bool {
+        self.observed.now.saturating_duration_since(at) < self.settings.timeout
     }
 
     /// The file for the reports: the next one, even if it is only computed.

@@ -1,5 +1,6 @@
 //! Selects the workers to query: those that a stream waits for, and all once a minute.
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -39,10 +40,11 @@ pub(super) async fn ask(
     memory: &mut Memory,
 ) {
     let now = cluster.now();
-    let due = view
-        .pods
-        .iter()
-        .filter(|pod| is_due(pod, needed(published, pod), memory.reports.get(&pod.uid), now));
+    let due = view.pods.iter().filter(|pod| {
+        let report = memory.reports.get(&pod.uid);
+        is_due(pod, needed(published, pod), report, now)
+            || prepares(published, pod, report).is_some_and(|report| is_awaited(report, now))
+    });
     let key = memory.secret.key();
     let key = key.as_ref();
     // A worker without an address cannot be asked yet.
@@ -94,6 +96,26 @@ fn needed(published: Option<&Published>, pod: &PodFacts) -> Epoch {
     share.max(releasing).max(published.barrier.unwrap_or(0))
 }
 
+/// Returns the report of a pod that says that it prepares streams, while it has not prepared all that
+/// will come to it.
+fn prepares<'a>(
+    published: Option<&Published>,
+    pod: &PodFacts,
+    report: Option<&'a Report>,
+) -> Option<&'a Report> {
+    let next = published?.next.get(&pod.name)?;
+    let prepared = report?.answer.as_ref()?.prepared.as_ref()?;
+    let prepared: BTreeSet<_> = prepared.iter().map(String::as_str).collect();
+    report.filter(|_| !pod.stopped && next.iter().any(|stream| !prepared.contains(&**stream)))
+}
+
+/// Reports whether a worker that is waited for is asked now: one that hangs would delay the others in
+/// every pass.
+fn is_awaited(report: &Report, now: Instant) -> bool {
+    let ago = now.saturating_duration_since(report.asked);
+    ago >= PAUSE.min(Duration::from_millis(500) * report.failures.saturating_sub(2))
+}
+
 fn is_due(pod: &PodFacts, needed: Epoch, report: Option<&Report>, now: Instant) -> bool {
     // A container that has not started cannot answer.
     if pod.stopped || !pod.started {
@@ -103,11 +125,11 @@ fn is_due(pod: &PodFacts, needed: Epoch, report: Option<&Report>, now: Instant) 
     let ago = now.saturating_duration_since(report.asked);
     let waited = needed > 0 && report.loaded.is_none_or(|loaded| loaded < needed);
     let missed = report.failures > 0 && !report.is_silent();
-    if waited || missed {
-        // A worker that hangs would delay the others in every pass.
-        let failures = report.failures.saturating_sub(2);
-        let longest = if waited { PAUSE } else { MISSED };
-        return ago >= longest.min(Duration::from_millis(500) * failures);
+    if waited {
+        return is_awaited(report, now);
+    }
+    if missed {
+        return ago >= MISSED.min(Duration::from_millis(500) * report.failures.saturating_sub(2));
     }
     // Of one that is not ready, only an answer shows that it runs.
     ago >= if pod.ready || report.is_silent() { VERIFY } else { PAUSE }
@@ -136,7 +158,7 @@ mod tests {
             failing: None,
             error: None,
             loaded: Some(version),
-            answer: Some(Arc::new(Answer { version: Some(version), jobs: None })),
+            answer: Some(Arc::new(Answer { version: Some(version), jobs: None, prepared: None })),
         };
         assert!(is_due(&pod, 0, None, start), "never asked");
         assert!(is_due(&pod, 7, Some(&report(6, 0)), start));
@@ -166,8 +188,11 @@ mod tests {
     /// Workers that report anything at all must not exhaust the operator.
     #[test]
     fn the_answers_of_all_workers_together_have_a_limit() {
-        let answer =
-            |streams: usize| Answer { version: Some(1), jobs: Some(vec!["a".into(); streams]) };
+        let answer = |streams: usize| Answer {
+            version: Some(1),
+            jobs: Some(vec!["a".into(); streams]),
+            prepared: None,
+        };
         let size = answer(1).size();
         let most = limits::ANSWERS / size;
         assert!(most > 2 * limits::STREAMS, "each stream may have two owners during a handover");

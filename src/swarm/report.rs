@@ -98,8 +98,8 @@ pub(super) struct Facts<'a> {
     pub disobedient: Option<String>,
     /// It is not known what workers have read.
     pub barrier: bool,
-    /// Streams wait for their next worker, which is not ready.
-    pub awaiting: bool,
+    /// What their next worker lacks, for which streams wait.
+    pub awaiting: Option<&'static str>,
     /// Streams that have not run for too long, or that run on an unknown worker: their number, the
     /// worker that blocks them, and the remedy.
     pub orphaned: Option<String>,
@@ -219,8 +219,7 @@ fn converged(snapshot: &Snapshot, facts: &Facts<'_>) -> Verdict {
         let text = "streams are moving to another worker";
         return verdict("Converged", Some(false), "Moving", text);
     }
-    if facts.awaiting {
-        let text = "streams wait for their new worker, which has no ready pod";
+    if let Some(text) = facts.awaiting {
         return verdict("Converged", Some(false), "AwaitingWorkers", text);
     }
     if snapshot.workers.iter().any(Worker::is_behind) {

@@ -82,8 +82,8 @@ mod tests {
         memory.secret.known = Some("1".repeat(64).into());
         assert!(memory.is_idle(&pod("signed")));
         for runs in [
-            Answer { version: Some(1), jobs: None },
-            Answer { version: None, jobs: Some(vec!["a".into()]) },
+            Answer { version: Some(1), jobs: None, prepared: None },
+            Answer { version: None, jobs: Some(vec!["a".into()]), prepared: None },
         ] {
             assert!(!answer(runs).is_idle(&pod("plain")));
         }

@@ -47,6 +47,10 @@ pub struct Worker {
     pub node: Option<String>,
     /// The streams in its list.
     pub jobs: Vec<Arc<str>>,
+    /// The streams that will come to it.
+    pub next: Vec<Arc<str>>,
+    /// Of these, the number that it has not prepared, if it prepares any.
+    pub preparing: usize,
     /// Their total weight.
     pub weight: f64,
     /// The version at which its list last changed.
@@ -86,9 +90,9 @@ pub struct Counters {
 
 impl Default for Counters {
     fn default() -> Self {
-        // From a handover on one node to a worker with a pod that must be scheduled: 0.25 s to 8.5
-        // min.
-        let gaps = Histogram::new(exponential_buckets(0.25, 2.0, 12));
+        // From a worker that has prepared a stream to one with a pod that must be scheduled: 16 ms to
+        // 8.5 min.
+        let gaps = Histogram::new(exponential_buckets(0.015_625, 2.0, 16));
         Self { moves: BTreeMap::new(), refreshes: BTreeMap::new(), gaps }
     }
 }

@@ -11,7 +11,10 @@ use super::{
     settings::Settings,
     watches::{PodFacts, WorkloadFacts, WorkloadView},
 };
-use crate::{api::swarm::WorkloadKind, placement::assignment::Standing};
+use crate::{
+    api::swarm::{Strategy, WorkloadKind},
+    placement::assignment::Standing,
+};
 
 /// One worker.
 #[derive(Clone, Debug)]
@@ -256,7 +259,12 @@ impl Finder<'_> {
         if pod.node.is_none() && !self.settings.immutable && mounted.is_none() {
             return None;
         }
-        let loaded = self.memory.reports.get(&pod.uid).and_then(|report| report.loaded);
+        let report = self.memory.reports.get(&pod.uid);
+        let loaded = report.and_then(|report| report.loaded);
+        // With DeletePod, a worker that gets a stream is restarted: it cannot have prepared it.
+        let follows = self.settings.strategy == Strategy::HotReload;
+        let answer = report.filter(|_| follows).and_then(|report| report.answer.as_ref());
+        let prepared = answer.and_then(|answer| answer.prepared.as_ref());
         Some(handover::Pod {
             uid: Arc::clone(&pod.uid),
             ready: pod.ready,
@@ -272,6 +280,7 @@ impl Finder<'_> {
             } else {
                 self.memory.born.get(&pod.uid).copied()
             },
+            prepared: prepared.map(|ids| ids.iter().map(|id| id.as_str().into()).collect()),
         })
     }
 

@@ -107,8 +107,10 @@ fn its_shell_worker_reads_names_in_quotes_and_with_blanks() {
 fn its_shell_worker_obeys() {
     let (directory, port) = (Directory::new(), free_port());
     let Some(mut command) = shell_worker(&directory, port) else { return };
-    directory
-        .publish("config.yml", &file(14, &[("w0", 12, &["a", "stream:b"]), ("w1", 14, &["c"])]));
+    let text = file(14, &[("w0", 12, &["a", "stream:b"]), ("w1", 14, &["c"])]);
+    // It does not know what will come, and does not run it.
+    let entry = "    version: 12\n";
+    directory.publish("config.yml", &text.replace(entry, &format!("    next: [\"d\"]\n{entry}")));
     let mut worker = Worker::spawn(&mut command, port, directory);
     let said = eventually("the version", || worker.version());
     assert_eq!((said.jobs, said.version), (vec!["a".to_owned(), "stream:b".to_owned()], 14));

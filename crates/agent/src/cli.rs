@@ -240,6 +240,15 @@ struct WorkerArgs {
     #[arg(default_value = "200ms", value_parser = duration)]
     report_interval: Duration,
 
+    /// Prepare streams as soon as the file says that they will come: start their processes, which
+    /// load, and work only once they read a line, the fencing token, from their standard input.
+    #[arg(long, env = "SWARM_PREPARE")]
+    prepare: bool,
+
+    /// Time after which a stream has loaded [default: none].
+    #[arg(long, env = "SWARM_LOAD_TIME", value_name = "DURATION", value_parser = duration)]
+    load_time: Option<Duration>,
+
     /// Time for a stream's process to end after SIGTERM; then it is killed.
     #[arg(long, env = "SWARM_STOP_TIMEOUT", value_name = "DURATION")]
     #[arg(default_value = "5s", value_parser = duration)]
@@ -263,7 +272,9 @@ impl WorkerArgs {
             }),
             None => Kind::Nothing,
         };
-        worker::Config { place, kind, stop_timeout: self.stop_timeout }
+        let load_time = self.load_time.unwrap_or_default();
+        let (stop_timeout, prepare) = (self.stop_timeout, self.prepare);
+        worker::Config { place, kind, stop_timeout, prepare, load_time }
     }
 }
 

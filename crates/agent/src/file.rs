@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use tokio::{sync::mpsc, time::MissedTickBehavior};
+use tokio::sync::mpsc;
 
 /// Maximum size of a file in bytes: no `ConfigMap` is larger.
 const MOST: u64 = 1 << 20;
@@ -23,13 +23,14 @@ pub enum Found<T> {
     Error,
 }
 
-/// Checks the file periodically, for as long as the receiver exists.
+/// Checks the file periodically, for as long as the receiver exists. `interval` returns the time
+/// until the next check.
 ///
 /// # Errors
 /// When a check panics.
 pub async fn watch<T, P>(
     path: PathBuf,
-    interval: Duration,
+    interval: impl Fn() -> Duration + Send + 'static,
     parse: P,
     to: mpsc::Sender<Found<T>>,
 ) -> anyhow::Result<()>
@@ -38,10 +39,7 @@ where
     P: FnMut(&[u8]) -> anyhow::Result<T> + Send + 'static,
 {
     let mut look = Look { path, parse, seen: Seen::Nothing, good: None };
-    let mut tick = tokio::time::interval(interval);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tick.tick().await;
         // A disk that hangs must not block anything else.
         let (back, found) = tokio::task::spawn_blocking(move || {
             let found = look.again();
@@ -55,6 +53,7 @@ where
         {
             return Ok(());
         }
+        tokio::time::sleep(interval()).await;
     }
 }
 

@@ -173,7 +173,7 @@ impl Follower {
 
     fn reached(&mut self, share: Arc<Share>) {
         self.loaded = Some(share.version);
-        self.status.show(share.streams.clone(), share.version);
+        self.status.show(share.streams.clone(), None, share.version);
         self.runs = Some(share);
     }
 }
@@ -363,13 +363,14 @@ mod tests {
         let url = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
         let method = Method::Url { url, timeout: Duration::from_secs(90) };
         let metrics = Metrics::new(Role::Reload);
-        let status = Status::new("w".into(), Signer::default(), metrics.clone());
+        let (grants, _) = tokio::sync::mpsc::channel(1);
+        let status = Status::new("w".into(), Signer::default(), metrics.clone(), grants);
         (listener, Follower::new(Application::new(method).unwrap(), status, metrics))
     }
 
     fn share(version: u64, epoch: u64, streams: &[&str]) -> Found<Share> {
         let streams = streams.iter().map(|stream| Arc::from(*stream)).collect();
-        Found::Changed(Share { version, epoch, streams })
+        Found::Changed(Share { version, epoch, streams, next: vec![] })
     }
 
     /// One reload, and the files found while it runs.

@@ -47,6 +47,10 @@ pub struct Config {
     pub kind: Kind,
     /// The time that a stream may take to end by itself.
     pub stop_timeout: Duration,
+    /// Streams are loaded as soon as it is known that they will come.
+    pub prepare: bool,
+    /// The time that a stream takes to load.
+    pub load_time: Duration,
 }
 
 /// The way to run a stream.
@@ -66,12 +70,13 @@ pub enum Kind {
 /// When the port is taken, any of its tasks ends, or streams are left at the end.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
-    let Taken { worker, status, metrics, mut found, mut tasks } =
+    let Taken { worker, status, metrics, mut found, mut grants, mut tasks } =
         config.place.take(Role::Worker).await?;
     let (mut processes, mut reporter) = (None, None);
     let work = match config.kind {
         Kind::Command(command) => {
-            let all = Processes::new(command, worker, config.stop_timeout, metrics.clone());
+            let (timeout, waits) = (config.stop_timeout, config.prepare);
+            let all = Processes::new(command, worker, timeout, waits, metrics.clone());
             Work::Process(processes.insert(all).clone())
         }
         Kind::Report(report) => {
@@ -84,7 +89,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
             Work::Nothing
         }
     };
-    let mut streams = Streams::new(work, status, metrics.clone());
+    let mut streams = Streams::new(work, status, metrics.clone(), config.load_time, config.prepare);
     let mut reap = interval(REAP);
     let mut outcome = Ok(());
     // The time at which everything must be over, once it is stopping.
@@ -95,6 +100,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
             () = signals.stop(), if !ending => Some(Ok(())),
             Some(found) = found.recv(), if !ending => {
                 look(&mut streams, &metrics, found);
+                None
+            }
+            Some(grant) = grants.recv(), if !ending => {
+                streams.grant(&grant);
                 None
             }
             ended = streams.ended() => ended.err().map(Err),

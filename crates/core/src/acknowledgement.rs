@@ -28,6 +28,13 @@ const LONGEST: usize = 128;
 /// Prefix of the signed text, so that the signature is valid for nothing else.
 const PURPOSE: &str = "traffic-operator acknowledgement 1";
 
+/// The same of a grant.
+const GRANT: &str = "traffic-operator grant 1";
+
+/// Maximum number of bytes of the names in a grant: in hexadecimal digits, they fit into the first
+/// line of a request.
+const LONGEST_GRANT: usize = 4 << 10;
+
 /// A secret that operator and workers of one `Swarm` share.
 #[derive(Clone)]
 pub struct Key(hmac::Key);
@@ -126,20 +133,67 @@ impl<S: AsRef<str>> Statement<'_, S> {
 
     /// Encodes each part with its length in front, so that no two statements have the same bytes.
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut put = |part: &[u8]| {
-            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            bytes.extend_from_slice(part);
+        let Question { uid, nonce } = self.question;
+        let jobs = self.jobs.iter().map(|job| job.as_ref().as_bytes());
+        let parts = [PURPOSE.as_bytes(), uid.as_bytes(), nonce.as_bytes(), self.worker.as_bytes()];
+        encode(parts.into_iter().chain([&self.version.to_be_bytes()[..]]).chain(jobs))
+    }
+}
+
+fn encode<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in parts {
+        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(part);
+    }
+    bytes
+}
+
+/// Tells a worker which streams a file has just given to it, before the file arrives. A worker starts
+/// only those of which its own file says that they will come, and only until it has a file of that
+/// version: a copy that is sent later, or to a later pod, has no effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The UID of the pod.
+    pub uid: String,
+    /// The name of the worker.
+    pub worker: String,
+    /// The version of the file.
+    pub version: u64,
+    /// The streams.
+    pub jobs: Vec<String>,
+}
+
+impl Grant {
+    /// Returns what is added to the query of a question; `None` if the names are too long together.
+    #[must_use]
+    pub fn query(&self, key: &Key) -> Option<String> {
+        let jobs = self.jobs.join("\n");
+        let mac = hmac::sign(&key.0, &self.bytes());
+        let (version, names, mac) = (self.version, hex(jobs.as_bytes()), hex(mac.as_ref()));
+        let query = format!("granted={version}&streams={names}&grant={mac}");
+        (jobs.len() <= LONGEST_GRANT).then_some(query)
+    }
+
+    /// Reads a grant for this pod from the query of a URL; `None` if there is none with this key.
+    #[must_use]
+    pub fn read(query: &str, uid: &str, worker: &str, key: &Key) -> Option<Self> {
+        let value = |key: &str| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
         };
-        put(PURPOSE.as_bytes());
-        put(self.question.uid.as_bytes());
-        put(self.question.nonce.as_bytes());
-        put(self.worker.as_bytes());
-        put(&self.version.to_be_bytes());
-        for job in self.jobs {
-            put(job.as_ref().as_bytes());
-        }
-        bytes
+        let mac = unhex(value("grant")?)?;
+        let jobs = String::from_utf8(unhex(value("streams")?)?).ok()?;
+        let jobs = jobs.split('\n').map(str::to_owned).collect();
+        let version = value("granted")?.parse().ok()?;
+        let grant = Self { uid: uid.to_owned(), worker: worker.to_owned(), version, jobs };
+        hmac::verify(&key.0, &grant.bytes(), &mac).is_ok().then_some(grant)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let parts = [GRANT.as_bytes(), self.uid.as_bytes(), self.worker.as_bytes()];
+        let jobs = self.jobs.iter().map(String::as_bytes);
+        encode(parts.into_iter().chain([&self.version.to_be_bytes()[..]]).chain(jobs))
     }
 }
 
@@ -207,6 +261,25 @@ mod tests {
             said.sign(&key),
             "f7c57ee36b6dcf529b198ebfd452f5d3a7334ce04ba2e3cf0916e8c35dceb12f"
         );
+    }
+
+    #[test]
+    fn a_grant_is_for_one_pod_and_of_one_key() {
+        let keys = [new_key().unwrap(), new_key().unwrap()].map(|text| Key::read(&text).unwrap());
+        let jobs = vec!["stream:a&b".to_owned(), "ü".to_owned()];
+        let grant = Grant { uid: "u".into(), worker: "w-0".into(), version: 7, jobs };
+        let query = format!("x=1&{}&y", grant.query(&keys[0]).unwrap());
+        assert_eq!(Grant::read(&query, "u", "w-0", &keys[0]), Some(grant.clone()));
+        for (uid, worker, key) in [("v", "w-0", 0), ("u", "w-1", 0), ("u", "w-0", 1)] {
+            assert_eq!(Grant::read(&query, uid, worker, &keys[key]), None, "{uid} {worker} {key}");
+        }
+        let other = query.replace("granted=7", "granted=8");
+        assert_eq!(Grant::read(&other, "u", "w-0", &keys[0]), None);
+        for query in ["", "granted=7&streams=61&grant=00", "granted=7&streams=6é&grant=é"] {
+            assert_eq!(Grant::read(query, "u", "w-0", &keys[0]), None, "{query}");
+        }
+        let long = Grant { jobs: vec!["a".repeat(LONGEST_GRANT + 1)], ..grant };
+        assert_eq!(long.query(&keys[0]), None);
     }
 
     #[test]

@@ -104,6 +104,16 @@ impl Ran {
     }
 }
 
+/// The gaps, sorted, of the streams that moved only for balance between workers that follow their file:
+/// their next workers prepare them.
+pub(super) fn prepared(rows: &[Row]) -> Vec<Millis> {
+    let moves = |row: &&Row| row.strategy == "HotReload" && row.excused.is_empty() && row.moved > 0;
+    let rows = rows.iter().filter(moves).filter(|row| !row.step.contains(','));
+    let mut gaps: Vec<_> = rows.flat_map(|row| row.ran.gaps.iter().flatten().copied()).collect();
+    gaps.sort_unstable();
+    gaps
+}
+
 #[allow(clippy::cast_precision_loss, reason = "minutes")]
 fn seconds(millis: Millis) -> f64 {
     millis as f64 / 1000.0
@@ -222,6 +232,34 @@ pub(super) fn beside_the_original(rows: &[Row]) -> String {
 mod tests {
     use super::*;
     use lab::streams::{Interval, Report};
+
+    fn row(step: &str, gaps: Option<Vec<Millis>>) -> Row {
+        Row {
+            strategy: "HotReload",
+            step: step.to_owned(),
+            workers: 3,
+            since: Timestamp::UNIX_EPOCH,
+            time: Stretch::new(0, 4000),
+            changed: BTreeSet::new(),
+            excused: BTreeSet::new(),
+            ran: Ran { overlaps: 0, overlap: 0, gaps },
+            moved: 9,
+            epoch: 12,
+            restarted: 0,
+            millis: 4321,
+        }
+    }
+
+    #[test]
+    fn only_streams_that_are_prepared_count_as_such() {
+        let mut others =
+            [row("2 -> 3", Some(vec![9])), row("2 -> 3, a node cut off", Some(vec![9]))];
+        others[0].strategy = "DeletePod";
+        let mut fewer = row("3 -> 2", Some(vec![9]));
+        fewer.moved = 0;
+        let rows = [row("2 -> 3", Some(vec![5, 7])), row("3 -> 12", Some(vec![6])), fewer];
+        assert_eq!(prepared(&[&rows[..], &others].concat()), [5, 6, 7]);
+    }
 
     #[test]
     fn a_step_is_judged_by_its_own_time() {

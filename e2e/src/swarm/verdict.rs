@@ -7,13 +7,16 @@ use jiff::Timestamp;
 
 use super::settled::STREAMS;
 use super::stage::{NAMESPACE, Stage};
-use super::table::{Row, beside_the_original, gaps_of_streams, table};
+use super::table::{Row, beside_the_original, gaps_of_streams, prepared, table};
 use crate::judge::operator_writes;
 use crate::leader;
 use lab::AuditEvent;
 use lab::checks::Check;
 use lab::exposition;
-use lab::streams::Stretch;
+use lab::streams::{Millis, Stretch};
+
+/// `--load-time` of the workers.
+const LOAD_TIME: Millis = 1000;
 
 /// Number of scalings that the demo must perform.
 const SCALINGS: usize = 20;
@@ -40,6 +43,9 @@ pub(super) fn reported(stage: &Stage<'_>) {
         let (stream, workers) = (&overlap.stream, overlap.workers.join(" and "));
         let _ = write!(figure, "; {stream} on {workers} for {} ms", overlap.time.millis());
     }
+    let gaps = prepared(&stage.rows);
+    let at = |share: usize| gaps.get((gaps.len() * share).div_ceil(100).max(1) - 1).copied();
+    let (median, longest) = (at(50).unwrap_or(Millis::MAX), at(99).unwrap_or(Millis::MAX));
     let regressions = ledger.regressions();
     let first = regressions.first().map(|regression| format!("; {regression:?}"));
     let claims = [
@@ -52,6 +58,15 @@ pub(super) fn reported(stage: &Stage<'_>) {
             "after each step every stream runs on one worker",
             stage.rows.len() > SCALINGS / 2 && ledger.streams().count() == STREAMS,
             format!("{} steps, {} streams", stage.rows.len(), ledger.streams().count()),
+        ),
+        Check::new(
+            "a stream has loaded before it moves for balance",
+            median < LOAD_TIME,
+            format!(
+                "without a worker: p50 {median} ms, p99 {longest} ms, of {} moves; loading takes \
+                 {LOAD_TIME} ms",
+                gaps.len()
+            ),
         ),
         Check::new(
             "each next worker of a stream has a newer fencing token",

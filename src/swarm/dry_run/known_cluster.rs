@@ -24,7 +24,7 @@ use crate::{
         handover::{Epoch, Published},
         inspection::Page,
         live::{file_object, part_object},
-        plan::{Immutable, Part, Publish, Scale},
+        plan::{Handed, Immutable, Part, Publish, Scale},
         watches::{MapFacts, PodFacts, WorkloadFacts, WorkloadView},
     },
 };
@@ -173,7 +173,8 @@ impl Cluster for KnownCluster<'_> {
         let share = self.published.shares.get(&pod.name).filter(|share| version >= share.version);
         let streams = share.filter(|_| version > 0).map(|share| &share.streams);
         let jobs = streams.into_iter().flatten().map(ToString::to_string).collect();
-        Ok(Answer { version: Some(version).filter(|version| *version > 0), jobs: Some(jobs) })
+        let version = Some(version).filter(|version| *version > 0);
+        Ok(Answer { version, jobs: Some(jobs), prepared: None })
     }
 
     fn secret(&self) -> Option<Arc<str>> {
@@ -209,6 +210,8 @@ impl Cluster for KnownCluster<'_> {
     async fn nudge(&self, _: &str, _: &str, _: Epoch) -> Result<bool, Error> {
         no_writes()
     }
+
+    async fn grant(&self, _: &Handed, _: Epoch, _: Option<&Key>) {}
 
     async fn scale(&self, _: Scale) -> Result<(), Error> {
         no_writes()

@@ -18,6 +18,7 @@ fn worker(loaded: Option<Epoch>) -> Worker {
         loaded,
         heir: None,
         born: None,
+        prepared: None,
     };
     Worker { wanted: true, pod: Some(pod), ..Worker::default() }
 }
@@ -105,6 +106,7 @@ fn rules(max_unavailable: usize) -> Rules {
         max_unavailable,
         gather: false,
         await_targets: false,
+        announce: false,
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, from_value};
 use super::{
     facts::{File, facts, streams, uid},
     plot::{Old, Plot},
-    pod::{Pod, has},
+    pod::{Pod, Set, has},
     world::World,
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
         acknowledge::Answer,
         cluster::{Cluster, Eviction},
         live::{file_object, part_object},
-        plan::{Immutable, Part, Publish, Scale},
+        plan::{Handed, Immutable, Part, Publish, Scale},
         watches::{MapFacts, PodFacts, WorkloadFacts},
         workers::epoch_of,
     },
@@ -38,6 +38,8 @@ pub(super) enum Effect {
     Pinned(u8),
     Evicted(usize),
     Nudged(usize, u8),
+    /// The operator tells a worker that the file of this version gives it these streams.
+    Told(usize, u8, Set),
 }
 
 impl World {
@@ -55,13 +57,17 @@ impl World {
             Effect::Nudged(w, epoch) => {
                 self.pods[*w].iter_mut().for_each(|pod| pod.nudged = *epoch);
             }
+            Effect::Told(w, epoch, streams) => {
+                let pod = self.pods[*w].iter_mut();
+                pod.for_each(|pod| (pod.told, pod.heard) = ((*epoch, *streams), false));
+            }
         }
     }
 
     /// A worker has stopped what its file does not list.
     pub(super) fn stop(&mut self, w: usize) {
         let Some(pod) = self.pods[w] else { return };
-        self.pods[w] = Some(Pod { run: self.list(pod.read, &pod), ..pod });
+        self.pods[w] = Some(Pod { run: self.wanted(&pod), ..pod });
     }
 
     /// A user deletes a pod: one without a node is gone at once.
@@ -183,7 +189,9 @@ impl Cluster for Small<'_> {
         self.does(Effect::Asked(w));
         let epoch = self.world.history[usize::from(there.read)].epoch;
         let version = Some(epoch).filter(|version| *version > 0);
-        Ok(Answer { version, jobs: Some(streams(self.world.list(there.read, &there))) })
+        let prepared = has(self.plot.prepares, w);
+        let prepared = prepared.then(|| streams(there.prepared & self.world.coming(&there)));
+        Ok(Answer { version, jobs: Some(streams(self.world.wanted(&there))), prepared })
     }
 
     fn secret(&self) -> Option<Arc<str>> {
@@ -241,6 +249,13 @@ impl Cluster for Small<'_> {
         let place = self.place(uid).filter(|_| now);
         let epoch = u8::try_from(epoch).expect("small epochs");
         Ok(place.map(|w| self.does(Effect::Nudged(w, epoch))).is_some())
+    }
+
+    async fn grant(&self, handed: &Handed, version: u64, _: Option<&Key>) {
+        let Some(w) = self.place(&handed.pod.uid) else { return };
+        let set =
+            handed.streams.iter().fold(0, |set, stream| set | 1 << super::facts::place(stream));
+        self.does(Effect::Told(w, u8::try_from(version).expect("small epochs"), set));
     }
 
     async fn scale(&self, _: Scale) -> Result<(), Error> {

@@ -19,4 +19,6 @@ pub(super) struct Decided {
     pub hash: u64,
     /// Why Ready is False.
     pub complaint: Option<Arc<str>>,
+    /// What is wrong with the streams that will come.
+    pub next: Option<String>,
 }

@@ -26,6 +26,8 @@ pub(super) struct File {
     pub epoch: u64,
     /// The list of each worker, by the number of its name.
     lists: Vec<(u8, Set)>,
+    /// The same of the streams that will come.
+    next: Vec<(u8, Set)>,
     /// True if someone other than the operator wrote it.
     pub foreign: bool,
     /// The fingerprints of the whole file, and of the part that workers read.
@@ -45,19 +47,33 @@ impl File {
         let facts = MapFacts { resource_version: version.to_string(), ..facts };
         let config = facts.data.get(key).map_or("", String::as_str);
         let parsed = file::parse(config, None).expect("a file").published;
-        let lists = parsed.shares.iter().map(|(worker, share)| {
-            let set = share.streams.iter().fold(0, |set, stream| set | 1 << self::place(stream));
-            (id(worker), set)
-        });
+        let set = |streams: &[Arc<str>]| {
+            streams.iter().fold(0, |set, stream| set | 1 << self::place(stream))
+        };
+        let lists = parsed.shares.iter().map(|(worker, share)| (id(worker), set(&share.streams)));
         let lists: Vec<_> = lists.collect();
+        let next = parsed.next.iter().map(|(worker, streams)| (id(worker), set(streams)));
+        let next: Vec<_> = next.collect();
         let kind = combine(u64::try_from(place).expect("few"), foreign.into());
-        let lists_hash = lists.iter().fold(combine(parsed.epoch, kind), |all, list| {
-            combine(all, u64::from(list.0) << 8 | u64::from(list.1))
+        let pairs = lists.iter().map(|list| (0, list)).chain(next.iter().map(|list| (1, list)));
+        let lists_hash = pairs.fold(combine(parsed.epoch, kind), |all, (kind, list)| {
+            combine(all, kind << 16 | u64::from(list.0) << 8 | u64::from(list.1))
         });
         let texts = facts.data.values().chain(&facts.content);
         let hash = texts
             .fold(combine(lists_hash, version.into()), |all, text| combine(all, hash::of(text)));
-        Arc::new(Self { place, epoch: parsed.epoch, facts, lists, foreign, hash, lists_hash })
+        Arc::new(Self { place, epoch: parsed.epoch, facts, lists, next, foreign, hash, lists_hash })
+    }
+
+    /// Returns the streams that will come to the worker of this name.
+    pub(super) fn next(&self, id: u8) -> Set {
+        let mut lists = self.next.iter();
+        lists.find(|(listed, _)| *listed == id).map_or(0, |(_, list)| *list)
+    }
+
+    /// Reports whether any stream will come to a worker.
+    pub(super) fn announces(&self) -> bool {
+        !self.next.is_empty()
     }
 
     /// Returns the list of the worker of this name.

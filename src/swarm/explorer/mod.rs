@@ -15,13 +15,18 @@
 //!   nothing is written, not even the status;
 //! - **owned**: at rest one wanted worker runs each stream, and Ready is True. It may be False only
 //!   if the plot allows streams to wait, with a **text** that names the blocking worker and the
-//!   remedy.
+//!   remedy;
+//! - **next**: every file says of a stream that it will come to one worker at most, and not to the one
+//!   that has it; at rest, none will come.
 //!
 //! The operator ([`operator`]) is the product's own: its reads, questions and writes reach the
 //! small world through the trait that the real cluster also implements ([`cluster`]), and the
 //! product's own readers ([`facts`], [`view`]) parse the events of watches. One pass takes a
 //! millisecond. A search needs the same pass for thousands of states, which differ only in what the
 //! operator cannot see: it is computed once, so that a state takes microseconds.
+//!
+//! Workers may prepare streams that will come, which takes a while or for ever, and start those of
+//! which the operator tells them that a newer file lists them; its word arrives at any time, or not.
 //!
 //! There are three simplifications, none of which hides an overlap. Workers start the streams of a
 //! file as soon as they have read it, and stop the others only just before they answer: in between

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::{
     facts::{File, id_of},
     operator::{MOST_WRITES, Operator},
-    plot::{Hazard, Plot},
+    plot::{Hazard, Old, Plot},
     pod::{Pod, Reported, has},
     world::World,
 };
@@ -30,6 +30,9 @@ pub(super) enum Move {
     Report(usize),
     /// A worker that never answers stops the streams that its file does not list.
     Stop(usize),
+    /// A worker has prepared the streams that will come, or hears the operator's word on a file.
+    Prepare(usize),
+    Told(usize),
     /// A container ends, and its kubelet must restart it.
     Crash(usize),
     /// The workload, or a user, deletes a pod; its kubelet ends its containers; its object is
@@ -65,6 +68,9 @@ fn all(plot: &Plot) -> Vec<Move> {
         all.extend([Move::Vanish(w), Move::Come(w)]);
         all.extend(has(plot.pending, w).then_some(Move::Schedule(w)));
         all.extend(has(plot.silent, w).then_some(Move::Stop(w)));
+        if has(plot.prepares, w) {
+            all.extend([Move::Prepare(w), Move::Told(w)]);
+        }
         all.extend(plot.cached.then_some(Move::Sync(w)));
         let hazards = plot.hazards.iter().flat_map(|hazard| match hazard {
             Hazard::Restarts => vec![Move::Crash(w), Move::Report(w)],
@@ -160,24 +166,34 @@ impl<'a> Explorer<'a> {
                 let pod = world.pods[w].filter(|pod| !pod.ended && !pod.cut)?;
                 (pod.scheduled && pod.mounts == 0).then_some(())?;
                 let delivered = world.next(self.plot, &pod)?;
-                let reads = pod.running && self.plot.reloads;
-                let read = if reads { delivered } else { pod.read };
-                world.pods[w] = Some(Pod { delivered, read, ..pod });
-                if reads {
-                    world.start(w, read);
+                world.pods[w] = Some(Pod { delivered, ..pod });
+                if pod.running && self.plot.reloads {
+                    world.read(w, delivered);
+                    self.eager(world, w);
                 }
+            }
+            Move::Prepare(w) => {
+                let pod = world.pods[w].filter(|pod| pod.running && !self.plot.in_vain)?;
+                let prepared = world.coming(&pod);
+                (pod.prepared != prepared).then_some(())?;
+                world.pods[w] = Some(Pod { prepared, ..pod });
+            }
+            Move::Told(w) => {
+                world.pods[w].filter(|pod| pod.running && pod.told.0 > 0 && !pod.heard)?;
+                world.hear(w);
             }
             Move::Start(w) => {
                 let pod = world.pods[w].as_mut().filter(|pod| !pod.running && !pod.ended)?;
                 // The kubelet that restarts a container may not know yet that its pod is deleted.
                 let may = pod.delivered > 0 && (pod.restarted || !pod.terminating && !pod.cut);
                 may.then_some(())?;
-                (pod.running, pod.read) = (true, pod.delivered);
+                pod.running = true;
                 if !pod.restarted {
                     pod.reported = Reported::Running;
                 }
-                let read = pod.read;
-                world.start(w, read);
+                let delivered = pod.delivered;
+                world.read(w, delivered);
+                self.eager(world, w);
             }
             Move::Report(w) => {
                 let pod = world.pods[w].as_mut().filter(|pod| pod.running && !pod.cut)?;
@@ -186,15 +202,15 @@ impl<'a> Explorer<'a> {
             }
             Move::Stop(w) => {
                 let pod = world.pods[w].filter(|pod| pod.running)?;
-                (pod.run != world.list(pod.read, &pod)).then_some(())?;
+                (pod.run != world.wanted(&pod)).then_some(())?;
                 world.stop(w);
             }
             Move::Crash(w) => {
                 world.pods[w].filter(|pod| pod.running && !pod.cut)?;
                 self.hazard(world, Hazard::Restarts)?;
-                let pod = world.pods[w].as_mut()?;
-                (pod.running, pod.restarted, pod.run) = (false, true, 0);
-                pod.reported = Reported::Terminated;
+                let pod = world.pods[w]?.stopped();
+                let reported = Reported::Terminated;
+                world.pods[w] = Some(Pod { restarted: true, reported, ..pod });
             }
             Move::Delete(w) => {
                 world.pods[w].filter(|pod| !pod.terminating)?;
@@ -206,7 +222,7 @@ impl<'a> Explorer<'a> {
             Move::End(w) => {
                 let pod = world.pods[w].as_mut();
                 let pod = pod.filter(|pod| pod.terminating && !pod.ended && !pod.cut)?;
-                (pod.running, pod.run, pod.ended) = (false, 0, true);
+                *pod = Pod { ended: true, ..pod.stopped() };
                 if pod.reported == Reported::Running {
                     pod.reported = Reported::Terminated;
                 }
@@ -229,6 +245,16 @@ impl<'a> Explorer<'a> {
             _ => return None,
         }
         Some(())
+    }
+
+    /// A worker that takes what will come for its own starts it, too.
+    fn eager(&self, world: &mut World, w: usize) {
+        if self.plot.old == Some(Old::Eager)
+            && let Some(pod) = world.pods[w]
+        {
+            world.pods[w] = Some(Pod { told: (u8::MAX, world.coming(&pod)), ..pod });
+            world.hear(w);
+        }
     }
 
     /// Reports whether the workload must delete this pod.
@@ -289,6 +315,8 @@ impl<'a> Explorer<'a> {
             for end in [Move::Start(w), Move::Report(w), Move::Stop(w), Move::Sync(w)] {
                 happens(end);
             }
+            happens(Move::Prepare(w));
+            happens(Move::Told(w));
         }
         happens(Move::Hear);
         self.operator.look(world, true);

@@ -27,7 +27,7 @@ use crate::{
         apply,
         cluster::Cluster,
         file,
-        handover::Refresh,
+        handover::{Published, Refresh},
         memory::{Memories, Memory},
         observe,
         plan::{self, Desired, Observed},
@@ -134,10 +134,16 @@ impl<'a> Operator<'a> {
                 let key = swarm.spec.config_map.key.clone();
                 publish.data.extend([(key, config), (file::STATE_KEY.to_owned(), state)]);
             }
+            (Some(Old::Announced), Some(publish)) => {
+                let published = Arc::make_mut(&mut publish.published);
+                let before = observed.memory.published.as_ref();
+                published.next = before.map_or_else(Default::default, |file| file.next.clone());
+            }
             _ => {}
         }
         let hash = decision(&desired);
-        let decided = Arc::new(Decided { desired, reported, hash, complaint });
+        let next = desired.publish.as_ref().and_then(|publish| misplaced(&publish.published));
+        let decided = Arc::new(Decided { desired, reported, hash, complaint, next });
         Some(Look { decided, asked: small.done().effects.into(), clock })
     }
 
@@ -222,6 +228,17 @@ impl<'a> Operator<'a> {
     }
 }
 
+/// Returns what is wrong with the streams that will come, if anything.
+fn misplaced(file: &Published) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    let coming = file.next.iter().flat_map(|(w, next)| next.iter().map(move |stream| (w, stream)));
+    let mut wrong = coming.filter(|(worker, stream)| {
+        let share = file.shares.get(*worker);
+        !seen.insert(*stream) || share.is_none_or(|share| share.streams.contains(*stream))
+    });
+    wrong.next().map(|(worker, stream)| format!("next: {stream} of {worker} in {file:?}"))
+}
+
 fn decision(desired: &Desired) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Desired { publish, immutable, refresh, memory, .. } = desired;
@@ -248,12 +265,12 @@ fn remembered(memory: &Memory) -> u64 {
     for (uid, report) in &memory.reports {
         (uid, report.loaded, report.failures.min(3)).hash(hasher);
         let answer = report.answer.as_ref();
-        answer.map(|answer| (answer.version, &answer.jobs)).hash(hasher);
+        answer.map(|answer| (answer.version, &answer.jobs, &answer.prepared)).hash(hasher);
     }
     (&memory.born, memory.looked, &memory.unreported, &memory.stuck).hash(hasher);
     if let Some(published) = &memory.published {
         (published.epoch, &published.releasing, published.barrier).hash(hasher);
-        published.outdated.hash(hasher);
+        (&published.outdated, &published.next).hash(hasher);
         for (worker, share) in &published.shares {
             (worker, &share.streams, share.version).hash(hasher);
         }
@@ -272,5 +289,6 @@ fn remembered(memory: &Memory) -> u64 {
     memory.evictions.fingerprint().hash(hasher);
     (&memory.heirs, &memory.listed, memory.highest).hash(hasher);
     (memory.barrier.is_some(), memory.awaiting.is_some(), memory.incomplete.is_some()).hash(hasher);
+    memory.preparing.is_some().hash(hasher);
     hasher.finish()
 }

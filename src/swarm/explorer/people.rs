@@ -42,6 +42,9 @@ impl Explorer<'_> {
             }
             Hazard::Reapplied => {
                 (next.maps, next.reported) = Default::default();
+                // It starts above the versions of the previous one: no word on these counts.
+                let waiting = next.pods.iter_mut().flatten().filter(|pod| !pod.heard);
+                waiting.for_each(|pod| pod.told = (0, 0));
                 next.restarted();
             }
             _ => return None,

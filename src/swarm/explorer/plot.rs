@@ -34,6 +34,9 @@ pub(super) struct Plot {
     pub crashes: u8,
     /// Workers that answer nothing.
     pub silent: Set,
+    /// Workers that prepare streams; and whether they never succeed.
+    pub prepares: Set,
+    pub in_vain: bool,
     /// Workers with pods that get a node late, or never.
     pub pending: Set,
     /// Workers that never get a pod, for example because of a quota.
@@ -101,6 +104,10 @@ pub(super) enum Old {
     HeadLast,
     /// A part that is older than the head states is trusted.
     NoFence,
+    /// Workers start the streams that will come.
+    Eager,
+    /// What will come to a worker stays in the file when it has come.
+    Announced,
 }
 
 /// Two workers and two streams; one worker.

@@ -190,6 +190,25 @@ fn silent_workers_and_people() {
     }
 }
 
+/// Where workers prepare what will come, and also where one never succeeds, or knows nothing of it.
+#[test]
+fn streams_that_are_prepared() {
+    let plot = || Plot { prepares: 0b11, changes: 2, ..plot("HotReload") };
+    is_sound(&plot(), 500);
+    is_sound(&Plot { in_vain: true, ..plot() }, 200);
+    is_sound(&Plot { prepares: 0b10, hurried: true, ..plot() }, 500);
+    let hazards = &[Hazard::Restarts, Hazard::Cuts, Hazard::Deletions];
+    is_sound(&Plot { faults: 2, crashes: 1, hazards, ..plot() }, 500);
+    let hazards = &[Hazard::Deposed];
+    is_sound(&Plot { faults: 1, hazards, hurried: true, ..plot() }, 500);
+    is_sound(&Plot { faults: 1, hazards, ..plot().divided() }, 500);
+    let hazards = &[Hazard::Edits, Hazard::Losses, Hazard::Reapplied, Hazard::Swaps];
+    is_sound(&Plot { faults: 1, hazards, ..plot() }, 500);
+    is_sound(&Plot { crashes: 1, prepares: 0b111, ..plot().deployed() }, 500);
+    let wishes = [3, 2].map(|replicas| wish(replicas, &["a", "b", "c"], "HotReload")).into();
+    is_sound(&Plot { workers: 3, prepares: 0b111, wishes, hurried: true, ..plot() }, 500);
+}
+
 /// Parts that hang still arrive, in any state of a file of later versions.
 #[test]
 fn a_divided_file_and_an_operator_that_is_killed_or_hangs_between_any_two_writes() {

@@ -1,4 +1,5 @@
 //! Pods and streams of small worlds.
+use crate::placement::hash::combine;
 
 /// The most workers, and streams, that a world has.
 pub(super) const WORKERS: usize = 3;
@@ -40,6 +41,12 @@ pub(super) struct Pod {
     /// The version that its process has read.
     pub read: u8,
     pub run: Set,
+    /// The coming streams that it has prepared.
+    pub prepared: Set,
+    /// The version of the file by which the operator has given it these streams, and whether it has
+    /// heard that.
+    pub told: (u8, Set),
+    pub heard: bool,
     pub reported: Reported,
     /// Its phase is final: it never runs anything again.
     pub ended: bool,
@@ -55,7 +62,13 @@ pub(super) struct Pod {
 impl Pod {
     /// Returns the API server's view of it.
     pub(super) fn known(self) -> Self {
-        Self { running: false, delivered: 0, read: 0, run: 0, ..self }
+        let (prepared, told, heard) = Default::default();
+        Self { running: false, delivered: 0, read: 0, run: 0, prepared, told, heard, ..self }
+    }
+
+    /// Its container has ended.
+    pub(super) fn stopped(self) -> Self {
+        Self { running: false, run: 0, prepared: 0, heard: false, ..self }
     }
 
     pub(super) fn stays(&self) -> bool {
@@ -76,7 +89,13 @@ impl Pod {
         ];
         let flags = flags.iter().rev().fold(0, |all, flag| all << 1 | u8::from(*flag));
         let Self { id, serial, delivered, read, run, nudged, mounts, .. } = *self;
-        u64::from_le_bytes([id + 1, serial, delivered, read, run, nudged, mounts, flags])
+        let packed =
+            u64::from_le_bytes([id + 1, serial, delivered, read, run, nudged, mounts, flags]);
+        let (told, streams) = self.told;
+        match [self.prepared, told, streams, self.heard.into()] {
+            [0, 0, 0, 0] => packed,
+            [a, b, c, d] => combine(packed, u32::from_le_bytes([a, b, c, d]).into()),
+        }
     }
 }
 

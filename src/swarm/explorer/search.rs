@@ -93,7 +93,9 @@ impl Search<'_> {
     fn wrong(&mut self, world: &World) -> Option<String> {
         // One that hangs goes on, or dies.
         let dead = world.deposed.is_some().then(|| World { deposed: None, ..world.clone() });
-        overlap(world).or_else(|| self.ends_badly(world)).or_else(|| self.ends_badly(&dead?))
+        let next = world.decided.as_ref().and_then(|decided| decided.next.clone());
+        let wrong = overlap(world).or(next);
+        wrong.or_else(|| self.ends_badly(world)).or_else(|| self.ends_badly(&dead?))
     }
 
     fn ends_badly(&mut self, world: &World) -> Option<String> {
@@ -142,9 +144,11 @@ impl Search<'_> {
         }
         let with_the_lost = unowned.iter().all(|(stream, _)| self.is_with_a_lost(end, *stream));
         let with_the_lost = with_the_lost && !unowned.is_empty();
+        let announced = end.maps.iter().flatten().any(|file| file.announces());
+        let announced = announced.then(|| "next: a stream that will come for ever".to_owned());
         let unowned = unowned.pop().map(|(_, what)| what);
         match (&end.complaint, unowned) {
-            (None, None) => None,
+            (None, None) => announced,
             (None, Some(what)) => Some(format!("owned: {what}, and Ready=True")),
             (Some(text), _) if with_the_lost && text.contains("w-") => {
                 self.complained += 1;

@@ -57,12 +57,26 @@ fn pods_that_are_not_refreshed_keep_what_they_have() {
     goes_wrong(&Plot { old: Some(Old::Unrefreshed), ..plot("DeletePod") }, "owned");
 }
 
+#[test]
+fn a_worker_that_runs_what_will_come_runs_it_too_early() {
+    let plot = Plot { prepares: 0b11, ..plot("HotReload") };
+    goes_wrong(&Plot { old: Some(Old::Eager), ..plot }, "one owner");
+}
+
+#[test]
+fn what_has_come_is_not_said_to_come() {
+    let plot = Plot { prepares: 0b11, ..plot("HotReload") };
+    goes_wrong(&Plot { old: Some(Old::Announced), ..plot }, "next");
+}
+
 /// A part that was decided and hangs arrives after another operator has assigned the stream to
 /// another worker: the head comes first, and a part that is older than it is not trusted.
 #[test]
 fn a_part_that_arrives_late_gives_no_stream_twice() {
     for old in [Old::HeadLast, Old::NoFence] {
-        let plot = Plot { faults: 1, changes: 2, hazards: &[Hazard::Deposed], ..plot("HotReload") };
-        goes_wrong(&Plot { old: Some(old), ..plot.divided() }, "one owner");
+        // Nothing is said of what will come, which would change the same parts.
+        let plot = Plot { faults: 1, changes: 2, reloads: true, ..plot("None") };
+        let plot = Plot { hazards: &[Hazard::Deposed], ..plot.divided() };
+        goes_wrong(&Plot { old: Some(old), ..plot }, "one owner");
     }
 }

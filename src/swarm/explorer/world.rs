@@ -87,6 +87,47 @@ impl World {
         self.history[usize::from(version)].list(pod.id)
     }
 
+    /// The streams that will come to it, by the file that it has read.
+    pub(super) fn coming(&self, pod: &Pod) -> Set {
+        self.history[usize::from(pod.read)].next(pod.id)
+    }
+
+    /// The streams that a pod should run: those of its file, and those that a newer one gives it.
+    pub(super) fn wanted(&self, pod: &Pod) -> Set {
+        let (told, streams) = pod.told;
+        let newer = u64::from(told) > self.history[usize::from(pod.read)].epoch;
+        let granted = if pod.heard && newer { streams & self.coming(pod) } else { 0 };
+        self.list(pod.read, pod) | granted
+    }
+
+    /// A worker reads a file, and begins with its streams.
+    pub(super) fn read(&mut self, w: usize, version: u8) {
+        let Some(pod) = &mut self.pods[w] else { return };
+        pod.read = version;
+        let pod = *pod;
+        let coming = self.coming(&pod);
+        let heard = pod.heard && self.wanted(&pod) != self.list(version, &pod);
+        self.pods[w] = Some(Pod { prepared: pod.prepared & coming, heard, ..pod });
+        self.start(w, version);
+    }
+
+    /// A worker hears that a newer file than its own gives it streams.
+    pub(super) fn hear(&mut self, w: usize) {
+        let Some(pod) = self.pods[w] else { return };
+        let others = self.run_by_others(w);
+        let before = Pod { heard: true, ..pod };
+        let run = self.wanted(&before);
+        self.twice |= run & !pod.run & others != 0;
+        let heard = run != self.list(pod.read, &pod);
+        let told = if heard { pod.told } else { (0, 0) };
+        self.pods[w] = Some(Pod { run: pod.run | run, heard, told, ..pod });
+    }
+
+    fn run_by_others(&self, w: usize) -> Set {
+        let others = self.pods.iter().enumerate().filter(|(other, _)| *other != w);
+        others.fold(0, |set, (_, pod)| set | pod.map_or(0, |pod| pod.run))
+    }
+
     /// A user has written the file.
     pub(super) fn wrote(&mut self, file: &Arc<File>) {
         Arc::make_mut(&mut self.history).push(Arc::clone(file));
@@ -119,8 +160,7 @@ impl World {
 
     /// A worker runs the streams of a version, in addition to its former ones.
     pub(super) fn start(&mut self, w: usize, version: u8) {
-        let others = self.pods.iter().enumerate().filter(|(other, _)| *other != w);
-        let others = others.fold(0, |set, (_, pod)| set | pod.map_or(0, |pod| pod.run));
+        let others = self.run_by_others(w);
         let foreign = self.history[usize::from(version)].foreign;
         let Some(pod) = self.pods[w] else { return };
         let list = self.list(version, &pod);
@@ -190,10 +230,9 @@ impl World {
             let Some(pod) = pod else { continue };
             add(pod.known().packed());
             if pod.running && !pod.cut && !has(plot.silent, w) {
-                add(combine(
-                    self.history[usize::from(pod.read)].epoch,
-                    self.list(pod.read, pod).into(),
-                ));
+                let prepared = pod.prepared & self.coming(pod);
+                let says = u64::from(prepared) << 8 | u64::from(self.wanted(pod));
+                add(combine(self.history[usize::from(pod.read)].epoch, says));
             }
         }
         combine(all, self.remembered.hash)

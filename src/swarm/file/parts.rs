@@ -90,6 +90,9 @@ pub fn divide(published: &Published, parts: u32) -> Vec<Published> {
     for (key, since) in &published.releasing {
         all[of(&key.1)].releasing.insert(key.clone(), *since);
     }
+    for (worker, streams) in &published.next {
+        all[of(worker)].next.insert(worker.clone(), streams.clone());
+    }
     for (worker, uid) in &published.outdated {
         all[of(worker)].outdated.insert(worker.clone(), uid.clone());
     }
@@ -102,6 +105,7 @@ pub fn unite<'a>(head: &Head, parts: impl IntoIterator<Item = &'a Published>) ->
     let mut all = Published { epoch: head.epoch, barrier: head.barrier, ..Published::default() };
     for part in parts {
         all.shares.extend(clones(&part.shares));
+        all.next.extend(clones(&part.next));
         all.releasing.extend(clones(&part.releasing));
         all.outdated.extend(clones(&part.outdated));
     }
@@ -131,6 +135,7 @@ pub fn change(next: &Published, there: &[Option<Arc<Published>>], parts: u32) ->
             // Workers that wait for a barrier must find a version from there on in their part.
             there.epoch >= next.barrier.unwrap_or(0)
                 && there.shares == part.shares
+                && there.next == part.next
                 && there.releasing == part.releasing
                 && there.outdated == part.outdated
         });

@@ -64,6 +64,29 @@ releasing:
     assert_eq!(parsed, Parsed { published: file, duplicates: vec![], origin: Origin::Ours });
 }
 
+/// A worker that reads line by line takes every line that begins with `- ` in its entry for a stream.
+#[test]
+fn what_will_come_is_on_one_line() {
+    let mut file = published(&[("w-1", &["a"], 3), ("w-0", &[], 2)], 4);
+    let next = ["on", "b \"c\\", "stream:ü", "x, y]"].map(Name::from);
+    file.next.insert("w-0".into(), next.into());
+    let files = render(&file);
+    let expected = "\
+workloads:
+  w-0:
+    jobs: []
+    next: [\"on\", \"b \\\"c\\\\\", \"stream:\\U000000fc\", \"x, y]\"]
+    version: 2
+  w-1:
+    jobs:
+    - a
+    version: 3
+version: 4
+";
+    assert_eq!(files.config, expected);
+    assert_eq!(parse(&files.config, Some(&files.state)).unwrap().published, file);
+}
+
 /// Shape of the original's sample with its own mistake: one job on both workers.
 #[test]
 fn the_originals_file_is_read_and_its_duplicate_reported() {
@@ -343,12 +366,14 @@ fn a_quote_within_a_name_that_is_quoted_is_kept() {
 prop_compose! {
     fn any_published()(
         epoch in 0..=LARGEST_EPOCH,
-        shares in collection::btree_map(name(), (collection::vec(name(), 0..5), 0..=LARGEST_EPOCH), 0..5),
+        shares in collection::btree_map(name(), (collection::vec(name(), 0..5), 0..=LARGEST_EPOCH, collection::vec(name(), 0..3)), 0..5),
         releasing in collection::btree_map((name(), name()), 0..=LARGEST_EPOCH, 0..8),
         barrier in proptest::option::of(0..=LARGEST_EPOCH),
     ) -> Published {
-        let share = |(worker, (streams, version))| (worker, Share { streams, version });
-        Published { epoch, shares: shares.into_iter().map(share).collect(), releasing, barrier, ..Published::default() }
+        let lists = shares.iter().filter(|(_, (.., next))| !next.is_empty());
+        let next = lists.map(|(worker, (.., next))| (worker.clone(), next.clone())).collect();
+        let share = |(worker, (streams, version, _))| (worker, Share { streams, version });
+        Published { epoch, shares: shares.into_iter().map(share).collect(), next, releasing, barrier, ..Published::default() }
     }
 }
 

@@ -13,8 +13,7 @@ fn published(epoch: Epoch) -> Published {
         shares: [("w-0".into(), share(&["a", "b"], 3)), ("w-1".into(), share(&["c"], epoch))]
             .into(),
         releasing: [(("d".into(), "w-0".into()), epoch)].into(),
-        barrier: None,
-        outdated: BTreeMap::new(),
+        ..Published::default()
     }
 }
 
@@ -149,7 +148,7 @@ fn what_a_worker_says_it_runs_is_no_other_ones_because_of_an_edit() {
     map.content = Some("of ours".into());
     let says = |jobs: &[&str]| {
         let jobs = jobs.iter().map(|job| (*job).to_owned()).collect();
-        Arc::new(Answer { version: Some(7), jobs: Some(jobs) })
+        Arc::new(Answer { version: Some(7), jobs: Some(jobs), prepared: None })
     };
     let after = |running: &[(Arc<str>, Arc<Answer>)]| {
         let memory = Memory::default();
@@ -193,7 +192,8 @@ fn a_map_that_is_handed_over_keeps_its_lists() {
 
 #[test]
 fn a_map_that_was_deleted_while_nobody_looked_stops_no_stream() {
-    let answer = Answer { version: Some(7), jobs: Some(vec!["a".into(), "b".into()]) };
+    let answer =
+        Answer { version: Some(7), jobs: Some(vec!["a".into(), "b".into()]), prepared: None };
     let running = [(Arc::from("w-0"), Arc::new(answer))];
     let memory = Memory::default();
     let evidence =

@@ -47,7 +47,7 @@ fn a_pod_that_must_release_something_may_not_have_read_it_after_a_restart() {
 fn a_worker_that_came_back_from_a_file_nobody_knows_is_not_ahead_for_ever() {
     let mut memory = Memory::default();
     let mut says = |version| {
-        let answer = acknowledge::Answer { version, jobs: None };
+        let answer = acknowledge::Answer { version, jobs: None, prepared: None };
         memory.reported("uid".into(), Ok(answer), Instant::now());
         memory.reports["uid"].loaded
     };

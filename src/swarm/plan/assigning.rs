@@ -18,6 +18,20 @@ impl Decision<'_> {
         self.ids.iter().map(place).collect()
     }
 
+    /// Counts a stream without a worker to the one to which it will come, which has prepared it.
+    fn keep_coming(&self, places: &mut [Option<usize>]) {
+        let next = &self.history.published.next;
+        let wanted = self.workers.wanted().enumerate();
+        let takes = wanted.filter(|(_, worker)| worker.standing == Standing::Full);
+        let coming = takes.flat_map(|(i, worker)| {
+            next.get(&worker.name).into_iter().flatten().map(move |stream| (stream, i))
+        });
+        let coming: BTreeMap<_, _> = coming.collect();
+        for (place, id) in places.iter_mut().zip(&self.ids).filter(|(place, _)| place.is_none()) {
+            *place = coming.get(id).copied();
+        }
+    }
+
     /// The weights of the workers between which streams can move for balance, and how many streams
     /// each has.
     pub(super) fn loads(&self, places: &[Option<usize>]) -> (Vec<f64>, Vec<usize>) {
@@ -48,7 +62,7 @@ impl Decision<'_> {
             })
             .collect();
         let wanted: Vec<_> = self.workers.wanted().collect();
-        let previous = self.places(&self.history.published);
+        let mut previous = self.places(&self.history.published);
         let mut balance = !self.workers.rolling;
         if let Some(rules) = &self.settings.weights {
             let (mut loads, counts) = self.loads(&previous);
@@ -64,6 +78,7 @@ impl Decision<'_> {
             }
             balance &= moves;
         }
+        self.keep_coming(&mut previous);
         let rules = Rules {
             policy: match self.settings.policy {
                 Policy::Sticky => assignment::Policy::Sticky,

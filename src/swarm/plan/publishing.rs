@@ -1,7 +1,7 @@
 //! The writes: files (in one `ConfigMap` or in several), and actions on pods and on the workload.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{Decision, Immutable, Part, Publish, REFUSED, Scale};
+use super::{Decision, Handed, Immutable, Part, Publish, REFUSED, Scale};
 use crate::{
     acknowledgement::KEY_FILE,
     controller::{Error, Verdict, contest::Rounds, verdict},
@@ -85,6 +85,7 @@ impl Decision<'_> {
             parts: vec![],
             notices: vec![],
             moves: BTreeMap::new(),
+            grants: vec![],
         })
     }
 
@@ -107,9 +108,14 @@ impl Decision<'_> {
         outdated.map(|(worker, pod)| (Arc::clone(&worker.name), Arc::clone(&pod.uid))).collect()
     }
 
+    /// The whole contents of a next file.
+    pub(super) fn complete(&self, next: &Published) -> Published {
+        Published { outdated: self.outdated(next), ..next.clone() }
+    }
+
     pub(super) fn publish(&self, step: &Step) -> Result<Option<Publish>, Error> {
         let Some(next) = &step.publish else { return Ok(None) };
-        let next = &Published { outdated: self.outdated(next), ..next.clone() };
+        let next = &self.complete(next);
         let (data, parts) = self.texts(next)?;
         let mut notices = Vec::new();
         match self.history.repair {
@@ -153,7 +159,24 @@ impl Decision<'_> {
             on: self.view.share.as_ref().map(|share| share.resource_version.clone()),
             notices,
             moves,
+            grants: self.grants(step),
         }))
+    }
+
+    /// Returns the granted streams that their workers have prepared.
+    fn grants(&self, step: &Step) -> Vec<Handed> {
+        let mut streams: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (stream, worker) in &step.granted {
+            streams.entry(worker).or_default().push(stream);
+        }
+        let each = self.workers.all.iter().filter_map(|worker| {
+            let (pod, granted) = (worker.pod.as_ref()?, streams.remove(&worker.name)?);
+            let prepared = worker.handover.pod.as_ref()?.prepared.as_ref()?;
+            let granted = granted.into_iter().filter(|stream| prepared.contains(*stream));
+            let streams: Vec<_> = granted.cloned().collect();
+            (!streams.is_empty()).then(|| Handed { pod: pod.clone(), streams })
+        });
+        each.collect()
     }
 
     /// The immutable file of the current version, unless the template has it.
@@ -287,7 +310,7 @@ type Data = BTreeMap<String, String>;
 
 impl Decision<'_> {
     /// Returns the contents for the `ConfigMap` of the file, and for the parts that change with it.
-    fn texts(&self, next: &Published) -> Result<(Data, Vec<Part>), Error> {
+    pub(super) fn texts(&self, next: &Published) -> Result<(Data, Vec<Part>), Error> {
         let names = self.swarm.parts();
         if names.is_empty() {
             let data = self.data(next);

@@ -60,12 +60,21 @@ impl Decision<'_> {
         if !memory.granted.is_empty() {
             listed.extend(current.owners());
         }
+        let mut runs = HashSet::new();
+        for worker in self.workers.all.iter().filter(|_| !memory.granted.is_empty()) {
+            let report = worker.pod.as_ref().and_then(|pod| memory.reports.get(&pod.uid));
+            let answer = report.and_then(|report| report.answer.as_ref());
+            let jobs = answer.into_iter().flat_map(|answer| answer.jobs());
+            runs.extend(jobs.map(|job| (&*worker.name, job.as_str())));
+        }
         memory.granted.retain(|stream, granted| {
             if !listed.contains(&(stream, &granted.worker)) {
                 return false;
             }
             let loaded = workers.get(&granted.worker).and_then(|w| w.pod.as_ref()?.loaded);
-            let arrived = loaded.is_some_and(|loaded| loaded >= granted.epoch);
+            // One that was told starts it before it has the file.
+            let arrived = loaded.is_some_and(|loaded| loaded >= granted.epoch)
+                || runs.contains(&(&*granted.worker, &**stream));
             if arrived {
                 gaps.push(now.saturating_duration_since(granted.since));
             }
@@ -93,10 +102,15 @@ impl Decision<'_> {
         let worker = |worker: &workers::Worker| {
             let share = current.shares.get(&worker.name).unwrap_or(&empty);
             let report = worker.pod.as_ref().and_then(|pod| self.memory.reports.get(&pod.uid));
+            let next = current.next.get(&worker.name).cloned().unwrap_or_default();
+            let pod = worker.handover.pod.as_ref();
+            let preparing = |stream: &&Arc<str>| pod.is_some_and(|pod| pod.is_preparing(stream));
             Worker {
                 name: Arc::clone(&worker.name),
                 node: worker.pod.as_ref().and_then(|pod| pod.node.as_deref()).map(str::to_owned),
                 jobs: share.streams.clone(),
+                preparing: next.iter().filter(preparing).count(),
+                next,
                 weight: share.streams.iter().filter_map(|stream| weight.get(stream)).sum(),
                 wanted: share.version,
                 loaded: worker.handover.pod.as_ref().and_then(|pod| pod.loaded),

@@ -10,6 +10,7 @@ use crate::swarm::{
     watches::{self, PodFacts, WorkloadFacts},
 };
 
+mod coming;
 mod unmeasured;
 mod waiting;
 
@@ -85,7 +86,7 @@ fn answers(versions: &[(usize, Epoch)]) -> BTreeMap<Arc<str>, Report> {
         failing: None,
         error: None,
         loaded: Some(version),
-        answer: Some(Arc::new(Answer { version: Some(version), jobs: None })),
+        answer: Some(Arc::new(Answer { version: Some(version), jobs: None, prepared: None })),
     };
     versions.iter().map(|(w, v)| (format!("uid-{w}").into(), report(*v))).collect()
 }
@@ -213,6 +214,7 @@ fn a_worker_that_rests_or_whose_eviction_is_refused_keeps_nobody_waiting() {
             loaded: Some(3),
             heir: None,
             born: None,
+            prepared: None,
         };
         let worker = handover::Worker { pod: Some(before), ..handover::Worker::default() };
         memory.evictions.learn(&[("w-0".into(), worker)].into(), 5);

@@ -136,7 +136,7 @@ fn a_surge_pod_gets_nothing_before_it_is_ready_and_the_old_keep_what_they_have()
 
 #[test]
 fn what_a_pod_reports_is_its_own_and_not_its_predecessors() {
-    let answer = |version| Answer { version: Some(version), jobs: None };
+    let answer = |version| Answer { version: Some(version), jobs: None, prepared: None };
     let report = |version| Report {
         asked: std::time::Instant::now(),
         failures: 0,

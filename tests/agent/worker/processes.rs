@@ -211,3 +211,37 @@ fn nobody_stays_a_zombie() {
         (zombies.count() == 0).then_some(())
     });
 }
+
+/// Loads, and works once it has read its fencing token.
+const WAITS: &str = r#"
+    echo "load $STREAM ${SWARM_EPOCH-none} $$" >> "$HERE/journal"
+    read token
+    echo "begin $STREAM $token $$" >> "$HERE/journal"
+    exec sleep 1000"#;
+
+#[test]
+fn a_prepared_process_works_once_its_stream_is_the_workers_own() {
+    let worker = Worker::running(&["--prepare"], WAITS);
+    let give = |jobs: &str, next: &str, version: u64| {
+        let entry = format!("jobs: [{jobs}], next: [{next}], version: {version}");
+        worker.publish(&format!("workloads: {{w0: {{{entry}}}}}\nversion: {version}\n"));
+        worker.reached(version).jobs
+    };
+    assert_eq!(give("a", "b, c", 3), ["a"]);
+    let a = worker.wait_for(&["load", "a", "3"]);
+    assert_eq!(worker.wait_for(&["begin", "a", "3"]), a);
+    let [b, c] = ["b", "c"].map(|stream| worker.wait_for(&["load", stream, "none"]));
+    worker.page_with("both", |page| page.sum("swarm_worker_prepared_streams", &[]) == 2);
+    assert_eq!(
+        (worker.version().unwrap().jobs, worker.count(&["begin", "b"])),
+        (vec!["a".into()], 0)
+    );
+    assert_eq!(give("a, b", "", 5), ["a", "b"]);
+    assert_eq!(worker.wait_for(&["begin", "b", "5"]), b, "the process that has loaded");
+    eventually("c will not come", || (!is_there(&c)).then_some(()));
+    // What moves away, and may come back, stops first.
+    assert_eq!(give("a", "b", 6), ["a"]);
+    assert!(!is_there(&b));
+    eventually("it loads again", || (worker.count(&["load", "b", "none"]) == 2).then_some(()));
+    assert_eq!(worker.count(&["begin", "b"]), 1);
+}

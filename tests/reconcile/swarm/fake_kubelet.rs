@@ -46,6 +46,10 @@ pub struct Controls {
     pub stop: Duration,
     /// Names of pods that get no new file.
     pub held: BTreeSet<String>,
+    /// Workers prepare streams that will come.
+    pub prepare: bool,
+    /// Names of pods that have prepared nothing yet.
+    pub unprepared: BTreeSet<String>,
     /// Names of pods that do not answer.
     pub mute: BTreeSet<String>,
     /// Names of pods whose address another server answers, which has no key.

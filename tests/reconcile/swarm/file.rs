@@ -17,6 +17,8 @@ pub struct Entry {
     #[serde(default)]
     pub jobs: Vec<String>,
     #[serde(default)]
+    pub next: Vec<String>,
+    #[serde(default)]
     pub version: u64,
 }
 
@@ -28,6 +30,10 @@ impl File {
 
     pub fn jobs(&self, worker: &str) -> &[String] {
         self.workloads.get(worker).map_or(&[], |entry| &entry.jobs)
+    }
+
+    pub fn next(&self, worker: &str) -> &[String] {
+        self.workloads.get(worker).map_or(&[], |entry| &entry.next)
     }
 
     /// Each stream and its workers.

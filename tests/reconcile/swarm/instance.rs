@@ -60,6 +60,11 @@ impl Instance {
         maps.find(|map| map.name != "kube-root-ca.crt").map(|map| map.name.clone())
     }
 
+    /// Returns the streams that will come, by the file that it has.
+    pub fn next(&self) -> &[String] {
+        self.volume.as_ref().map_or(&[], |file| file.next(&self.name))
+    }
+
     fn container(&self) -> String {
         self.pod.spec.as_ref().map_or_else(String::new, |spec| spec.containers[0].name.clone())
     }

@@ -33,6 +33,7 @@ mod ledger;
 mod measured;
 mod parts;
 mod planning;
+mod preparing;
 mod record;
 mod refreshing;
 mod scaling;

@@ -12,7 +12,7 @@ use crate::bench::eventually;
 
 /// Returns the fields that identify our worker: its program, and its UID in the environment, as the
 /// API server stores them.
-fn ours() -> Value {
+pub fn ours() -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{
         "name": "worker", "image": "worker", "args": ["agent", "worker"],
         "env": [{"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],

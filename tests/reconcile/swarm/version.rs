@@ -1,5 +1,8 @@
 //! The endpoint `GET /internal/version` of every worker.
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 
 use serde_json::json;
 use tokio::{
@@ -7,13 +10,25 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::fake_kubelet::Inner;
-use traffic_operator::acknowledgement::{Key, Question, Statement};
+use super::fake_kubelet::{Inner, State};
+use traffic_operator::acknowledgement::{Grant, Key, Question, Statement};
 
-/// Reads the question of the request, which the answer must sign.
-fn question(request: &[u8]) -> Option<Question> {
+/// Returns the query of the request, with the question that the answer must sign.
+fn query(request: &[u8]) -> Option<&str> {
     let line = std::str::from_utf8(request).ok()?.lines().next()?;
-    Question::read(line.split(' ').nth(1)?.split_once('?')?.1)
+    Some(line.split(' ').nth(1)?.split_once('?')?.1)
+}
+
+/// Starts streams that a newer file than the worker's gives to it.
+fn follow(state: &mut State, ip: Ipv4Addr, query: &str) -> Option<()> {
+    let (uid, pod) = state.pods.iter().find(|(_, pod)| pod.ip == ip)?;
+    let key = Key::read(state.keys.get(&pod.map()?)?)?;
+    let grant = Grant::read(query, uid, &pod.name, &key)?;
+    let starts = grant.jobs.iter().filter(|job| pod.next().contains(job));
+    for job in starts.filter(|_| grant.version > pod.loaded) {
+        state.ledger.start(job, uid);
+    }
+    Some(())
 }
 
 pub async fn serve(inner: Arc<Inner>, listener: TcpListener) {
@@ -29,6 +44,9 @@ async fn answer(inner: &Inner, mut stream: TcpStream) -> Option<()> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         request.push(stream.read_u8().await.ok()?);
+    }
+    if let Some(query) = query(&request) {
+        inner.change(|state| follow(state, ip, query));
     }
     let body = {
         let state = inner.state();
@@ -48,7 +66,12 @@ async fn answer(inner: &Inner, mut stream: TcpStream) -> Option<()> {
             let version = pod.loaded;
             let worker = &*pod.name;
             let mut answer = json!({"jobs": jobs, "version": version, "worker": worker});
-            let question = question(&request).filter(|question| question.uid == *uid);
+            if controls.prepare {
+                let next = if controls.unprepared.contains(worker) { &[] } else { pod.next() };
+                answer["prepared"] = json!(next);
+            }
+            let question = query(&request).and_then(Question::read);
+            let question = question.filter(|question| question.uid == *uid);
             let head = map.split("-part-").next().unwrap_or_default();
             let key = state.keys.get(head).and_then(|key| Key::read(key));
             if let (Some(question), Some(key)) = (&question, key) {

@@ -45,7 +45,7 @@ pub async fn watch(
         Ok(())
     };
     tokio::select! {
-        looked = file::watch(path, INTERVAL, parse, looks) => looked,
+        looked = file::watch(path, || INTERVAL, parse, looks) => looked,
         followed = follow => followed,
     }
 }

@@ -12,6 +12,7 @@ use crate::process::Process;
 /// Every metric, as it is queried.
 pub const NAMES: &[&str] = &[
     "swarm_worker_streams",
+    "swarm_worker_prepared_streams",
     "swarm_worker_processes",
     "swarm_worker_loaded_version",
     "swarm_worker_file_version",
@@ -72,6 +73,7 @@ struct Inner {
     file: Gauge,
     loaded: Gauge,
     streams: Gauge,
+    prepared: Gauge,
     processes: Gauge,
     starts: Counter,
     stops: Counter,
@@ -125,8 +127,9 @@ impl Metrics {
     }
 
     /// Updates the reported values.
-    pub fn shows(&self, streams: usize, version: u64) {
+    pub fn shows(&self, streams: usize, prepared: usize, version: u64) {
         self.0.streams.set(i64::try_from(streams).unwrap_or(i64::MAX));
+        self.0.prepared.set(i64::try_from(prepared).unwrap_or(i64::MAX));
         self.0.loaded.set(i64::try_from(version).unwrap_or(i64::MAX));
     }
 
@@ -191,6 +194,8 @@ impl Inner {
         r.register("file_looks", "Reads of the file", self.looks.clone());
         match role {
             Role::Worker => {
+                let help = "Streams that will come to this worker and can start at once";
+                r.register("prepared_streams", help, self.prepared.clone());
                 r.register("processes", "Running processes of streams", self.processes.clone());
                 r.register("starts", "Started processes", self.starts.clone());
                 r.register("stops", "Processes that stopped on request", self.stops.clone());

@@ -18,7 +18,7 @@ use nix::{
     unistd::{Pid, getpgid},
 };
 use tokio::{
-    process::{Child, Command},
+    process::{Child, ChildStdin, Command},
     sync::oneshot,
     time::{Instant, sleep, timeout_at},
 };
@@ -50,6 +50,8 @@ struct Inner {
     command: Vec<String>,
     worker: Arc<str>,
     stop_timeout: Duration,
+    /// Processes wait for a line before they work.
+    waits: bool,
     metrics: Metrics,
     /// The ids of the processes that tokio waits for: nothing else may wait for them.
     ours: Mutex<BTreeSet<i32>>,
@@ -59,7 +61,8 @@ struct Inner {
 pub(super) struct Process {
     all: Processes,
     stream: Arc<str>,
-    epoch: u64,
+    /// The fencing token; `None` while it only loads.
+    epoch: Option<u64>,
     child: Option<Running>,
     /// Failures in a row.
     failures: u32,
@@ -67,6 +70,8 @@ pub(super) struct Process {
 
 struct Running {
     child: Child,
+    /// Its standard input, until it has read its token: a wait for a child would close that.
+    input: Option<ChildStdin>,
     /// The id of the process and of its group, which it leads.
     id: Pid,
     since: Instant,
@@ -77,6 +82,7 @@ impl Processes {
         command: Vec<String>,
         worker: Arc<str>,
         stop_timeout: Duration,
+        waits: bool,
         metrics: Metrics,
     ) -> Self {
         // Orphans of a process are reparented to us and not to the first process of this host, even
@@ -84,11 +90,12 @@ impl Processes {
         if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
             tracing::warn!(%error, "orphans of streams will not come to this process");
         }
-        Self(Arc::new(Inner { command, worker, stop_timeout, metrics, ours: Mutex::default() }))
+        let ours = Mutex::default();
+        Self(Arc::new(Inner { command, worker, stop_timeout, waits, metrics, ours }))
     }
 
     /// Starts the process of a stream; if that fails, it is retried.
-    pub(super) fn start(&self, stream: Arc<str>, epoch: u64) -> Process {
+    pub(super) fn start(&self, stream: Arc<str>, epoch: Option<u64>) -> Process {
         let mut process = Process { all: self.clone(), stream, epoch, child: None, failures: 0 };
         process.start();
         process
@@ -114,7 +121,7 @@ impl Processes {
     }
 
     /// The command for one stream.
-    fn command(&self, stream: &str, epoch: u64) -> anyhow::Result<Command> {
+    fn command(&self, stream: &str, epoch: Option<u64>) -> anyhow::Result<Command> {
         let (program, arguments) = self.0.command.split_first().context("no command")?;
         anyhow::ensure!(
             !becomes_an_option(arguments, stream),
@@ -125,8 +132,8 @@ impl Processes {
             .args(arguments.iter().map(|argument| argument.replace("{}", stream)))
             .env("STREAM", stream)
             .env("SWARM_WORKER", self.0.worker.as_ref())
-            .env("SWARM_EPOCH", epoch.to_string())
-            .stdin(Stdio::null())
+            .envs(epoch.map(|epoch| ("SWARM_EPOCH", epoch.to_string())))
+            .stdin(if self.0.waits { Stdio::piped() } else { Stdio::null() })
             // Its own group, so that its children end with it.
             .process_group(0)
             .kill_on_drop(true);
@@ -145,9 +152,11 @@ impl Process {
     fn start(&mut self) {
         match self.spawn() {
             Ok(running) => {
-                tracing::info!(stream = %self.stream, epoch = self.epoch, pid = %running.id, "runs");
+                let what = if self.epoch.is_some() { "runs" } else { "loads" };
+                tracing::info!(stream = %self.stream, epoch = self.epoch, pid = %running.id, "{what}");
                 self.all.0.metrics.started();
                 self.child = Some(running);
+                self.go();
             }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);
@@ -160,22 +169,44 @@ impl Process {
     }
 
     fn spawn(&self) -> anyhow::Result<Running> {
-        let child = self.all.command(&self.stream, self.epoch)?.spawn()?;
+        let mut child = self.all.command(&self.stream, self.epoch)?.spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = Pid::from_raw(id.ok_or_else(|| anyhow::anyhow!("it has no id"))?);
         self.all.ours().insert(id.as_raw());
-        Ok(Running { child, id, since: Instant::now() })
+        let input = child.stdin.take();
+        Ok(Running { child, input, id, since: Instant::now() })
     }
 
-    /// Keeps the process running until it is stopped. When this returns, none of its processes is
-    /// left.
-    pub(super) async fn run(mut self, mut stop: oneshot::Receiver<()>) {
+    /// Lets the process work, if the stream is this worker's: a line that has room in an empty pipe.
+    fn go(&mut self) {
+        let Some((epoch, running)) = self.epoch.zip(self.child.as_mut()) else { return };
+        let Some(pipe) = running.input.take() else { return };
+        let written = pipe.into_owned_fd().and_then(|pipe| {
+            std::io::Write::write_all(&mut fs::File::from(pipe), format!("{epoch}\n").as_bytes())
+        });
+        if let Err(error) = written {
+            tracing::warn!(stream = %self.stream, %error, "does not read its fencing token");
+        }
+    }
+
+    /// Keeps the process running until it is stopped; `go` lets one that only loads work. When this
+    /// returns, none of its processes is left.
+    pub(super) async fn run(
+        mut self,
+        mut stop: oneshot::Receiver<()>,
+        mut go: oneshot::Receiver<u64>,
+    ) {
         loop {
             if let Some(running) = &mut self.child {
                 let ended = tokio::select! {
                     biased;
                     // The end of the worker ends its streams too.
                     _ = &mut stop => None,
+                    Ok(epoch) = &mut go, if self.epoch.is_none() => {
+                        self.epoch = Some(epoch);
+                        self.go();
+                        continue;
+                    }
                     status = running.child.wait() => Some(status),
                 };
                 let stopped = ended.is_none();
@@ -192,6 +223,7 @@ impl Process {
                 tokio::select! {
                     biased;
                     _ = &mut stop => return,
+                    Ok(epoch) = &mut go, if self.epoch.is_none() => self.epoch = Some(epoch),
                     () = sleep(backoff(self.failures)) => self.start(),
                 }
             }

@@ -1,6 +1,10 @@
 //! The file, as one worker reads it: its own entry, and the version. It does not read the entries
 //! of others, so they cannot break it.
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use serde::{
     Deserialize,
@@ -19,9 +23,17 @@ pub struct Share {
     pub epoch: u64,
     /// The streams, each once, in the order of the file.
     pub streams: Vec<Arc<str>>,
+    /// The streams that will come.
+    pub next: Vec<Arc<str>>,
 }
 
 impl Share {
+    /// Moves streams from those that will come to those that run.
+    pub fn add(&mut self, granted: &BTreeMap<Arc<str>, u64>) {
+        let coming = self.next.extract_if(.., |stream| granted.contains_key(&**stream));
+        self.streams.extend(coming);
+    }
+
     /// Reports whether both contain the same streams, in any order.
     #[must_use]
     pub fn same_streams(&self, other: &Self) -> bool {
@@ -39,6 +51,13 @@ impl Newest {
     #[must_use]
     pub fn get(&self) -> Option<Arc<Share>> {
         self.0.clone()
+    }
+
+    /// Adds streams that a newer file, which has not arrived yet, gives to this worker.
+    pub fn add(&mut self, granted: &BTreeMap<Arc<str>, u64>) {
+        if let Some(share) = &mut self.0 {
+            Arc::make_mut(share).add(granted);
+        }
     }
 
     /// Accepts another file only if it is newer: versions never go backwards.
@@ -84,12 +103,15 @@ pub fn parse(text: &[u8], worker: &str, part: Option<(u32, u32)>) -> anyhow::Res
     let (found, wanted) =
         ((file.part, file.parts), (part.map(|p| p.0.into()), part.map(|p| p.1.into())));
     anyhow::ensure!(found == wanted, "this is {}, and not {}", which(found), which(wanted));
-    let Entry { jobs, version: epoch } = file.entry;
+    let Entry { jobs, next, version: epoch } = file.entry;
     let mut seen = BTreeSet::new();
-    let mut streams: Vec<Arc<str>> = jobs.unwrap_or_default().into_iter().map(Arc::from).collect();
-    streams.retain(|stream| seen.insert(stream.clone()));
+    let mut once = |list: Option<Vec<String>>| -> Vec<Arc<str>> {
+        let names = list.unwrap_or_default().into_iter().map(Arc::from);
+        names.filter(|stream| seen.insert(Arc::clone(stream))).collect()
+    };
+    let (streams, next) = (once(jobs), once(next));
     let version = file.version.unwrap_or_default();
-    Ok(Share { version, epoch: epoch.unwrap_or(version), streams })
+    Ok(Share { version, epoch: epoch.unwrap_or(version), streams, next })
 }
 
 fn which(part: (Option<u64>, Option<u64>)) -> String {
@@ -113,6 +135,7 @@ struct Read {
 #[derive(Default, Deserialize)]
 struct Entry {
     jobs: Option<Vec<String>>,
+    next: Option<Vec<String>>,
     version: Option<u64>,
 }
 
@@ -229,7 +252,16 @@ mod tests {
     }
 
     fn share(version: u64, epoch: u64, streams: &[&str]) -> Share {
-        Share { version, epoch, streams: streams.iter().map(|stream| Arc::from(*stream)).collect() }
+        let streams = streams.iter().map(|stream| Arc::from(*stream)).collect();
+        Share { version, epoch, streams, next: vec![] }
+    }
+
+    #[test]
+    fn what_will_come_is_no_job() {
+        let text =
+            "workloads:\n  w:\n    jobs: [a]\n    next: [\"b\", \"a\", \"on\"]\nversion: 3\n";
+        let next = vec!["b".into(), "on".into()];
+        assert_eq!(parse(text.as_bytes(), "w").unwrap(), Share { next, ..share(3, 3, &["a"]) });
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::{
     fs::File,
     io::Read,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -14,7 +17,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use serde::Serialize;
 use tokio::sync::mpsc;
-use traffic_operator_core::acknowledgement::{Key, Question, Statement};
+use traffic_operator_core::acknowledgement::{Grant, Key, Question, Statement};
 
 use super::{Found, Metrics, Role, Share, share};
 use crate::{
@@ -33,6 +36,7 @@ pub struct Status {
     signer: Arc<Signer>,
     shown: Arc<Mutex<Shown>>,
     metrics: Metrics,
+    grants: mpsc::Sender<Grant>,
 }
 
 /// The key and identity with which answers are signed.
@@ -56,6 +60,7 @@ impl Signer {
 #[derive(Default)]
 struct Shown {
     streams: Vec<Arc<str>>,
+    prepared: Option<Vec<Arc<str>>>,
     version: u64,
 }
 
@@ -63,6 +68,8 @@ struct Shown {
 #[derive(Serialize)]
 struct Says<'a> {
     jobs: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prepared: Option<Vec<&'a str>>,
     version: u64,
     worker: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,14 +90,20 @@ struct Health {
 impl Status {
     /// Creates the status of a worker with version 0 and no streams.
     #[must_use]
-    pub fn new(worker: Arc<str>, signer: Signer, metrics: Metrics) -> Self {
-        Self { worker, signer: Arc::new(signer), shown: Arc::default(), metrics }
+    pub fn new(
+        worker: Arc<str>,
+        signer: Signer,
+        metrics: Metrics,
+        grants: mpsc::Sender<Grant>,
+    ) -> Self {
+        Self { worker, signer: Arc::new(signer), shown: Arc::default(), metrics, grants }
     }
 
-    /// Reports from now on that these streams run, according to this version of the file.
-    pub fn show(&self, streams: Vec<Arc<str>>, version: u64) {
-        self.metrics.shows(streams.len(), version);
-        *self.shown() = Shown { streams, version };
+    /// Reports from now on that these streams run, according to this version of the file, and which
+    /// ones of those that will come are prepared; `None`: it prepares none.
+    pub fn show(&self, streams: Vec<Arc<str>>, prepared: Option<Vec<Arc<str>>>, version: u64) {
+        self.metrics.shows(streams.len(), prepared.as_ref().map_or(0, Vec::len), version);
+        *self.shown() = Shown { streams, prepared, version };
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
@@ -104,14 +117,21 @@ impl Status {
         let uid = self.signer.uid.as_deref();
         let own = question.as_ref().filter(|question| uid == Some(&*question.uid));
         let key = own.and_then(|_| self.signer.key());
+        let grant = own
+            .zip(key.as_ref())
+            .and_then(|(question, key)| Grant::read(query, &question.uid, &self.worker, key));
+        // A grant that is lost costs only time: the file follows.
+        let _ = grant.map(|grant| self.grants.try_send(grant));
         let shown = self.shown();
-        let jobs: Vec<&str> = shown.streams.iter().map(AsRef::as_ref).collect();
+        let jobs = names(&shown.streams);
+        let prepared = shown.prepared.as_deref().map(names);
         let (version, worker) = (shown.version, &*self.worker);
         let signed = own.zip(key).map(|(question, key)| {
             (&*question.nonce, Statement { question, worker, version, jobs: &jobs }.sign(&key))
         });
         let (nonce, mac) = signed.unzip();
-        json(&Says { version, worker, uid: uid.filter(|_| question.is_some()), nonce, mac, jobs })
+        let uid = uid.filter(|_| question.is_some());
+        json(&Says { jobs, prepared, version, worker, uid, nonce, mac })
     }
 }
 
@@ -132,6 +152,10 @@ impl Site for Status {
     }
 }
 
+fn names(list: &[Arc<str>]) -> Vec<&str> {
+    list.iter().map(AsRef::as_ref).collect()
+}
+
 fn json(page: &impl Serialize) -> Response<Full<Bytes>> {
     match serde_json::to_vec(page) {
         Ok(text) => server::response(StatusCode::OK, "application/json", text),
@@ -145,6 +169,12 @@ fn json(page: &impl Serialize) -> Response<Full<Bytes>> {
 /// Time between two checks of the file: the handover of a stream waits for it, and one `stat` costs
 /// nothing.
 const INTERVAL: Duration = Duration::from_millis(250);
+
+/// The same while streams will come: the file that gives them is about to arrive.
+const SOON: Duration = Duration::from_millis(25);
+
+/// Grants that wait to be followed: the operator sends one per file.
+const GRANTS: usize = 8;
 
 /// Maximum number of connections: the operator, the kubelet's probes, some replicas of Prometheus,
 /// and an occasional user. Connections are kept between requests, for as long as the original's
@@ -174,6 +204,8 @@ pub(crate) struct Taken {
     pub(crate) metrics: Metrics,
     /// Results of the checks of the file.
     pub(crate) found: mpsc::Receiver<Found<Share>>,
+    /// The operator's word on streams that a newer file gives to this worker.
+    pub(crate) grants: mpsc::Receiver<Grant>,
     pub(crate) tasks: Tasks,
 }
 
@@ -182,7 +214,8 @@ impl Place {
     pub(crate) async fn take(self, role: Role) -> anyhow::Result<Taken> {
         let metrics = Metrics::new(role);
         let worker: Arc<str> = self.worker.into();
-        let status = Status::new(worker.clone(), self.signer, metrics.clone());
+        let (grant, grants) = mpsc::channel(GRANTS);
+        let status = Status::new(worker.clone(), self.signer, metrics.clone(), grant);
         let port = self.port;
         let listener = server::listen(port)
             .await
@@ -194,8 +227,15 @@ impl Place {
         // One is enough: the next file waits until this one is taken.
         let (files, found) = mpsc::channel(1);
         let (name, part) = (worker.clone(), self.part);
-        let parse = move |text: &[u8]| share::parse(text, &name, part);
-        tasks.start("configuration file", file::watch(self.file, INTERVAL, parse, files));
-        Ok(Taken { worker, status, metrics, found, tasks })
+        let comes = Arc::new(AtomicBool::new(false));
+        let soon = comes.clone();
+        let interval = move || if soon.load(Relaxed) { SOON } else { INTERVAL };
+        let parse = move |text: &[u8]| {
+            let share = share::parse(text, &name, part)?;
+            comes.store(!share.next.is_empty(), Relaxed);
+            Ok(share)
+        };
+        tasks.start("configuration file", file::watch(self.file, interval, parse, files));
+        Ok(Taken { worker, status, metrics, found, grants, tasks })
     }
 }

@@ -1,5 +1,5 @@
 //! The step itself, and the release of streams by workers.
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{
     BELIEVED_EPOCH, Cause, Epoch, Name, Pod, Published, Rules, Share, Step, Strategy, Target,
@@ -94,6 +94,8 @@ struct List<'a> {
     streams: Vec<(usize, &'a Name)>,
     /// Number of these that it had before.
     kept: usize,
+    /// The streams that will come, with their places.
+    next: Vec<(usize, &'a Name)>,
 }
 
 /// A stream of the spec without a worker, and its target.
@@ -167,6 +169,7 @@ impl<'a> Round<'a> {
         // First all streams that leave: a stream waits for others that are on their way to the same
         // worker.
         let mut awaiting = None;
+        let preparing = self.preparing();
         let mut unowned = Vec::new();
         for (place, (stream, to)) in self.world.target.iter().enumerate() {
             let known = self.known.entry(stream).or_default();
@@ -178,9 +181,14 @@ impl<'a> Round<'a> {
                 to.as_ref().is_some_and(|to| known.holders.iter().any(|holder| *holder != to));
             let mut held = !known.holders.is_empty();
             if let Some(owner) = owner {
-                let cause = self.leaves(owner, to.as_ref(), held_by_another, &mut awaiting);
+                let blocked =
+                    held_by_another || to.as_ref().is_some_and(|to| preparing.contains(to));
+                let cause = self.leaves(owner, to.as_ref(), blocked, &mut awaiting);
                 let Some(cause) = cause else {
                     self.list(owner, place, stream, 1);
+                    if let Some(to) = to.as_ref().filter(|to| *to != owner) {
+                        self.announce(to, place, stream);
+                    }
                     continue;
                 };
                 self.revoke(stream, owner, cause);
@@ -202,7 +210,10 @@ impl<'a> Round<'a> {
                 self.releasing.remove(&(stream.clone(), to.clone()));
                 self.step.granted.push((stream.clone(), to.clone()));
                 self.list(to, place, stream, 0);
-            } else if !held {
+                continue;
+            }
+            self.announce(to, place, stream);
+            if !held {
                 self.step.free.push(stream.clone());
             }
         }
@@ -214,7 +225,7 @@ impl<'a> Round<'a> {
         &self,
         owner: &Name,
         to: Option<&Name>,
-        held_by_another: bool,
+        blocked: bool,
         awaiting: &mut Option<bool>,
     ) -> Option<Cause> {
         let Some(to) = to else { return Some(Cause::Unassigned) };
@@ -223,7 +234,7 @@ impl<'a> Round<'a> {
         }
         let World { workers, rules, .. } = self.world;
         // It leaves a worker that could keep it only for one that can take it.
-        let blocked = rules.exclusive && (self.barrier.is_some() || held_by_another);
+        let blocked = rules.exclusive && (self.barrier.is_some() || blocked);
         let moves = owner != to
             && !blocked
             && workers.get(to).is_some_and(|worker| worker.wanted && worker.serves())
@@ -244,6 +255,18 @@ impl<'a> Round<'a> {
                     && self.lists.contains_key(owner)
                     && workers.get(to).is_some_and(|worker| worker.wanted && !worker.serves())
             })
+    }
+
+    /// Returns the workers that have not prepared all streams that should leave another for them.
+    fn preparing(&self) -> HashSet<&'a Name> {
+        let World { target, workers, .. } = self.world;
+        let preparing = target.iter().filter_map(|(stream, to)| {
+            let (owner, to) = (self.known.get(stream)?.owner?, to.as_ref()?);
+            let pod = workers.get(to)?.pod.as_ref()?;
+            let leaves = owner != to && self.lists.contains_key(owner);
+            (leaves && pod.is_preparing(stream)).then_some(to)
+        });
+        preparing.collect()
     }
 
     /// Removes the streams that are not in the spec.
@@ -284,21 +307,32 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// Notes that a stream will come to a worker.
+    fn announce(&mut self, worker: &Name, place: usize, stream: &'a Name) {
+        if let Some(list) = self.lists.get_mut(worker).filter(|_| self.world.rules.announce) {
+            list.next.push((place, stream));
+        }
+    }
+
     /// Returns the next file, if it differs.
     fn finish(self) -> Step {
         let World { published, epoch, .. } = self.world;
         let mut same = self.barrier == published.barrier
             && self.releasing == published.releasing
             && self.lists.len() == published.shares.len();
-        let mut shares = BTreeMap::new();
-        for (worker, list) in self.lists {
+        let (mut shares, mut next) = (BTreeMap::new(), BTreeMap::new());
+        for (worker, mut list) in self.lists {
+            let coming = std::mem::take(&mut list.next);
+            if !coming.is_empty() {
+                next.insert(worker.clone(), next_coming(published.next.get(worker), coming));
+            }
             let old = published.shares.get(worker);
             let share = next_share(old, list, epoch);
             same &= share.is_none() && old.is_some();
             shares.insert(worker, share);
         }
         let mut step = self.step;
-        if !same {
+        if !same || next != published.next {
             let unchanged = |worker| published.shares.get(worker).cloned().unwrap_or_default();
             let shares = shares.into_iter().map(|(worker, share)| {
                 (worker.clone(), share.unwrap_or_else(|| unchanged(worker)))
@@ -306,10 +340,19 @@ impl<'a> Round<'a> {
             let (releasing, barrier) = (self.releasing, self.barrier);
             let shares = shares.collect();
             let outdated = published.outdated.clone();
-            step.publish = Some(Published { epoch, shares, releasing, barrier, outdated });
+            step.publish = Some(Published { epoch, shares, next, releasing, barrier, outdated });
         }
         step
     }
+}
+
+/// Returns the streams that will come to a worker. Another order is no change.
+fn next_coming(old: Option<&Vec<Name>>, mut coming: Vec<(usize, &Name)>) -> Vec<Name> {
+    coming.sort_unstable();
+    let coming: Vec<_> = coming.into_iter().map(|(_, stream)| stream.clone()).collect();
+    let set = |list: &[Name]| list.iter().cloned().collect::<BTreeSet<_>>();
+    let same = |old: &&Vec<Name>| old.len() == coming.len() && set(old) == set(&coming);
+    old.filter(same).cloned().unwrap_or(coming)
 }
 
 /// Returns the next list of a worker. A missing entry counts as an empty list: a new empty entry is

@@ -62,6 +62,10 @@
 //!   operator) stays with the first and is removed from the others, as in any other revocation.
 //! - A release, a barrier or a list's version above the file's own epoch (also after an edit by
 //!   hand) becomes the next file's.
+//! - The file also says which streams will come to a worker ([`Published::next`]): those with that
+//!   target that are not in its list. They give it nothing: a worker that prepares them starts them
+//!   sooner once they are in its list. While the target says that it prepares streams and has not
+//!   prepared all of them ([`Pod::prepared`]), no stream leaves for it that its owner could keep.
 //!
 //! # What the caller promises
 //!
@@ -128,6 +132,9 @@ pub struct Published {
     pub epoch: Epoch,
     /// The share of each worker.
     pub shares: BTreeMap<Name, Share>,
+    /// The streams that will come to a worker, in the order of the spec. None of them is in its
+    /// share, and each has one such worker. No rule of the protocol uses it.
+    pub next: BTreeMap<Name, Vec<Name>>,
     /// Streams removed from a worker that may still run there, and the epoch of the
     /// file that took it.
     pub releasing: BTreeMap<(Name, Name), Epoch>,
@@ -167,7 +174,8 @@ impl Published {
     #[must_use]
     pub fn distrusted(&self, highest_reported: Epoch) -> Self {
         let epoch = self.next_epoch(highest_reported);
-        let mut next = Self { epoch, ..self.clone() };
+        // Another author may have said to several workers that a stream will come.
+        let mut next = Self { epoch, next: BTreeMap::new(), ..self.clone() };
         next.bar(epoch);
         for share in next.shares.values_mut() {
             share.version = epoch;
@@ -213,6 +221,9 @@ pub struct Pod {
     /// The minimum epoch of the file at its creation. Decides only whether it needs a refresh: it
     /// may still have read an older file.
     pub born: Option<Epoch>,
+    /// The coming streams that it is ready to start at once. `None`: it does not prepare any, or is
+    /// not waited for.
+    pub prepared: Option<BTreeSet<Name>>,
 }
 
 impl Pod {
@@ -223,6 +234,12 @@ impl Pod {
 
     fn serves(&self) -> bool {
         self.ready && !self.terminating && !self.stopped
+    }
+
+    /// Reports whether it prepares streams, and has not prepared this one.
+    #[must_use]
+    pub fn is_preparing(&self, stream: &Name) -> bool {
+        self.prepared.as_ref().is_some_and(|prepared| !prepared.contains(stream))
     }
 }
 
@@ -280,6 +297,8 @@ pub struct Rules {
     /// `DeletePod`: no stream leaves its worker for balance before every worker that gains streams
     /// is ready, so that each restarts once. The caller lifts this after a while.
     pub await_targets: bool,
+    /// Files say which streams will come to a worker.
+    pub announce: bool,
 }
 
 /// The reason why a stream was taken from its worker.

@@ -50,7 +50,7 @@ pub fn refresh_in_turn(
         Strategy::None => Vec::new(),
         // A worker that is no longer wanted is removed by its workload if that is a StatefulSet; a
         // Deployment's pod must release its streams while it lives.
-        Strategy::HotReload => behind(file, workers)
+        Strategy::HotReload => behind(file, workers, true)
             .into_iter()
             .filter(|behind| workers[behind.name].wanted || behind.releases)
             .map(|Behind { name, pod, needs, .. }| Refresh::Nudge {
@@ -61,7 +61,7 @@ pub fn refresh_in_turn(
             .collect(),
         Strategy::DeletePod => {
             let turn = |behind: &Behind<'_>| turns.get(behind.name).copied().unwrap_or_default();
-            let mut due = behind(file, workers);
+            let mut due = behind(file, workers, false);
             due.retain(|behind| workers[behind.name].wanted && !turn(behind).rests(behind));
             // The order among those with the same number of attempts stays.
             due.sort_by_key(|behind| turn(behind).attempts);
@@ -78,7 +78,12 @@ impl Turn {
 }
 
 /// Returns the pods that can and must be refreshed: first those that others wait for, then by name.
-fn behind<'a>(file: &'a Published, workers: &'a BTreeMap<Name, Worker>) -> Vec<Behind<'a>> {
+/// Workers that follow the file also need the streams that will come, if they prepare them.
+fn behind<'a>(
+    file: &'a Published,
+    workers: &'a BTreeMap<Name, Worker>,
+    follow: bool,
+) -> Vec<Behind<'a>> {
     let mut released: BTreeMap<&str, Epoch> = BTreeMap::new();
     for ((_, worker), since) in &file.releasing {
         let epoch = released.entry(worker).or_default();
@@ -90,7 +95,11 @@ fn behind<'a>(file: &'a Published, workers: &'a BTreeMap<Name, Worker>) -> Vec<B
         let listed = file.shares.get(name).map_or(0, |share| share.version);
         let released = released.get(&**name).copied();
         let releases = released.is_some() || barrier > 0;
-        let needs = listed.max(released.unwrap_or(0)).max(barrier);
+        let mut needs = listed.max(released.unwrap_or(0)).max(barrier);
+        let mut next = file.next.get(name).filter(|_| follow).into_iter().flatten();
+        if pod.loaded.is_some() && next.any(|stream| pod.is_preparing(stream)) {
+            needs = file.epoch;
+        }
         let outdated = match pod.loaded {
             // A pod that is ahead has read an unknown file.
             Some(loaded) => !(needs..=file.epoch).contains(&loaded),

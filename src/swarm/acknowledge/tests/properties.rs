@@ -57,7 +57,7 @@ proptest! {
             prop_assert!(read.unwrap_err().ends_with("a stream has no name"));
         } else {
             let version = u64::try_from(version).ok().filter(|version| *version > 0);
-            prop_assert_eq!(read, Ok(Answer { version, jobs: Some(jobs.unwrap_or_default()) }));
+            prop_assert_eq!(read, Ok(Answer { version, jobs: Some(jobs.unwrap_or_default()), prepared: None }));
         }
     }
 
@@ -91,7 +91,7 @@ proptest! {
         };
         let ask = |body: &[u8]| read(WORKER, Some((&key, &question)), body);
         let whole = body(version, &jobs);
-        let expected = Answer { version: Some(version), jobs: Some(jobs.clone()) };
+        let expected = Answer { version: Some(version), jobs: Some(jobs.clone()), prepared: None };
         prop_assert_eq!(ask(whole.as_bytes()), Ok(expected));
         prop_assert!(ask(&whole.as_bytes()[..cut.index(whole.len())]).is_err());
         prop_assert!(ask(body(version + 1, &jobs).as_bytes()).is_err());

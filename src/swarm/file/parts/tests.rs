@@ -6,7 +6,8 @@ fn published() -> Published {
     let shares = (1..9).map(|i| (format!("w-{i}").into(), share(i))).collect();
     let releasing = [(("x".into(), "w-3".into()), 8), (("y".into(), "w-20".into()), 7)].into();
     let outdated = [("w-4".into(), "uid".into())].into();
-    Published { epoch: 9, shares, releasing, barrier: Some(6), outdated }
+    let next = [("w-5".into(), vec!["x".into()])].into();
+    Published { epoch: 9, shares, next, releasing, barrier: Some(6), outdated }
 }
 
 #[test]
@@ -72,6 +73,12 @@ fn one_change_is_the_head_and_the_parts_that_change() {
     let mut versions = vec![9; 3];
     versions[i as usize] = 10;
     assert_eq!((one.head.parts, one.parts.len(), one.parts[0].0), (versions, 1, i));
+    // So is another stream that will come.
+    let mut coming = next.clone();
+    coming.next.insert("w-1".into(), vec!["y".into()]);
+    let parts: Vec<_> = divide(&next, 3).into_iter().map(|part| Some(Arc::new(part))).collect();
+    let numbers = change(&coming, &parts, 3).parts.into_iter().map(|(i, _)| i);
+    assert_eq!(numbers.collect::<Vec<_>>(), [i]);
     // A worker without a list must acknowledge a barrier, too.
     let barrier = change(&next.distrusted(0), &there, 3);
     assert_eq!((barrier.head.parts, barrier.parts.len()), (vec![11; 3], 3));

@@ -29,7 +29,14 @@ fn worker_reads(
         }
     }
     let streams: Vec<&str> = read.streams.iter().map(AsRef::as_ref).collect();
-    prop_assert_eq!(streams, expected);
+    prop_assert_eq!(&streams, &expected);
+    let mut coming: Vec<&str> = vec![];
+    for stream in file.next.get(worker).into_iter().flatten() {
+        if !expected.contains(&&**stream) && !coming.contains(&&**stream) {
+            coming.push(stream);
+        }
+    }
+    prop_assert_eq!(read.next.iter().map(AsRef::as_ref).collect::<Vec<&str>>(), coming);
     let epoch = own.map_or(file.epoch, |share| share.version);
     prop_assert_eq!((read.version, read.epoch), (file.epoch, epoch));
     Ok(())

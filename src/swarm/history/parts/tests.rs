@@ -189,7 +189,7 @@ fn another_number_of_files_is_a_barrier() {
 fn reports_count_for_parts_too() {
     let say = |worker: &str, streams: &[&str]| {
         let jobs = streams.iter().map(|stream| (*stream).to_owned()).collect();
-        (worker.into(), Arc::new(Answer { version: Some(7), jobs: Some(jobs) }))
+        (worker.into(), Arc::new(Answer { version: Some(7), jobs: Some(jobs), prepared: None }))
     };
     let known = |view: &WorkloadView, reported: Epoch, running: &[(Arc<str>, Arc<Answer>)]| {
         let memory = Memory::default();

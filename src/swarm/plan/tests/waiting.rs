@@ -172,7 +172,7 @@ fn a_worker_that_says_it_runs_nothing_has_not_converged() {
     let file = published(5, &[&["a"], &["b"]]);
     for (jobs, expected) in [(None, "Converged"), (Some(vec![]), "OtherStreams")] {
         let mut reports = answers(&[(0, 5), (1, 5)]);
-        let answer = Answer { version: Some(5), jobs };
+        let answer = Answer { version: Some(5), jobs, prepared: None };
         reports.get_mut("uid-1").unwrap().answer = Some(Arc::new(answer));
         let memory = Memory { reports, ..Memory::default() };
         let pods = vec![pod(0, Some("n")), pod(1, Some("n"))];

@@ -71,6 +71,7 @@ fn is_released(facts: WorkloadFacts, pods: Vec<PodFacts>) -> bool {
         max_unavailable: 1,
         gather: false,
         await_targets: false,
+        announce: false,
     };
     let target = [(name("a"), Some(name("w-1")))];
     let step = handover::step(&file, &target, &workers.by_name(), 0, &rules);

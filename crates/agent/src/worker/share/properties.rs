@@ -96,7 +96,7 @@ proptest! {
         let mut expected: Option<Share> = None;
         for (version, streams) in files {
             let streams = streams.into_iter().map(Arc::from).collect();
-            let share = Share { version, epoch: version, streams };
+            let share = Share { version, epoch: version, streams, next: vec![] };
             let newer = expected.as_ref().is_none_or(|last| version > last.version);
             let looked = newest.offer(share.clone());
             prop_assert_eq!(looked == Looked::Changed, newer);

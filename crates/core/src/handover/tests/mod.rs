@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
+mod coming;
 mod facts;
 mod properties;
 mod refreshing;
@@ -51,6 +52,7 @@ fn pod(loaded: Epoch) -> Worker {
         loaded: Some(loaded),
         heir: None,
         born: None,
+        prepared: None,
     };
     Worker { wanted: true, pod: Some(pod), confirmed: Epoch::MAX, successor: None }
 }
@@ -86,6 +88,9 @@ impl Worker {
     fn stopped(self) -> Self {
         self.but(|pod| pod.stopped = true).unready()
     }
+    fn prepared(self, streams: &str) -> Self {
+        self.but(|pod| pod.prepared = Some(streams.split_whitespace().map(n).collect()))
+    }
     fn born(self, epoch: Epoch) -> Self {
         self.but(|pod| pod.born = Some(epoch))
     }
@@ -101,6 +106,7 @@ const RULES: Rules = Rules {
     max_unavailable: 1,
     gather: false,
     await_targets: false,
+    announce: false,
 };
 
 /// Returns the file to publish; without one, the published file.

@@ -30,9 +30,10 @@ prop_compose! {
         lists in collection::btree_map(worker(), (collection::vec(stream(), 0..4), epoch()), 0..4),
         releasing in collection::btree_map((stream(), worker()), epoch(), 0..4),
         barrier in option::weighted(0.2, epoch()),
+        next in collection::btree_map(worker(), collection::vec(stream(), 1..3), 0..3),
     ) -> Published {
         let share = |(worker, (streams, version))| (worker, Share { streams, version });
-        Published { epoch, shares: lists.into_iter().map(share).collect(), releasing, barrier, ..Published::default() }
+        Published { epoch, shares: lists.into_iter().map(share).collect(), next, releasing, barrier, ..Published::default() }
     }
 }
 
@@ -41,9 +42,10 @@ prop_compose! {
         flags in any::<[bool; 3]>(),
         loaded in option::of(epoch()),
         born in option::of(0..9_u64),
+        prepared in option::of(collection::btree_set(stream(), 0..3)),
     ) -> Pod {
         let [ready, terminating, stopped] = flags;
-        Pod { uid: n("uid"), ready: ready && !stopped, terminating, stopped, loaded, heir: None, born }
+        Pod { uid: n("uid"), ready: ready && !stopped, terminating, stopped, loaded, heir: None, born, prepared }
     }
 }
 
@@ -67,11 +69,11 @@ fn any_target() -> impl Strategy<Value = Vec<(Name, Option<Name>)>> {
 }
 
 prop_compose! {
-    fn any_rules()(flags in any::<[bool; 3]>(), way in 0..3, max_unavailable in 0..3_usize) -> Rules {
-        let [exclusive, gather, await_targets] = flags;
+    fn any_rules()(flags in any::<[bool; 4]>(), way in 0..3, max_unavailable in 0..3_usize) -> Rules {
+        let [exclusive, gather, await_targets, announce] = flags;
         let strategies = [super::Strategy::DeletePod, super::Strategy::HotReload, super::Strategy::None];
         let strategy = strategies[usize::try_from(way).unwrap()];
-        Rules { exclusive, strategy, max_unavailable, gather, await_targets }
+        Rules { exclusive, strategy, max_unavailable, gather, await_targets, announce }
     }
 }
 
@@ -139,6 +141,31 @@ proptest! {
         prop_assert!(next.shares.keys().eq(wanted));
     }
 
+    /// Every stream comes to the worker that it is meant for, until that one has it.
+    #[test]
+    fn what_will_come_is_what_is_meant_for_a_worker_and_not_in_its_list(
+        file in any_file(),
+        to in collection::btree_map(stream(), option::of(worker()), 0..6),
+        workers in any_workers(),
+        rules in any_rules(),
+    ) {
+        let to: Vec<_> = to.into_iter().collect();
+        let step = step(&file, &to, &workers, 0, &rules);
+        let next = step.publish.as_ref().unwrap_or(&file);
+        if *next == file.distrusted(next.epoch.saturating_sub(1)) {
+            return Ok(());
+        }
+        let lists = |stream: &Name, worker: &Name| next.shares[worker].streams.contains(stream);
+        let comes = to.iter().filter_map(|(stream, to)| {
+            let to = to.as_ref().filter(|to| workers.get(*to).is_some_and(|to| to.wanted))?;
+            (rules.announce && !lists(stream, to)).then(|| (stream.clone(), to.clone()))
+        });
+        let said = next.next.iter().flat_map(|(worker, streams)| {
+            streams.iter().map(move |stream| (stream.clone(), worker.clone()))
+        });
+        prop_assert_eq!(said.collect::<Claims>(), comes.collect::<Claims>());
+    }
+
     #[test]
     fn numbers_rise(
         file in any_file(),
@@ -195,6 +222,8 @@ proptest! {
             let mut step = step(&file, to, &workers, 0, &rules);
             let lists = step.publish.iter_mut().flat_map(|next| next.shares.values_mut());
             lists.for_each(|share| share.streams.sort());
+            let next = step.publish.iter_mut().flat_map(|next| next.next.values_mut());
+            next.for_each(|streams| streams.sort());
             for moves in [&mut step.granted, &mut step.freed] {
                 moves.sort();
             }
