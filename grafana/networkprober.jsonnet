@@ -31,6 +31,13 @@ local worstPaths =
   '(%s)' % std.join(' or ', ['topk(10, %s)' % expr for expr in [rtt, loss + ' > 0', large + ' > 0', changes + ' > 0']]);
 local ofWorst(expr) = '%s and on (cluster, src_node, dst_node) %s' % [expr, worstPaths];
 
+local target(how, above) =
+  '%s by (cluster, target, phase) (%s%s)' % [how, lib.series('netprober:target_bad:ratio5m', recorded), above];
+local took(part) =
+  'sum by (cluster, target, phase) (rate(%s))'
+  % lib.series('netprober_target_phase_seconds_' + part, agents, '[5m]');
+local phases = '%s / (%s > 0)' % [took('sum'), took('count')];
+
 // The job of the agents has namespace and name of the prober, which no one needs to choose as well.
 local part(name, regex) =
   lib.choice(name, name, lib.series('netprober_peers', agents), 'job', lib.one {
@@ -194,6 +201,33 @@ lib.dashboard(
           lib.top(path('changes(%s)' % lib.series('netprober_udp_hops', to, '[15m]'))),
         ]],
         empty='No UDP probes'
+      ),
+    ]),
+    lib.row('Targets', [
+      lib.table(
+        'Targets by phase',
+        'Phases of the probes of spec.targets over five minutes. Bad are nodes from which more than 20 % of the attempts fail or take longer than 1 s. If one phase is bad from all nodes, look at what serves it (DNS, the Service, its certificate, the server); if it is bad from one node, look at that node.',
+        [
+          lib.label('target', 'Target'),
+          lib.label('phase', 'Phase'),
+          lib.value('Failed or slow', target('max', ''), 'percentunit', 0, lib.above('red', 0.2)),
+          lib.value('Nodes bad', target('count', ' > 0.2'), null, 0, lib.above('red')),
+          lib.value('Nodes', target('count', ''), null, 0),
+          lib.value('Mean', phases, 's'),
+          lib.label('cluster', 'Cluster'),
+        ],
+        ['Failed or slow', 'Mean'],
+        'No targets', w=12
+      ),
+      lib.lines(
+        'Failed probes of targets',
+        'Failed probes by target, phase and reason. not_found and server_failure are answers of the DNS server, refused is the answer of a Service without endpoints, certificate that of a CA that agents do not know.',
+        'ops',
+        [[
+          '{{cluster}} {{target}} {{phase}} {{reason}}',
+          lib.top(lib.rate('cluster, target, phase, reason', 'netprober_target_failures_total', agents)),
+        ]],
+        w=12, empty='No failed probes of targets'
       ),
     ]),
     lib.row('Agents', [

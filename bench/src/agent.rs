@@ -142,6 +142,7 @@ fn list(port: u16) -> anyhow::Result<String> {
         probes: Protocol::ALL.to_vec(),
         original_metrics: false,
         peers: (1..=PEERS).map(peer).collect(),
+        targets: vec![],
     };
     Ok(serde_json::to_string(&list)?)
 }

@@ -235,6 +235,15 @@ pub struct NetworkProberSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_metrics: Option<bool>,
 
+    /// What agents probe in addition to their peers, once every 30 s, phase by phase: name
+    /// resolution, connection, TLS handshake, first byte. Only agents in the namespace of this
+    /// object do, unless it is in the operator's namespace; at most 300 of them. It has no effect on
+    /// other agent images.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub targets: Vec<Target>,
+
     /// Injection of agents into pods.
     #[serde(default)]
     pub injection: Injection,
@@ -328,6 +337,58 @@ impl Default for Neighbors {
     fn default() -> Self {
         Self { in_zone: defaults::in_zone(), per_other_zone: defaults::per_other_zone() }
     }
+}
+
+/// Something that agents probe in addition to their peers. Exactly one of dns, service, url and
+/// apiServer is required.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("[has(self.dns), has(self.service), has(self.url), has(self.apiServer)].filter(x, x).size() == 1").message("exactly one of dns, service, url and apiServer is needed"))]
+pub struct Target {
+    /// Name of the target, which is the label `target` of its series: lower-case letters, digits
+    /// and hyphens.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("!format.dns1123Label().validate(self).hasValue()").message("name must be a DNS label: lower-case letters, digits and '-', at most 63 characters"))]
+    pub name: String,
+    /// A name to resolve as the programs in the pod do, with the search domains of its
+    /// /etc/resolv.conf unless it ends with a dot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self.matches('^([A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?[.])*[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?[.]?$') && !self.matches('^[0-9.]+$')").message("dns must be a DNS name, e.g. \"kubernetes.default\""))]
+    pub dns: Option<String>,
+    /// A port of a Service, to which agents connect over TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<TargetService>,
+    /// An http or https address, which agents request with GET. They send no credentials, follow no
+    /// redirect and read no body. A status below 400 is a success, and so are 401 and 403. A
+    /// certificate must be signed by the CA of the cluster or a public one. Loopback,
+    /// link-local and multicast addresses and the metadata of clouds are not probed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?|[[][0-9A-Fa-f:.]+[]])(:[1-9][0-9]{0,4})?(/[-A-Za-z0-9._~!$&()*+,;=:@%/?]*)?$')").message("url must be an http or https address without user, blanks and fragment, e.g. \"https://example.com/healthz\""))]
+    pub url: Option<String>,
+    /// The API server at `https://kubernetes.default.svc/readyz`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self").message("apiServer must be true; leave it out otherwise"))]
+    pub api_server: Option<bool>,
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetService {
+    /// Name of the Service.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("!format.dns1123Label().validate(self).hasValue()").message("name must be the name of a Service"))]
+    pub name: String,
+    /// Namespace of the Service. Defaults to that of this object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("!format.dns1123Label().validate(self).hasValue()").message("namespace must be the name of a namespace"))]
+    pub namespace: Option<String>,
+    /// Port of the Service.
+    #[schemars(range(min = 1, max = 65535), extend("format" = "int32"))]
+    pub port: u16,
 }
 
 /// Injection of agents into pods.

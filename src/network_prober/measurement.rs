@@ -4,6 +4,7 @@
 //! Two requests, whatever the size of the cluster: of a large one the worst nodes, and the paths
 //! between these.
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rules;
 use crate::{
-    agent::{metrics::TRACE, pinglist::DEFAULT_TIMEOUT},
+    agent::{budget::TARGETS, destination::Phase, metrics::TRACE, pinglist::DEFAULT_TIMEOUT},
     api::NetworkProber,
     prometheus::{
         Client, DEFAULT, Endpoints, Payer, QueryError, decode,
@@ -71,6 +72,9 @@ pub struct Measurement {
     /// The paths that agents have traced within an hour, the newest first.
     #[serde(default)]
     pub traces: Vec<Traced>,
+    /// The phases of each target, those that are bad from most nodes first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<PhaseFigures>,
 }
 
 /// A path that an agent has traced, because it had lost most of its probes for a minute.
@@ -91,6 +95,22 @@ pub struct Traced {
     pub hops: String,
     /// The number of the first hop from which on nothing answers.
     pub silent_hop: String,
+}
+
+/// One phase of the probes of a target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PhaseFigures {
+    /// Name of the target.
+    pub target: String,
+    /// `dns`, `connect`, `tls` or `first_byte`.
+    pub phase: String,
+    /// Its mean duration in seconds, if it ever succeeded.
+    pub seconds: Option<f64>,
+    /// The number of nodes that probe.
+    pub nodes: u64,
+    /// The number of those from which it fails or is slow, by the limit of the alert `NetworkProberTargetFailing`.
+    pub bad_nodes: u64,
 }
 
 /// An agent that is scraped and probes no peer.
@@ -427,6 +447,12 @@ fn overview_query(subject: &Subject) -> String {
     );
     let loss = per_path(&format!("netprober:pair_loss:ratio5m{of}"));
     let p99 = per_path(&format!("netprober:pair_rtt_seconds:p99_5m{of}"));
+    let target = format!("netprober:target_bad:ratio5m{of}");
+    let took = |of: &str| {
+        format!(
+            "sum by (target, phase) (increase(netprober_target_phase_seconds_{of}{{{job}}}[5m]))"
+        )
+    };
     let (lossy, slow) = (format!("topk({WORST}, {loss} > 0)"), format!("topk({WORST}, {p99})"));
     let parts = [
         ("node_loss", format!("netprober:node_loss:ratio5m{of}")),
@@ -436,6 +462,9 @@ fn overview_query(subject: &Subject) -> String {
         // The values of this figure for the worst ones by the other.
         ("also_loss", format!("{loss} and on (src_node, dst_node) {slow}")),
         ("also_p99", format!("{p99} and on (src_node, dst_node) {lossy}")),
+        ("target_nodes", format!("count by (target, phase) ({target})")),
+        ("target_bad", format!("count by (target, phase) ({target} > {})", rules::TARGET_BAD)),
+        ("target_seconds", format!("{} / ({} > 0)", took("sum"), took("count"))),
         ("scraped", format!("count({agents})")),
         ("silent_agents", format!("count{silent}")),
         ("silent", format!("topk({SILENT}, {silent})")),
@@ -516,6 +545,8 @@ impl Row {
             "dst_ip",
             "hops",
             "silent_hop",
+            "target",
+            "phase",
         ];
         let mut labels = BTreeMap::new();
         for name in names {
@@ -558,6 +589,7 @@ struct Overview {
     nodes: BTreeMap<String, NodeFigures>,
     worst: BTreeMap<(String, String), PathFigures>,
     traces: Vec<Traced>,
+    targets: BTreeMap<(String, String), PhaseFigures>,
 }
 
 impl Overview {
@@ -570,6 +602,7 @@ impl Overview {
             nodes: BTreeMap::new(),
             worst: BTreeMap::new(),
             traces: vec![],
+            targets: BTreeMap::new(),
         };
         for row in rows {
             match row.figure.as_str() {
@@ -577,6 +610,9 @@ impl Overview {
                 "node_p99" => worse(&mut found.node(&row).p99, row.value),
                 "pair_loss" | "also_loss" => worse(&mut found.path(&row).loss, row.value),
                 "pair_p99" | "also_p99" => worse(&mut found.path(&row).p99, row.value),
+                "target_nodes" => found.phase(&row).nodes = row.count(),
+                "target_bad" => found.phase(&row).bad_nodes = row.count(),
+                "target_seconds" => found.phase(&row).seconds = Some(row.value),
                 "scraped" => found.scraped = row.count(),
                 "silent_agents" => found.silent_agents = row.count(),
                 "silent" => found.silent.push(Silent {
@@ -607,6 +643,27 @@ impl Overview {
         let node = row.label("node");
         let new = || NodeFigures { node, zone: String::new(), loss: None, p99: None, bad: false };
         self.nodes.entry(row.label("node")).or_insert_with(new)
+    }
+
+    fn phase(&mut self, row: &Row) -> &mut PhaseFigures {
+        let (target, phase) = (row.label("target"), row.label("phase"));
+        let key = (target.clone(), phase.clone());
+        self.targets.entry(key).or_insert_with(|| PhaseFigures {
+            target,
+            phase,
+            ..PhaseFigures::default()
+        })
+    }
+
+    /// Pods may serve any series: no more than honest agents have.
+    fn phases(&self) -> Vec<PhaseFigures> {
+        let place = |of: &str| Phase::ALL.iter().position(|phase| phase.label() == of);
+        let phases = self.targets.values().filter(|phase| phase.nodes > 0);
+        let mut phases: Vec<_> =
+            phases.filter_map(|phase| Some((place(&phase.phase)?, phase))).collect();
+        phases.sort_by_key(|(place, phase)| (Reverse(phase.bad_nodes), &phase.target, *place));
+        phases.truncate(TARGETS * Phase::ALL.len());
+        phases.into_iter().map(|(_, phase)| phase.clone()).collect()
     }
 
     fn path(&mut self, row: &Row) -> &mut PathFigures {
@@ -662,6 +719,7 @@ impl Overview {
             p99,
             worst: self.worst(),
             traces: self.traces.clone(),
+            targets: self.phases(),
         }
     }
 

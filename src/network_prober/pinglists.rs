@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     agent::{
-        budget::{self, AGENT_SERIES},
-        pinglist::{Peer, Pinglist, PinglistSelf},
+        budget::{self, AGENT_SERIES, TARGET_SERIES},
+        pinglist::{Destination, Peer, Pinglist, PinglistSelf},
     },
     api::network_prober::Delivery,
     placement::{
@@ -45,10 +45,12 @@ pub struct Pinglists {
     pub rotation: Rotation,
     lists: HashMap<String, List>,
     peers: Vec<Fragment>,
+    /// The end of the lists with targets.
+    targets: Fragment,
 }
 
-/// A member as written in a list.
-#[derive(Clone, Debug)]
+/// A part of several lists, as written in them: a member, or the targets.
+#[derive(Clone, Debug, Default)]
 struct Fragment {
     print: u64,
     json: Box<str>,
@@ -62,9 +64,11 @@ struct List {
     head: Box<str>,
     /// The peers, as indices of fragments.
     peers: Vec<usize>,
+    /// True if its agent probes the targets.
+    has_targets: bool,
 }
 
-/// The end of a list.
+/// The end of a list without targets.
 const TAIL: &str = "]}";
 
 /// One agent's list.
@@ -72,6 +76,7 @@ const TAIL: &str = "]}";
 pub struct Served<'a> {
     list: &'a List,
     peers: &'a [Fragment],
+    tail: &'a str,
 }
 
 impl Served<'_> {
@@ -86,13 +91,13 @@ impl Served<'_> {
     pub fn body(&self) -> Bytes {
         let peers = self.list.peers.iter().filter_map(|&place| self.peers.get(place));
         let size: usize = peers.clone().map(|peer| peer.json.len() + 1).sum();
-        let mut body = String::with_capacity(self.list.head.len() + size + TAIL.len());
+        let mut body = String::with_capacity(self.list.head.len() + size + self.tail.len());
         body.push_str(&self.list.head);
         for (i, peer) in peers.enumerate() {
             body.push_str(if i == 0 { "" } else { "," });
             body.push_str(&peer.json);
         }
-        body.push_str(TAIL);
+        body.push_str(self.tail);
         body.into()
     }
 }
@@ -114,7 +119,10 @@ impl Pinglists {
     /// The list of a pod, by UID.
     #[must_use]
     pub fn of(&self, uid: &str) -> Option<Served<'_>> {
-        self.lists.get(uid).map(|list| Served { list, peers: &self.peers })
+        self.lists.get(uid).map(|list| {
+            let tail = if list.has_targets { &*self.targets.json } else { TAIL };
+            Served { list, peers: &self.peers, tail }
+        })
     }
 
     /// Returns the number of lists.
@@ -141,8 +149,10 @@ impl Pinglists {
             refused: settings.is_full_mesh() && members.members.len() > LARGEST_MESH,
             most,
             peers: members.members.iter().map(|member| fragment(settings, member)).collect(),
+            targets: tail(&settings.targets),
             ..Self::default()
         };
+        let probing = Probing::of(settings, members);
         // Sums, not orders: the whole must not depend on how pods are iterated.
         let mut whole = lists.peers.iter().fold(0_u64, |sum, peer| sum.wrapping_add(peer.print));
         // Foreign agents that read the original's file probe all pods.
@@ -161,12 +171,12 @@ impl Pinglists {
                 if !everybody {
                     lists.estimated_series += series.of_these(&targets);
                 }
-                whole = whole.wrapping_add(lists.add(settings, member, targets));
+                whole = whole.wrapping_add(lists.add(settings, member, targets, &probing));
             }
         }
         for guest in members.guests.values() {
             lists.estimated_series += AGENT_SERIES;
-            whole = whole.wrapping_add(lists.add(settings, guest, vec![]));
+            whole = whole.wrapping_add(lists.add(settings, guest, vec![], &probing));
         }
         lists.version = format!("{whole:016x}");
         lists
@@ -178,7 +188,13 @@ impl Pinglists {
         self.lists.values().map(|list| list.peers.len()).max().unwrap_or_default()
     }
 
-    fn add(&mut self, settings: &Settings, member: &Member, peers: Vec<usize>) -> u64 {
+    fn add(
+        &mut self,
+        settings: &Settings,
+        member: &Member,
+        peers: Vec<usize>,
+        probing: &Probing<'_>,
+    ) -> u64 {
         let empty = json(&Pinglist {
             prober: settings.key(),
             own: own(member),
@@ -187,14 +203,53 @@ impl Pinglists {
             probes: settings.probes.clone(),
             original_metrics: settings.original_metrics,
             peers: vec![],
+            targets: vec![],
         });
-        // The peers are the last field: each test that reads a list holds the type to that.
+        // The peers are the last field but the targets: each test that reads a list holds the type to that.
         let head = empty.strip_suffix(TAIL).unwrap_or(&empty);
+        let has_targets = probing.has(member);
+        if has_targets {
+            self.estimated_series += settings.targets.len() * TARGET_SERIES;
+        }
         let prints = peers.iter().filter_map(|&place| Some(self.peers.get(place)?.print));
+        let prints = prints.chain(has_targets.then_some(self.targets.print));
         let print = prints.fold(hash::of(head), hash::combine);
-        self.lists.insert(member.uid.clone(), List { print, head: head.into(), peers });
+        let list = List { print, head: head.into(), peers, has_targets };
+        self.lists.insert(member.uid.clone(), list);
         print
     }
+}
+
+/// The members whose agents probe the targets.
+struct Probing<'a> {
+    only_in: Option<&'a str>,
+    /// The greatest hash of their UIDs; `None` without targets.
+    most: Option<u64>,
+}
+
+impl<'a> Probing<'a> {
+    fn of(settings: &'a Settings, members: &Members) -> Self {
+        let mut probing = Self { only_in: settings.targets_in.as_deref(), most: None };
+        if !settings.targets.is_empty() {
+            let all = members.members.iter().filter(|member| probing.may(member));
+            probing.most = Some(budget::target_agents(all.map(|member| &*member.uid)));
+        }
+        probing
+    }
+
+    fn may(&self, member: &Member) -> bool {
+        self.only_in.is_none_or(|namespace| namespace == member.namespace)
+    }
+
+    fn has(&self, member: &Member) -> bool {
+        self.may(member) && self.most.is_some_and(|most| hash::of(&member.uid) <= most)
+    }
+}
+
+/// Returns the end of a list with targets.
+fn tail(targets: &[Destination]) -> Fragment {
+    let json = format!("],\"targets\":{}}}", json(&targets));
+    Fragment { print: hash::of(&json), json: json.into() }
 }
 
 /// Serializes our types as JSON: their maps only have text keys, so this cannot fail.
@@ -277,7 +332,8 @@ impl Series {
     /// Returns the number of any peers that fit into a scrape.
     fn most_peers(&self, settings: &Settings) -> usize {
         let addresses = self.addresses.iter().max().copied().unwrap_or(1);
-        budget::most_peers(settings.probes.len(), addresses, settings.original_metrics)
+        let (protocols, targets) = (settings.probes.len(), settings.targets.len());
+        budget::most_peers(protocols, addresses, settings.original_metrics, targets)
     }
 
     fn count(&self, nodes: usize, addresses: usize) -> usize {
@@ -317,7 +373,7 @@ pub fn config_json(settings: &Settings, members: &[Member]) -> Vec<u8> {
             (member.key(&settings.namespace), endpoint)
         })
         .collect();
-    let document = json!({
+    let mut document = json!({
         "endpointsMap": endpoints,
         "pollingPeriod": nanoseconds(settings.period),
         "timeout": nanoseconds(settings.timeout),
@@ -328,6 +384,10 @@ pub fn config_json(settings: &Settings, members: &[Member]) -> Vec<u8> {
         },
         "originalMetrics": settings.original_metrics,
     });
+    if !settings.targets.is_empty() {
+        document["targets"] = json!(settings.targets);
+        document["targetsIn"] = json!(settings.targets_in);
+    }
     document.to_string().into_bytes()
 }
 

@@ -156,6 +156,14 @@ fn ready(settings: &Settings, view: &ProberState, observed: &Observed) -> Verdic
     if let Some(turns) = turns(settings, view) {
         text.push_str(&turns);
     }
+    let only = settings.targets_in.as_ref().filter(|_| !settings.targets.is_empty());
+    if let Some(only) = only
+        && !members.members.iter().any(|member| member.namespace == *only)
+    {
+        text.push_str("; no agent probes spec.targets: only those in namespace ");
+        text.push_str(only);
+        text.push_str(" do");
+    }
     verdict("Ready", Some(true), "Serving", text)
 }
 

@@ -44,6 +44,7 @@ pub const NAMES: &[&str] = &[
     "netprober:node_rtt_seconds:p99_5m",
     "netprober:node_rtt_seconds:p99_1m",
     "netprober:pair_large_loss:ratio1m",
+    "netprober:target_bad:ratio5m",
 ];
 
 /// The windows, each also as PromQL writes it; so end the names of what is recorded over it.
@@ -67,6 +68,14 @@ const LARGE_LOSS: f64 = 0.9;
 /// A path changes too often: how many times within fifteen minutes. A route that moves once, or to
 /// another path and back, is what redundancy is for.
 const CHANGES: u32 = 4;
+
+/// A target is bad as seen from a node: every fifth attempt at a phase fails, or takes longer than [`SLOW_PHASE`]. An
+/// agent makes ten in five minutes, and one lost packet must not be enough.
+pub(super) const TARGET_BAD: f64 = 0.2;
+
+/// Longest time of a good phase, as a regular expression for the bound of a bucket, in seconds: a resolver that
+/// waits longer has lost a packet, and TCP has sent a lost one again.
+const SLOW_PHASE: &str = "1([.]0)?";
 
 /// A node is too far: no two zones of a region are 100 ms apart, and agents time out after one
 /// second. In seconds, and a bound of a bucket.
@@ -130,6 +139,9 @@ pub fn rules(prober: &str, pace: Pace, runbooks: Option<&str>) -> Value {
         "record": "netprober:pair_large_loss:ratio1m", "expr": large_loss(&job),
         "labels": {PROBER: prober},
     }));
+    recorded.push(json!({
+        "record": "netprober:target_bad:ratio5m", "expr": target_bad(&job), "labels": {PROBER: prober},
+    }));
     // One group: the rules of a group see what those before them have just recorded.
     let alerts = alerts(prober, &job, pace).into_iter();
     recorded.extend(alerts.map(|alert| alert.rule(prober, runbooks)));
@@ -185,6 +197,21 @@ fn large_loss(job: &str) -> String {
         format!("sum by ({PAIR}) (increase(netprober_udp_large_packets_total{{{job}{more}}}[1m]))")
     };
     format!("{} / ({} >= 2)", sent(", result=\"failure\""), sent(""))
+}
+
+/// The share of attempts at a phase of a target that fail or are slow, by the node that probes. The durations are those
+/// of the attempts that succeeded.
+fn target_bad(job: &str) -> String {
+    let of = |series: &str, more: &str| {
+        format!(
+            "sum by (cluster, src_node, target, phase) (increase(netprober_target_{series}{{{job}{more}}}[5m]))"
+        )
+    };
+    let all = of("phase_seconds_count", "");
+    let fast = of("phase_seconds_bucket", &format!(", le=~{}", string(SLOW_PHASE)));
+    let failed = of("failures_total", "");
+    // A series of failures exists only after the first one.
+    format!("({all} - {fast} + {failed} or {all} - {fast}) / (({all} + {failed} or {all}) >= 3)")
 }
 
 /// A pair's 99th percentile in its slowest protocol. Only answers have a round-trip time, so that
@@ -273,6 +300,7 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Alert> {
                  15 minutes (paths now: {{{{ $value }}}}). Each change may lose or reorder packets."
             ),
         },
+        target_failing(prober, &of),
         Alert {
             name: "NetworkProberStarved",
             expr: starved(job),
@@ -309,6 +337,26 @@ fn alerts(prober: &str, job: &str, pace: Pace) -> Vec<Alert> {
             ),
         },
     ]
+}
+
+fn target_failing(prober: &str, of: &str) -> Alert {
+    Alert {
+        name: "NetworkProberTargetFailing",
+        expr: format!(
+            "count by (cluster, target, phase) (netprober:target_bad:ratio5m{of} > {TARGET_BAD}) > 0"
+        ),
+        // With the window it is longer than a Service needs for new endpoints.
+        wait: "5m",
+        summary: format!(
+            "Target {{{{ $labels.target }}}} of NetworkProber {prober} fails or is slow."
+        ),
+        description: format!(
+            "For 5 minutes more than {}% of the probes of target {{{{ $labels.target }}}} of NetworkProber {prober} \
+             have failed in phase {{{{ $labels.phase }}}} or have taken longer than 1s there (nodes now: \
+             {{{{ $value }}}}).",
+            TARGET_BAD * 100.0
+        ),
+    }
 }
 
 /// Counts the starved agents.

@@ -8,9 +8,10 @@ use k8s_openapi::{
 use kube::ResourceExt;
 
 use crate::{
+    agent::{budget::TARGETS, pinglist::Destination},
     api::{
         NetworkProber,
-        network_prober::{Delivery, FailurePolicy, Mode, Monitoring, Protocol},
+        network_prober::{Delivery, FailurePolicy, Mode, Monitoring, Protocol, Target},
         parse_quantity,
     },
     controller::Error,
@@ -98,6 +99,10 @@ pub struct Settings {
     pub delivery: Delivery,
     /// True if the original's metric is exported too.
     pub original_metrics: bool,
+    /// What agents probe in addition to their peers.
+    pub targets: Vec<Destination>,
+    /// The namespace whose agents alone probe them; `None` if all do.
+    pub targets_in: Option<String>,
     /// The API server's behavior without us.
     pub failure_policy: FailurePolicy,
     /// Pull policy of the agent's image.
@@ -178,6 +183,9 @@ impl Settings {
         Ok(Self {
             uid: prober.uid().unwrap_or_default(),
             rank: (created, namespace.clone(), prober.name_any()),
+            targets: targets(&spec.targets, &namespace)?,
+            // Consent is to being probed, and not to requests of another author's choice.
+            targets_in: (namespace != tenancy.operator()).then(|| namespace.clone()),
             namespace,
             name: prober.name_any(),
             pods,
@@ -240,6 +248,94 @@ fn labels_of_agents(selector: &LabelSelector) -> BTreeMap<String, String> {
         return BTreeMap::new();
     }
     selector.match_labels.clone().unwrap_or_default()
+}
+
+/// Reads targets.
+///
+/// # Errors
+/// The path of the invalid one, and its error.
+fn targets(targets: &[Target], namespace: &str) -> Result<Vec<Destination>, Error> {
+    if targets.len() > TARGETS {
+        let text = format!("has {} entries; the limit is {TARGETS}", targets.len());
+        return Err(invalid("targets", text));
+    }
+    let mut found: Vec<Destination> = Vec::with_capacity(targets.len());
+    for (place, target) in targets.iter().enumerate() {
+        let to = destination(target, namespace)
+            .map_err(|(field, text)| invalid(&format!("targets[{place}].{field}"), text))?;
+        if found.iter().any(|other| other.name == to.name) {
+            return Err(invalid(
+                &format!("targets[{place}].name"),
+                "is also that of another target",
+            ));
+        }
+        found.push(to);
+    }
+    Ok(found)
+}
+
+/// The address of the API server's Service: its certificate names it, and the pods' resolvers know it.
+const API_SERVER: &str = "kubernetes.default.svc";
+
+fn destination(
+    target: &Target,
+    namespace: &str,
+) -> Result<Destination, (&'static str, &'static str)> {
+    let to = Destination { name: target.name.clone(), ..Destination::default() };
+    let found = match target {
+        Target { dns: Some(name), service: None, url: None, api_server: None, .. } => {
+            if name.parse::<std::net::IpAddr>().is_ok() {
+                return Err(("dns", "must be a DNS name"));
+            }
+            Destination { host: name.clone(), ..to }
+        }
+        Target { dns: None, service: Some(service), url: None, api_server: None, .. } => {
+            let namespace = service.namespace.as_deref().unwrap_or(namespace);
+            let host = format!("{}.{namespace}.svc", service.name);
+            Destination { host, port: Some(service.port), ..to }
+        }
+        Target { dns: None, service: None, url: Some(url), api_server: None, .. } => {
+            let text = "must be an http or https address without user, blanks and fragment";
+            at_url(to, url).ok_or(("url", text))?
+        }
+        Target { dns: None, service: None, url: None, api_server: Some(true), .. } => Destination {
+            host: API_SERVER.into(),
+            port: Some(443),
+            tls: true,
+            path: Some("/readyz".into()),
+            ..to
+        },
+        _ => return Err(("name", "exactly one of dns, service, url and apiServer is needed")),
+    };
+    // An agent leaves out what is longer.
+    if found.is_sane() { Ok(found) } else { Err(("url", "its host or its path is too long")) }
+}
+
+fn at_url(to: Destination, url: &str) -> Option<Destination> {
+    if url.contains('#') {
+        return None;
+    }
+    let url: http::Uri = url.parse().ok()?;
+    let authority = url.authority().filter(|authority| !authority.as_str().contains('@'))?;
+    let tls = match url.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => return None,
+    };
+    // A port that is none, such as 99999, is not left out.
+    let port = match authority.as_str().strip_prefix(authority.host())?.strip_prefix(':') {
+        None => {
+            if tls {
+                443
+            } else {
+                80
+            }
+        }
+        Some(port) => port.parse().ok().filter(|port| *port > 0)?,
+    };
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let path = url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
+    Some(Destination { host, port: Some(port), tls, path: Some(path), ..to })
 }
 
 fn invalid(path: &str, text: impl std::fmt::Display) -> Error {

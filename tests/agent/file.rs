@@ -110,3 +110,32 @@ fn neighbors_are_worked_out_by_each_agent() {
         assert_eq!(probers.count(), 2, "{name}");
     }
 }
+
+/// The targets of a list have series at once, are probed, and lose their series with the list.
+#[test]
+fn targets_are_probed_for_as_long_as_they_are_listed() {
+    let agent = Agent::start();
+    let of = |targets: &str| {
+        format!(
+            r#"{{"endpointsMap":{{"me":{{"ip":"127.0.0.1","port":"{}"}}}},"targets":[{targets}]}}"#,
+            agent.port
+        )
+    };
+    let target = |name: &str| {
+        let port = agent.port;
+        format!(r#"{{"name":"{name}","host":"127.0.0.1","port":{port},"path":"/ping"}}"#)
+    };
+    let has = |page: &crate::stage::Page, name: &str| {
+        page.text.contains(&format!(
+            r#"netprober_target_probes_total{{target="{name}",result="success"}} 0"#
+        ))
+    };
+    agent.publish(&of(&[target("one"), target("two")].join(",")));
+    agent.page_with("series of both", |page| has(page, "one") && has(page, "two"));
+    // Loopback is not probed, and that is a result.
+    let labels = [("target", "two"), ("phase", "connect"), ("reason", "forbidden")];
+    agent.page_with("a probe", |page| page.sum("netprober_target_failures_total", &labels) > 0);
+    agent.publish(&of(&target("one")));
+    let page = agent.page_with("the shorter list", |page| !page.text.contains(r#"target="two""#));
+    assert!(has(&page, "one"), "{}", page.text);
+}

@@ -53,7 +53,7 @@ fn an_agent_alone_in_its_zone_stays_within_its_budget() {
     for (probes, protocols) in [(ALL, 3), (r#"["HTTP"]"#, 1)] {
         let agent = Agent::with(&variables, &[]);
         agent.publish(&crowd(3001, probes));
-        let most = i64::try_from(budget::most_peers(protocols, 1, true)).unwrap();
+        let most = i64::try_from(budget::most_peers(protocols, 1, true, 0)).unwrap();
         let page = agent.page_with("it probes", |page| {
             page.sum("netprober_peers", &[]) > 0
                 && page.sum("netprober_probes_total", &[]) > 3 * most

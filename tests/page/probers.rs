@@ -123,6 +123,7 @@ fn figures(names: &[String], bad: usize) -> Measurement {
         p99: matrix(0.0008, 0.12),
         worst: (0..names.len()).filter(|to| *to != bad).take(20).map(path).collect(),
         traces: vec![],
+        targets: vec![],
     }
 }
 

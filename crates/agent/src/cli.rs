@@ -109,6 +109,12 @@ pub(super) struct ProbeArgs {
     #[arg(default_value = "/etc/netprober/ca.crt")]
     ca_file: PathBuf,
 
+    /// PEM file of the CA certificates of the cluster, which may sign for targets with TLS in addition to public
+    /// CAs; read for every probe.
+    #[arg(long, env = "NET_PROBER_CLUSTER_CA_FILE", value_name = "FILE")]
+    #[arg(default_value = "/etc/netprober/cluster.crt")]
+    cluster_ca_file: PathBuf,
+
     /// File of the token that authenticates this agent to the operator, read again for every
     /// request.
     #[arg(long, env = "NET_PROBER_TOKEN_FILE", value_name = "FILE")]
@@ -202,7 +208,8 @@ impl ProbeArgs {
             port: self.http_port,
         };
         let metrics_port = self.http_prometheus_port;
-        Ok(Config { who, metrics_port, source, ttl: self.pinglist_ttl })
+        let (ttl, cluster_ca) = (self.pinglist_ttl, self.cluster_ca_file);
+        Ok(Config { who, metrics_port, source, cluster_ca, ttl })
     }
 }
 

@@ -11,6 +11,7 @@
 //! - [`schedule`]: when each target is due.
 //! - [`prober`]: the loop that follows the lists, one task per target; [`probe`]: one probe.
 //! - [`trace`]: where a path that has lost its probes for a while loses them.
+//! - [`destination`]: what is probed besides peers, phase by phase; `resolve`: names.
 //! - [`server`]: answers the probes of others, and serves the page of [`metrics`]; [`echo`]: the
 //!   packets.
 //!
@@ -25,6 +26,7 @@ use nix::ifaddrs::getifaddrs;
 use tokio::sync::mpsc;
 
 use self::{
+    destination::Surroundings,
     members::Identity,
     metrics::Metrics,
     prober::Prober,
@@ -34,6 +36,7 @@ use self::{
 
 pub mod cli;
 mod client;
+pub mod destination;
 pub mod echo;
 pub mod file;
 pub mod log;
@@ -44,6 +47,7 @@ pub mod prober;
 pub mod process;
 pub mod reason;
 pub mod reload;
+mod resolve;
 pub mod schedule;
 pub mod server;
 pub mod source;
@@ -66,6 +70,8 @@ pub struct Config {
     pub metrics_port: u16,
     /// The source of lists.
     pub source: Source,
+    /// The CA of the cluster, in PEM form.
+    pub cluster_ca: PathBuf,
     /// The time for which a list stays valid without confirmation.
     pub ttl: Duration,
 }
@@ -117,7 +123,8 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
     tasks.start("UDP echo", server::echo::serve(udp, metrics.clone()));
     let serving = server::serve(scrapes, server::Scrape(metrics.clone()), server::SCRAPES);
     tasks.start("metrics server", serving);
-    let prober = Prober::new(config.who.clone(), metrics, config.ttl);
+    let surroundings = Surroundings::of(&config.who, config.cluster_ca);
+    let prober = Prober::new(config.who.clone(), metrics, config.ttl, surroundings);
     tasks.start("prober", prober.run(taken));
     match config.source {
         Source::File { path, prober } => {

@@ -9,9 +9,12 @@ use serde::Deserialize;
 
 use super::{
     budget,
-    pinglist::{Peer, Pinglist, PinglistSelf, Protocol},
+    pinglist::{Destination, Peer, Pinglist, PinglistSelf, Protocol},
 };
-use traffic_operator_core::placement::ring::{self, Bound, Member};
+use traffic_operator_core::placement::{
+    hash,
+    ring::{self, Bound, Member},
+};
 
 /// The facts that an agent knows about itself without any list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,6 +74,10 @@ struct File {
     neighbors: Option<Neighbors>,
     #[serde(default = "yes")]
     original_metrics: bool,
+    #[serde(default)]
+    targets: Vec<Destination>,
+    /// The namespace whose pods alone probe the targets.
+    targets_in: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -136,6 +143,11 @@ impl Members {
         }
         let own = peers.iter().position(|peer| is_me(peer, who));
         let me = own.map(|place| peers[place].clone()).unwrap_or_default();
+        let probes =
+            |peer: &&Peer| file.targets_in.as_ref().is_none_or(|only| *only == peer.namespace);
+        let uids = peers.iter().filter(probes).map(|peer| peer.uid.as_str());
+        let most = budget::target_agents(uids);
+        let probing = own.is_some() && probes(&&me) && hash::of(&me.uid) <= most;
         let choice = match (file.neighbors, own) {
             (None, _) => {
                 peers.retain(|peer| !is_me(peer, who));
@@ -161,6 +173,7 @@ impl Members {
             probes: file.probes,
             original_metrics: file.original_metrics,
             peers: Vec::new(),
+            targets: if probing { file.targets } else { vec![] },
         };
         Ok(Self { list: list.sane(), peers, choice })
     }

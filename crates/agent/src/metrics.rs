@@ -22,7 +22,8 @@ use prometheus_client::{
 use tokio::time::Instant;
 
 use super::{
-    pinglist::{DEFAULT_PERIOD, Protocol},
+    destination::Phase,
+    pinglist::{DEFAULT_PERIOD, Destination, Protocol},
     reason::Reason,
     target::{Original, Pair, Stale, Target},
     trace::Traces,
@@ -86,6 +87,25 @@ struct Result {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct TargetPhase {
+    target: String,
+    phase: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct TargetOutcome {
+    target: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct TargetFailure {
+    target: String,
+    phase: &'static str,
+    reason: &'static str,
+}
+
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 type Seconds = Gauge<f64, AtomicU64>;
 
@@ -105,6 +125,9 @@ struct Inner {
     packet: Family<Pair, Gauge>,
     hops: Family<Pair, Gauge>,
     traces: Traces,
+    target_phases: Histograms<TargetPhase>,
+    target_probes: Family<TargetOutcome, Counter>,
+    target_failures: Family<TargetFailure, Counter>,
     delay: Histogram,
     starved: Counter,
     busy: Counter,
@@ -135,6 +158,14 @@ pub struct Series {
     interpod: Option<Histogram>,
     /// Packets that arrived twice, and those that arrived after a later one: UDP only.
     pub strays: Option<(Counter, Counter)>,
+}
+
+/// The metrics of one target of `spec.targets`.
+pub struct TargetSeries {
+    target: String,
+    metrics: Metrics,
+    successes: Counter,
+    failures: Counter,
 }
 
 /// The metrics of large packets to one node.
@@ -171,6 +202,9 @@ impl Metrics {
             packet: Family::default(),
             hops: Family::default(),
             traces: Traces::default(),
+            target_phases: Family::new_with_constructor(phase_histogram as fn() -> Histogram),
+            target_probes: Family::default(),
+            target_failures: Family::default(),
             delay: Histogram::new_classic_and_native(DELAYS, native()),
             starved: Counter::default(),
             busy: Counter::default(),
@@ -226,6 +260,40 @@ impl Metrics {
             hops: inner.hops.clone(),
             successes: sent("success"),
             failures: sent("failure"),
+        }
+    }
+
+    /// Returns the series of a target, which exist from now on except those of failures by reason.
+    #[must_use]
+    pub fn target(&self, to: &Destination) -> TargetSeries {
+        let target = &to.name;
+        for phase in Phase::of(to) {
+            drop(self.0.target_phases.get_or_create(&target_phase(target, phase)));
+        }
+        let counter = |result| {
+            self.0
+                .target_probes
+                .get_or_create_owned(&TargetOutcome { target: target.clone(), result })
+        };
+        TargetSeries {
+            target: target.clone(),
+            metrics: self.clone(),
+            successes: counter("success"),
+            failures: counter("failure"),
+        }
+    }
+
+    /// Removes the series of a target.
+    pub fn forget_target(&self, target: &str) {
+        let inner = &self.0;
+        for result in ["success", "failure"] {
+            inner.target_probes.remove(&TargetOutcome { target: target.to_owned(), result });
+        }
+        for phase in Phase::ALL {
+            inner.target_phases.remove(&target_phase(target, phase));
+            for reason in Reason::ALL {
+                inner.target_failures.remove(&target_failure(target, phase, reason));
+            }
         }
     }
 
@@ -324,6 +392,26 @@ impl Changing {
     }
 }
 
+impl TargetSeries {
+    /// A phase has succeeded after this time.
+    pub fn observe(&self, phase: Phase, took: Duration) {
+        let of = target_phase(&self.target, phase);
+        self.metrics.0.target_phases.get_or_create(&of).observe(took.as_secs_f64());
+    }
+
+    /// All phases have succeeded.
+    pub fn success(&self) {
+        self.successes.inc();
+    }
+
+    /// A phase has failed.
+    pub fn failure(&self, phase: Phase, reason: Reason) {
+        self.failures.inc();
+        let of = target_failure(&self.target, phase, reason);
+        self.metrics.0.target_failures.get_or_create(&of).inc();
+    }
+}
+
 impl LargeSeries {
     /// Counts a large packet: its length, if it has arrived.
     pub fn count(&self, arrived: Option<usize>) {
@@ -393,6 +481,14 @@ fn outcome(protocol: Protocol, pair: &Pair, result: &'static str) -> Outcome {
     Outcome { protocol: protocol.label(), pair: pair.clone(), result }
 }
 
+fn target_phase(target: &str, phase: Phase) -> TargetPhase {
+    TargetPhase { target: target.to_owned(), phase: phase.label() }
+}
+
+fn target_failure(target: &str, phase: Phase, reason: Reason) -> TargetFailure {
+    TargetFailure { target: target.to_owned(), phase: phase.label(), reason: reason.label() }
+}
+
 fn failure(protocol: &'static str, pair: &Pair, reason: Reason) -> Failure {
     Failure { protocol, pair: pair.clone(), reason: reason.label() }
 }
@@ -412,6 +508,9 @@ pub const NAMES: &[&str] = &[
     "netprober_udp_hops",
     TRACE,
     "netprober_tcp_srtt_seconds",
+    "netprober_target_phase_seconds",
+    "netprober_target_probes_total",
+    "netprober_target_failures_total",
     "netprober_scheduling_delay_seconds",
     "netprober_skipped_probes_total",
     "netprober_peers",
@@ -436,6 +535,10 @@ pub const NAMES: &[&str] = &[
 pub const RTT_BOUNDS: [f64; 13] =
     [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
+/// Bounds of the buckets of `netprober_target_phase_seconds`, in seconds: from a name in a cache to the wait for a
+/// DNS server's second chance.
+pub const PHASE_BOUNDS: [f64; 7] = [0.002, 0.01, 0.05, 0.2, 1.0, 2.5, 5.0];
+
 /// Bounds of scheduling delays: from the timer's resolution (1 ms) to the longest delay after which
 /// a probe still starts (a timeout of some seconds).
 const DELAYS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
@@ -453,6 +556,11 @@ fn native() -> NativeHistogramConfig {
 
 fn rtt_histogram() -> Histogram {
     Histogram::new_classic_and_native(RTT_BOUNDS, native())
+}
+
+/// Without native ones: there are few buckets, and nobody compares the tails of phases.
+fn phase_histogram() -> Histogram {
+    Histogram::new(PHASE_BOUNDS)
 }
 
 /// The original's buckets, without native ones: its dashboards query `_bucket`.
@@ -492,6 +600,12 @@ impl Inner {
         r.register("trace_timestamp_seconds", help, self.traces.family());
         let help = "The kernel's smoothed round-trip time of the last answered TCP probe";
         r.register("tcp_srtt_seconds", help, self.srtt.clone());
+        let help = "Duration of a phase of a probe of a target, if it succeeded";
+        r.register("target_phase_seconds", help, self.target_phases.clone());
+        let help = "Probes of a target by result";
+        r.register("target_probes", help, self.target_probes.clone());
+        let help = "Failed probes of a target by the phase that failed and the reason";
+        r.register("target_failures", help, self.target_failures.clone());
         let help = "Delay between the scheduled and the actual start of a probe";
         r.register("scheduling_delay_seconds", help, self.delay.clone());
         let skipped = Family::<Why, Counter>::default();

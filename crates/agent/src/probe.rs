@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 // The macros call each other, and libc, by their plain names.
 use nix::{getsockopt_impl, libc, sockopt_impl, sys::socket::getsockopt};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     time::{Instant, timeout_at},
 };
@@ -18,7 +19,7 @@ use tokio::{
 use super::{metrics::Series, pinglist::Protocol, reason::Reason, target::Target};
 
 mod large;
-mod udp;
+pub(crate) mod udp;
 
 /// The reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,33 +187,59 @@ fn end_by_reset(stream: &TcpStream, to: SocketAddr) -> Result<(), Unanswered> {
 /// body has 5 bytes, and another server must not send its entire front page.
 const BODY: usize = 4096;
 
-/// Sends one request on a new connection, which ends by a reset: neither end is asked to close it.
+/// The longest headers of an answer.
+const HEADERS: usize = 16 * 1024;
+
+/// Sends one request on a new connection.
 async fn get(address: SocketAddr) -> Result<Answer, Unanswered> {
     let started = Instant::now();
+    let stream = open(address).await?;
+    // `SocketAddr` writes IPv6 addresses in brackets.
+    let host = address.to_string();
+    let (status, at) = exchange(stream, address, &host, "/ping", Some(BODY)).await?;
+    if status == StatusCode::OK {
+        Ok(Answer { rtt: at - started, smoothed: None })
+    } else {
+        Err(Reason::Status.into())
+    }
+}
+
+/// Opens a connection that ends by a reset: neither end is asked to close it.
+pub(crate) async fn open(address: SocketAddr) -> Result<TcpStream, Unanswered> {
     let unanswered = |error: &io::Error| Unanswered::of(error, address);
-    let reason = |error: &hyper::Error| reason(error, address);
     let stream = TcpStream::connect(address).await.map_err(|error| unanswered(&error))?;
-    // No data follows with which the request could be combined.
+    // No data follows with which a request could be combined.
     stream.set_nodelay(true).map_err(|error| unanswered(&error))?;
     end_by_reset(&stream, address)?;
-    let (mut sender, connection) =
-        http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await.map_err(|e| reason(&e))?;
-    // `SocketAddr` writes IPv6 addresses in brackets.
-    let request = Request::get("/ping")
-        .header(header::HOST, address.to_string())
+    Ok(stream)
+}
+
+/// Sends one GET; returns the status of the answer, and when its headers were there. `body` is the number of bytes to
+/// read of what follows.
+pub(crate) async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    address: SocketAddr,
+    host: &str,
+    path: &str,
+    body: Option<usize>,
+) -> Result<(StatusCode, Instant), Unanswered> {
+    let reason = |error: &hyper::Error| reason(error, address);
+    let mut builder = http1::Builder::new();
+    let handshake =
+        builder.max_buf_size(HEADERS).handshake::<_, Empty<Bytes>>(TokioIo::new(stream));
+    let (mut sender, connection) = handshake.await.map_err(|error| reason(&error))?;
+    let request = Request::get(path)
+        .header(header::HOST, host)
         .header(header::USER_AGENT, crate::USER_AGENT)
         .body(Empty::new())
         .map_err(|_| Reason::Other)?;
     let exchange = pin!(async {
         let response = sender.send_request(request).await.map_err(|error| reason(&error))?;
-        let rtt = started.elapsed();
-        let status = response.status();
-        drain(response.into_body()).await.map_err(|error| reason(&error))?;
-        if status == StatusCode::OK {
-            Ok(Answer { rtt, smoothed: None })
-        } else {
-            Err(Reason::Status.into())
+        let (status, at) = (response.status(), Instant::now());
+        if let Some(most) = body {
+            drain(response.into_body(), most).await.map_err(|error| reason(&error))?;
         }
+        Ok((status, at))
     });
     let mut connection = pin!(connection);
     let mut over = false;
@@ -227,12 +254,12 @@ async fn get(address: SocketAddr) -> Result<Answer, Unanswered> {
     }
 }
 
-async fn drain(mut body: Incoming) -> Result<(), hyper::Error> {
+async fn drain(mut body: Incoming, most: usize) -> Result<(), hyper::Error> {
     let mut read = 0;
     while let Some(frame) = body.frame().await {
         let frame = frame?;
         read += frame.data_ref().map_or(0, Bytes::len);
-        if read > BODY {
+        if read > most {
             break;
         }
     }

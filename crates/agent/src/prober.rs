@@ -13,9 +13,10 @@ use tokio::{
 };
 
 use super::{
+    destination::{self, Surroundings},
     members::Identity,
     metrics::{Metrics, Refreshed, Series, Skipped},
-    pinglist::Pinglist,
+    pinglist::{Destination, Pinglist},
     probe::{Outcome, Probe},
     schedule::{Clock, Schedule, Start},
     source::Refresh,
@@ -48,13 +49,16 @@ pub struct Prober {
     timing: watch::Sender<Timing>,
     targets: BTreeSet<Target>,
     running: BTreeMap<Target, AbortHandle>,
+    /// What the probes of destinations depend on.
+    surroundings: Surroundings,
+    destinations: BTreeMap<Destination, AbortHandle>,
     tasks: JoinSet<()>,
 }
 
 impl Prober {
     /// Creates a prober without targets.
     #[must_use]
-    pub fn new(who: Identity, metrics: Metrics, ttl: Duration) -> Self {
+    pub fn new(who: Identity, metrics: Metrics, ttl: Duration, surroundings: Surroundings) -> Self {
         let timing = Timing { period: Duration::MAX, timeout: Duration::MAX };
         Self {
             who,
@@ -67,6 +71,8 @@ impl Prober {
             timing: watch::Sender::new(timing),
             targets: BTreeSet::new(),
             running: BTreeMap::new(),
+            surroundings,
+            destinations: BTreeMap::new(),
             tasks: JoinSet::new(),
         }
     }
@@ -130,6 +136,7 @@ impl Prober {
         self.expired = true;
         self.metrics.set_list(0, super::pinglist::DEFAULT_PERIOD);
         self.replace(BTreeSet::new());
+        self.replace_destinations(&[]);
     }
 
     fn follow(&mut self, list: Pinglist) {
@@ -137,6 +144,7 @@ impl Prober {
         tracing::info!(
             peers = list.peers.len(),
             targets = targets.len(),
+            destinations = list.targets.len(),
             unreachable = target::unreachable(&list, &self.who),
             period = %humantime::format_duration(list.period),
             timeout = %humantime::format_duration(list.timeout),
@@ -146,9 +154,33 @@ impl Prober {
         let timing = Timing { period: list.period, timeout: list.timeout };
         // Running probes finish first: only the following slots move.
         self.timing.send_if_modified(|now| std::mem::replace(now, timing) != timing);
-        self.list = Some(list);
         self.expired = false;
         self.replace(targets);
+        self.replace_destinations(&list.targets);
+        self.list = Some(list);
+    }
+
+    fn replace_destinations(&mut self, wanted: &[Destination]) {
+        let gone = self.destinations.extract_if(.., |to, _| !wanted.contains(to));
+        for (to, task) in gone {
+            task.abort();
+            self.metrics.forget_target(&to.name);
+        }
+        for to in wanted {
+            if self.destinations.contains_key(to) {
+                continue;
+            }
+            let Identity { namespace, name, ips, .. } = &self.who;
+            let slots = destination::Slots {
+                surroundings: self.surroundings.clone(),
+                series: self.metrics.target(to),
+                metrics: self.metrics.clone(),
+                clock: self.clock,
+                identity: format!("{namespace}/{name}:{ips:?}>{}", to.name),
+                to: to.clone(),
+            };
+            self.destinations.insert(to.clone(), self.tasks.spawn(slots.run()));
+        }
     }
 
     fn replace(&mut self, targets: BTreeSet<Target>) {

@@ -12,16 +12,34 @@ pub enum Reason {
     Unreachable,
     /// The connection broke before the answer was complete.
     Reset,
-    /// An HTTP status other than 200.
+    /// An HTTP status that is no success.
     Status,
+    /// The name does not exist, or has no address.
+    NotFound,
+    /// The DNS server reports a failure.
+    ServerFailure,
+    /// The certificate is not valid for the name, or no known CA has signed it.
+    Certificate,
+    /// The address is not to be probed.
+    Forbidden,
     /// Anything else.
     Other,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 6] =
-        [Self::Timeout, Self::Refused, Self::Unreachable, Self::Reset, Self::Status, Self::Other];
+    pub const ALL: [Self; 10] = [
+        Self::Timeout,
+        Self::Refused,
+        Self::Unreachable,
+        Self::Reset,
+        Self::Status,
+        Self::NotFound,
+        Self::ServerFailure,
+        Self::Certificate,
+        Self::Forbidden,
+        Self::Other,
+    ];
 
     /// The value of the label.
     #[must_use]
@@ -32,6 +50,10 @@ impl Reason {
             Self::Unreachable => "unreachable",
             Self::Reset => "reset",
             Self::Status => "status",
+            Self::NotFound => "not_found",
+            Self::ServerFailure => "server_failure",
+            Self::Certificate => "certificate",
+            Self::Forbidden => "forbidden",
             Self::Other => "other",
         }
     }

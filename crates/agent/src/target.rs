@@ -147,6 +147,7 @@ mod tests {
             probes: vec![Protocol::Http, Protocol::Udp],
             original_metrics,
             peers,
+            targets: vec![],
         }
     }
 

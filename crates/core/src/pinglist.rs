@@ -73,6 +73,52 @@ pub struct Pinglist {
     pub original_metrics: bool,
     /// Pods that this agent probes.
     pub peers: Vec<Peer>,
+    /// What it probes besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<Destination>,
+}
+
+/// A target of `spec.targets`. Its fields decide how far a probe of it goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Destination {
+    /// Its name in the spec, the label `target`.
+    pub name: String,
+    /// The name to resolve, or an address.
+    pub host: String,
+    /// The port to connect to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// True for a TLS handshake after that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tls: bool,
+    /// The path to get then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl Destination {
+    /// Longest name of a target: that of a label of DNS.
+    pub const LONGEST_NAME: usize = 63;
+
+    /// Longest host: that of a name of DNS.
+    pub const LONGEST_HOST: usize = 253;
+
+    /// Longest path.
+    pub const LONGEST_PATH: usize = 512;
+
+    /// Reports whether an agent can probe it.
+    #[must_use]
+    pub fn is_sane(&self) -> bool {
+        let within = |text: &str, most: usize| !text.is_empty() && text.len() <= most;
+        within(&self.name, Self::LONGEST_NAME)
+            && within(&self.host, Self::LONGEST_HOST)
+            && self.port != Some(0)
+            && self
+                .path
+                .as_ref()
+                .is_none_or(|path| path.starts_with('/') && path.len() <= Self::LONGEST_PATH)
+    }
 }
 
 /// The pod that probes.
@@ -117,8 +163,8 @@ pub struct Peer {
 impl Pinglist {
     /// Returns the list with valid values: a period or timeout of zero becomes the default, the
     /// period has a minimum and a maximum, the timeout is at most the period, no protocol means
-    /// HTTP as in the original, nothing occurs twice, and there are no more peers than an agent may
-    /// probe, so that a longer list takes no memory.
+    /// HTTP as in the original, nothing occurs twice, and there are no more peers and targets than an
+    /// agent may probe, so that a longer list takes no memory.
     #[must_use]
     pub fn sane(mut self) -> Self {
         if self.period.is_zero() {
@@ -134,6 +180,11 @@ impl Pinglist {
         }
         self.probes.sort_unstable();
         self.probes.dedup();
+        self.targets.retain(Destination::is_sane);
+        self.targets.sort_unstable();
+        self.targets.dedup_by(|one, before| one.name == before.name);
+        self.targets.truncate(budget::TARGETS);
+        self.targets.shrink_to_fit();
         self.peers.sort_unstable();
         self.peers.dedup();
         let most = self.most_peers(&self.peers);
@@ -148,7 +199,8 @@ impl Pinglist {
     pub fn most_peers(&self, of: &[Peer]) -> usize {
         // One of each family.
         let addresses = of.iter().map(|peer| peer.ips.len().min(2)).max().unwrap_or(1);
-        budget::most_peers(self.probes.len().max(1), addresses, self.original_metrics)
+        let protocols = self.probes.len().max(1);
+        budget::most_peers(protocols, addresses, self.original_metrics, self.targets.len())
     }
 }
 
@@ -176,10 +228,12 @@ mod tests {
     use proptest::{collection, prelude::*};
 
     use super::*;
+    use crate::placement::hash;
 
     const DOCUMENT: &str = r#"{"prober":"ns/mesh","self":{"namespace":"a","name":"pod-a","uid":"1","node":"n1","zone":"z1"},
         "period":"10s","timeout":"1s","probes":["HTTP","TCP","UDP"],"originalMetrics":true,
-        "peers":[{"key":"pod-b","namespace":"a","name":"pod-b","uid":"2","ips":["10.0.0.2","fd00::2"],"port":9090,"node":"n2","zone":"z2"}]}"#;
+        "peers":[{"key":"pod-b","namespace":"a","name":"pod-b","uid":"2","ips":["10.0.0.2","fd00::2"],"port":9090,"node":"n2","zone":"z2"}],
+        "targets":[{"name":"api","host":"kubernetes.default.svc","port":443,"tls":true,"path":"/readyz"},{"name":"dns","host":"example.com"}]}"#;
 
     #[test]
     fn the_document_is_read_and_written_back() {
@@ -234,10 +288,54 @@ mod tests {
         let peer = |i: usize| Peer { key: format!("pod-{i}"), ..list.peers[0].clone() };
         let peers: Vec<_> = (0..5000).map(peer).collect();
         // Three protocols, two families, the original's metric: the smallest maximum.
+        let list = Pinglist { targets: vec![], ..list };
         assert_eq!(Pinglist { peers: peers.clone(), ..list.clone() }.sane().peers.len(), 14);
+        let target = |i: usize| Destination { name: format!("t{}", i / 2), ..target("x") };
+        let targets = (0..100).map(target).collect();
+        let full = Pinglist { peers: peers.clone(), targets, ..list.clone() }.sane();
+        assert_eq!((full.peers.len(), full.targets.len()), (10, budget::TARGETS));
         let cheap =
             Pinglist { peers, probes: vec![Protocol::Tcp], original_metrics: false, ..list };
         assert_eq!(cheap.sane().peers.len(), 70);
+    }
+
+    fn target(name: &str) -> Destination {
+        Destination { name: name.into(), host: "example.com".into(), ..Destination::default() }
+    }
+
+    #[test]
+    fn targets_that_cannot_be_probed_are_left_out() {
+        let list: Pinglist = serde_json::from_str(DOCUMENT).unwrap();
+        let path = |path: &str| Destination { path: Some(path.into()), ..target("p") };
+        for bad in [
+            target(""),
+            target(&"a".repeat(64)),
+            Destination { host: String::new(), ..target("h") },
+            Destination { host: "a".repeat(254), ..target("h") },
+            Destination { port: Some(0), ..target("z") },
+            path("x"),
+            path(&format!("/{}", "a".repeat(512))),
+        ] {
+            let targets = vec![bad.clone(), target("good")];
+            let sane = Pinglist { targets, ..list.clone() }.sane();
+            assert_eq!(sane.targets, [target("good")], "{bad:?}");
+        }
+    }
+
+    /// However many pods there are, a target has a bounded number of requests; and no pod that comes
+    /// or goes changes more than one agent.
+    #[test]
+    fn a_bounded_number_of_agents_probes_targets() {
+        let uids: Vec<_> = (0..1000).map(|i| format!("uid-{i}")).collect();
+        let probing = |count: usize| -> Vec<&String> {
+            let limit = budget::target_agents(uids[..count].iter().map(String::as_str));
+            uids[..count].iter().filter(|uid| hash::of(uid) <= limit).collect()
+        };
+        assert_eq!(probing(300).len(), 300);
+        assert_eq!(probing(301).len(), 300);
+        let (before, after) = (probing(1000), probing(999));
+        assert_eq!((before.len(), after.len()), (300, 300));
+        assert!(after.iter().filter(|uid| !before.contains(uid)).count() <= 1);
     }
 
     proptest! {
@@ -250,7 +348,8 @@ mod tests {
                 timeout: Duration::from_millis(timeout),
                 probes: Protocol::ALL.to_vec(),
                 original_metrics: false,
-                peers: vec![Peer { key, ips, port, ..Peer::default() }],
+                peers: vec![Peer { key: key.clone(), ips, port, ..Peer::default() }],
+                targets: vec![Destination { name: key, port: Some(port), ..target("x") }],
             };
             let text = serde_json::to_string(&list).unwrap();
             prop_assert_eq!(serde_json::from_str::<Pinglist>(&text).unwrap(), list);
@@ -275,6 +374,7 @@ mod tests {
                 probes,
                 original_metrics,
                 peers: peers.into_iter().map(peer).collect(),
+                targets: vec![target("b"), target("a"), target("b")],
             };
             let sane = list.clone().sane();
             prop_assert!((LEAST_PERIOD..=LONGEST_PERIOD).contains(&sane.period));

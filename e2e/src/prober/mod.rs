@@ -9,6 +9,7 @@ mod original;
 mod outage;
 pub mod pods;
 mod sidecar;
+mod targets;
 
 use anyhow::Result;
 use serde_json::Value;
@@ -22,11 +23,12 @@ const PROBER: &str = "default/networkprober-sample";
 /// Labels of the tour's pods.
 const PODS: &str = "app=net-prober,part=web";
 
-/// The tour: the original's sample, the operator's own agent, a link that is slow and lossy, and one
-/// that carries no large packets.
+/// The tour: the original's sample, the operator's own agent, targets of which one is slow and one
+/// fails, a link that is slow and lossy, and one that carries no large packets.
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
     original::play(stage).await?;
     sidecar::play(stage).await?;
+    targets::play(stage).await?;
     link::play(stage).await?;
     large::play(stage).await
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     api::NetworkProber,
     network_prober::{
-        measurement::{self, Blame, Measurement, PathFigures, Querier, Subject},
+        measurement::{self, Blame, Measurement, PathFigures, PhaseFigures, Querier, Subject},
         overview::{Measured, NodeAgents, Overview, ProberView, Uncovered},
     },
     prometheus,
@@ -259,6 +259,14 @@ fn of_figures(made: &Explanation, namespace: &str, name: &str) -> Vec<Advice> {
         let fix = format!("explain pod -n {} {}", agent.namespace, agent.pod);
         next.push(Advice::of(what, fix));
     }
+    if let Some(PhaseFigures { target, phase, nodes, bad_nodes, .. }) =
+        figures.targets.first().filter(|phase| phase.bad_nodes > 0)
+    {
+        let what = format!(
+            "target {target} fails or is slow in phase {phase}, from {bad_nodes} of {nodes} nodes"
+        );
+        next.push(Advice::of(what, "docs/runbooks/NetworkProberTargetFailing.md"));
+    }
     next.extend(of_nodes(figures));
     next
 }
@@ -376,6 +384,11 @@ fn in_tables(figures: &Measurement) -> String {
             &rows.collect::<Vec<_>>(),
         ));
     }
+    if !figures.targets.is_empty() {
+        text.push_str("\nTargets, over five minutes\n");
+        let rows: Vec<_> = figures.targets.iter().map(of_phase).collect();
+        text.push_str(&table(["TARGET", "PHASE", "MEAN", "BAD FROM"], &rows));
+    }
     if !figures.silent.is_empty() {
         let _ = writeln!(text, "\nSilent agents: {} probe no peer", figures.silent_agents);
         let silent = figures.silent.iter();
@@ -385,6 +398,12 @@ fn in_tables(figures: &Measurement) -> String {
         text.push_str(&table(["POD", "PEERS"], &rows));
     }
     text
+}
+
+fn of_phase(phase: &PhaseFigures) -> [String; 4] {
+    let from = format!("{} of {} nodes", phase.bad_nodes, phase.nodes);
+    let from = if phase.bad_nodes > 0 { Tone::Bad.paint(&from) } else { from };
+    [phase.target.clone(), phase.phase.clone(), p99(phase.seconds), from]
 }
 
 /// Returns paths in a table, with the end that causes the loss.

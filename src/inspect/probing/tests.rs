@@ -66,6 +66,13 @@ fn figures() -> Measurement {
             hops: "10.1.0.1".into(),
             silent_hop: "2".into(),
         }],
+        targets: vec![PhaseFigures {
+            target: "pay".into(),
+            phase: "tls".into(),
+            seconds: Some(0.02),
+            nodes: 3,
+            bad_nodes: 2,
+        }],
     }
 }
 
@@ -103,6 +110,8 @@ fn a_prober_in_trouble_says_what_and_what_next() {
         "node-3  node-1  20 %  150 ms  what lies between\n",
         "shop/web-4  3\n",
         "node-1  node-2 (10.0.0.2)  10.1.0.1          packets reach 10.1.0.1, and nothing behind it answers",
+        "pay     tls    20 ms  2 of 3 nodes\n",
+        "  target pay fails or is slow in phase tls, from 2 of 3 nodes\n    try: docs/runbooks/",
         "  most paths of node-2 are bad\n    try: look at that node's link",
         "    try: explain pod -n shop web-4\n",
         "    try: restart them when it suits you: kubectl rollout restart\n",
@@ -142,6 +151,7 @@ fn a_prober_without_trouble_has_nothing_next() {
     good.scraped = 2;
     good.silent.clear();
     good.worst.clear();
+    good.targets[0].bad_nodes = 0;
     good.nodes.iter_mut().for_each(|node| node.bad = false);
     let prober = prober("probing", json!({}), healthy);
     let facts = Facts { prober, asked: Some(measured(good)), ..facts() };

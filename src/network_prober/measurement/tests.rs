@@ -45,6 +45,7 @@ fn what_is_asked_is_promql_about_this_prober_and_of_series_that_exist() {
                 let (name, labels) = selector.split_once('{').unwrap();
                 let own = [format!("job={}", string(prober)), format!("prober={}", string(prober))];
                 assert!(own.iter().any(|own| labels.starts_with(own)), "{selector}");
+                let name = name.trim_end_matches("_sum").trim_end_matches("_count");
                 let name = format!("netprober{name}");
                 let known = rules::NAMES.iter().chain(crate::agent::metrics::NAMES);
                 assert!(known.into_iter().any(|known| **known == name), "{name}");
@@ -90,6 +91,31 @@ fn a_small_cluster_is_a_whole_matrix_by_zone_and_name() {
     assert_eq!(found.worst[0].p99, Some(0.2));
     assert_eq!((found.lossy, found.slow), (0.05, 0.1));
     assert_eq!(found.worst[0].to_blame(), "n9");
+}
+
+#[test]
+fn phases_that_are_bad_from_most_nodes_come_first() {
+    let of = |figure: &str, target: &str, phase: &str, value| {
+        row(figure, &[("target", target), ("phase", phase)], value)
+    };
+    let rows = vec![
+        of("target_nodes", "web", "connect", 3.0),
+        of("target_nodes", "web", "dns", 3.0),
+        of("target_seconds", "web", "dns", 0.004),
+        of("target_nodes", "web", "tls", 3.0),
+        of("target_bad", "web", "tls", 2.0),
+        // What no agent exports.
+        of("target_nodes", "web", "lies", 9.0),
+        of("target_bad", "web", "first_byte", 9.0),
+    ];
+    let phases =
+        |rows| Overview::of(rows, Limits::of(&subject("n/p"))).measurement(&[], vec![]).targets;
+    let found = phases(rows);
+    let shown: Vec<_> =
+        found.iter().map(|p| (&*p.phase, p.bad_nodes, p.nodes, p.seconds)).collect();
+    assert_eq!(shown, [("tls", 2, 3, None), ("dns", 0, 3, Some(0.004)), ("connect", 0, 3, None)]);
+    let many = (0..1000).map(|i| of("target_nodes", &format!("t{i}"), "dns", 1.0));
+    assert_eq!(phases(many.collect()).len(), 32);
 }
 
 #[test]

@@ -148,3 +148,67 @@ fn no_resources_of_an_agent_make_the_api_server_refuse_a_pod() {
         with(&resources).unwrap_or_else(|error| panic!("{resources}: {error}"));
     }
 }
+
+#[test]
+fn targets_are_read_with_their_phases() {
+    let targets = serde_json::json!([
+        {"name": "name", "dns": "kubernetes.default"},
+        {"name": "own", "service": {"name": "web", "port": 8080}},
+        {"name": "other", "service": {"name": "web", "namespace": "shop", "port": 80}},
+        {"name": "plain", "url": "http://example.com"},
+        {"name": "tls", "url": "https://[fd00::1]:8443/healthz?x=1"},
+        {"name": "api", "apiServer": true},
+    ]);
+    let selector = serde_json::json!({"matchLabels": {"app": "a"}});
+    let of = |targets: &serde_json::Value| {
+        read(serde_json::json!({"podSelector": selector, "targets": targets}))
+    };
+    let read = of(&targets).unwrap();
+    let to = |name: &str, host: &str, port: Option<u16>, tls: bool, path: Option<&str>| {
+        let (name, host, path) = (name.into(), host.into(), path.map(Into::into));
+        Destination { name, host, port, tls, path }
+    };
+    let expected = [
+        to("name", "kubernetes.default", None, false, None),
+        to("own", "web.team.svc", Some(8080), false, None),
+        to("other", "web.shop.svc", Some(80), false, None),
+        to("plain", "example.com", Some(80), false, Some("/")),
+        to("tls", "fd00::1", Some(8443), true, Some("/healthz?x=1")),
+        to("api", "kubernetes.default.svc", Some(443), true, Some("/readyz")),
+    ];
+    assert_eq!(read.targets, expected);
+    assert_eq!(read.targets_in.as_deref(), Some("team"));
+
+    // The API server refuses these too.
+    let many: Vec<_> =
+        (0..9).map(|i| serde_json::json!({"name": format!("t{i}"), "dns": "a"})).collect();
+    for (targets, path) in [
+        (serde_json::json!(many), "spec.targets: has 9 entries; the limit is 8"),
+        (serde_json::json!([{"name": "a"}]), "spec.targets[0].name: exactly one"),
+        (
+            serde_json::json!([{"name": "a", "apiServer": false}]),
+            "spec.targets[0].name: exactly one",
+        ),
+        (serde_json::json!([{"name": "a", "dns": "10.0.0.1"}]), "spec.targets[0].dns: "),
+        (
+            serde_json::json!([{"name": "a", "dns": "a"}, {"name": "a", "dns": "b"}]),
+            "spec.targets[1].name: is also",
+        ),
+    ] {
+        let error = of(&targets).unwrap_err().to_string();
+        assert!(error.starts_with(path), "{error}");
+    }
+    for url in [
+        "ftp://a/",
+        "a",
+        "http://",
+        "http://me@a/",
+        "http://a:0/",
+        "http://a:99999/",
+        "http://a/#x",
+        "http://a:/",
+    ] {
+        let error = of(&serde_json::json!([{"name": "a", "url": url}])).unwrap_err().to_string();
+        assert!(error.starts_with("spec.targets[0].url: must be"), "{url}: {error}");
+    }
+}

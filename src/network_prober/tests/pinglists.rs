@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    agent::pinglist::Pinglist,
+    agent::{members::Identity, pinglist::Pinglist},
     network_prober::{
         children::LARGEST_FILE,
         members::{Member, Members},
@@ -226,4 +226,57 @@ fn a_changed_delivery_stops_nobody() {
     // Once the last of them was restarted, its file is removed.
     assert_eq!(keys(&pull, &[asks]), (true, false));
     assert_eq!(keys(&pull, &[]), (true, false));
+}
+
+/// Consent of a namespace is to agents, and not to requests from its pods to where another author says.
+#[test]
+fn only_agents_of_the_own_namespace_probe_targets() {
+    let spec = json!({"targets": [{"name": "api", "apiServer": true}]});
+    let members = Members { members: (0..10).map(member).collect(), ..Default::default() };
+    let of = |settings: &Settings, members: &Members| {
+        let lists = Pinglists::of_members(settings, members, Duration::ZERO);
+        let read = |member: &Member| -> Pinglist {
+            serde_json::from_slice(&lists.of(&member.uid).unwrap().body()).unwrap()
+        };
+        let found = members.members.iter().map(|member| (member.namespace.clone(), read(member)));
+        (found.collect::<Vec<_>>(), lists.version.clone(), lists.estimated_series)
+    };
+    let mut settings = settings(&spec);
+    let (lists, version, series) = of(&settings, &members);
+    assert_eq!(lists.len(), 10);
+    for (namespace, list) in &lists {
+        let expected = if namespace == "team" { settings.targets.clone() } else { vec![] };
+        assert_eq!(list.targets, expected, "{namespace}");
+        assert!(!list.peers.is_empty());
+    }
+    // An administrator's may.
+    settings.targets_in = None;
+    let (lists, ..) = of(&settings, &members);
+    assert!(lists.iter().all(|(_, list)| list.targets == settings.targets));
+    // An agent hears of a change.
+    settings.targets.clear();
+    settings.targets_in = Some("team".into());
+    let (_, without, fewer) = of(&settings, &members);
+    assert_ne!(version, without);
+    // Of ten members, 0 and 7 are in the other namespace.
+    assert_eq!(series - fewer, 8 * crate::agent::budget::TARGET_SERIES);
+}
+
+/// The file of delivery `ConfigMap` leads to the same.
+#[test]
+fn agents_that_read_the_file_probe_the_same_targets() {
+    let settings = settings(&json!({"targets": [{"name": "api", "apiServer": true}]}));
+    let all = [member(0), member(1)];
+    let file = config_json(&settings, &all);
+    for one in &all {
+        let who = Identity {
+            namespace: one.namespace.clone(),
+            name: one.name.clone(),
+            ips: one.ips.clone(),
+            ..Identity::default()
+        };
+        let members = crate::agent::members::Members::read(&file, &who, "team/np").unwrap();
+        let expected = if one.namespace == "team" { settings.targets.clone() } else { vec![] };
+        assert_eq!(members.pinglist(Duration::ZERO).0.targets, expected, "{}", one.namespace);
+    }
 }

@@ -350,6 +350,9 @@ const MOUNT: &str = "/etc/netprober";
 /// chooses its name, and a map of that name in the pod's namespace may be another owner's.
 const FILES: [&str; 2] = ["ca.crt", "config.json"];
 
+/// The file with the CA of the cluster.
+const CLUSTER_CA: &str = "cluster.crt";
+
 /// Path at which the API server mounts the token of a pod's service account.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -513,6 +516,11 @@ fn volume(recipe: &Recipe) -> Value {
     let mut sources = vec![json!({"configMap": {
         "name": recipe.config_map, "items": items, "optional": true
     }})];
+    // Kubernetes keeps this map in every namespace. Agents verify the certificates of targets by it.
+    let items = [json!({"key": "ca.crt", "path": CLUSTER_CA})];
+    sources.push(json!({"configMap": {
+        "name": "kube-root-ca.crt", "items": items, "optional": true
+    }}));
     if matches!(recipe.delivery, Delivery::Pull { .. }) {
         sources.push(json!({"serviceAccountToken": {
             "path": "token", "audience": TOKEN_AUDIENCE, "expirationSeconds": TOKEN_SECONDS

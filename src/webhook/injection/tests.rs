@@ -287,9 +287,11 @@ fn original_1_a_missing_config_map_keeps_no_pod_from_starting() {
         {"key": "ca.crt", "path": "ca.crt"}, {"key": "config.json", "path": "config.json"},
     ]);
     let map = json!({"configMap": {"name": "mesh", "items": items, "optional": true}});
-    assert_eq!(sources(Delivery::ConfigMap), json!([map]));
+    let items = json!([{"key": "ca.crt", "path": "cluster.crt"}]);
+    let root = json!({"configMap": {"name": "kube-root-ca.crt", "items": items, "optional": true}});
+    assert_eq!(sources(Delivery::ConfigMap), json!([map, root]));
     let token = json!({"serviceAccountToken": {"path": "token", "audience": "traffic-operator", "expirationSeconds": 3600}});
-    assert_eq!(sources(Delivery::Pull { url: "u".into() }), json!([map, token]));
+    assert_eq!(sources(Delivery::Pull { url: "u".into() }), json!([map, root, token]));
 }
 
 #[test]

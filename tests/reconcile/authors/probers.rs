@@ -85,3 +85,31 @@ fn who_may_create_no_daemon_set_has_none_created() {
         clerk.patch(PROBER, "nodes", sidecar).await.expect("less");
     });
 }
+
+#[test]
+fn who_may_create_no_pods_has_none_send_requests() {
+    run(async |bench| {
+        let clerk = Author::with_rules(&bench, "clerk-targets", &[kinds()]).await;
+        let right = "spec.targets: user 'clerk-targets' has no right to create deployments.apps in \
+            namespace team-a, whose pods send the requests; grant it with: kubectl create rolebinding \
+            'create-deployments:clerk-targets' -n team-a \
+            --clusterrole=traffic-operator-create-deployments --user='clerk-targets'";
+        let targets = json!({"targets": [{"name": "api", "apiServer": true}]});
+        let refusal = async || clerk.try_create(PROBER, targets.clone()).await.err();
+        eventually("the policy", refusal).await;
+        refused(clerk.try_create(PROBER, targets.clone()).await, &[right]);
+        clerk.create(PROBER, "none", json!({"targets": []})).await.expect("no targets");
+        let change = json!({"spec": targets});
+        refused(clerk.patch(PROBER, "none", change).await, &[right]);
+
+        let create = rule("apps", "deployments", &["create"]);
+        let maker = Author::with_rules(&bench, "maker-targets", &[kinds(), create.clone()]).await;
+        maker.until_granted(&bench, &create).await;
+        maker.create(PROBER, "asks", targets).await.expect("the right is enough");
+        // The clerk may not choose which pods ask.
+        let others = json!({"spec": {"podSelector": {"matchLabels": {"app": "other"}}}});
+        refused(clerk.patch(PROBER, "asks", others).await, &[right]);
+        let fewer = json!({"spec": {"targets": []}});
+        clerk.patch(PROBER, "asks", fewer).await.expect("less");
+    });
+}

@@ -144,6 +144,7 @@ const WEEK: [&str; 2] = ["169h", "-1ns"];
 const DAY: [&str; 2] = ["25h", "999ms"];
 const MINUTES: Texts = &["60s", "5m", "1h2m3s", "24h", "90.5s"];
 const NAMES: Texts = &["w", "web", "a.b", "web-1"];
+const NO_LABELS: Texts = &["Upper", "a.b", "a_b", "-a", "a/b"];
 const NO_NAMES: Texts = &["Upper", "a_b", "-a", "a/b", "a b"];
 
 /// The known texts of all kinds; the test fails for any other one.
@@ -195,6 +196,37 @@ const FORMS: &[Form] = &[
     times("monitoring.interval", &["1s", "30s", "10m", "1.5m", "1m30s"], ["11m", "999ms"]),
     free("monitoring.labels{}", ZONES),
     times("pollingPeriod", &["10s", "1m", "30.5s", "1h", "2m3s"], ["61m", "99ms"]),
+    drawn(
+        "targets[].name",
+        |dice| json!(dice.draw("[a-z0-9]([-a-z0-9]{0,9}[a-z0-9])?")),
+        &["Upper", "a.b", "a_b", "-a", "a-", "ü", "a b"],
+    ),
+    words(
+        "targets[].dns",
+        &["kubernetes.default", "example.com.", "_sip.a_b", "x"],
+        &["a..b", ".", "-a", "a b", "a/b", "10.0.0.1", "ä"],
+    ),
+    words("targets[].service.name", &["web", "web-1"], NO_LABELS),
+    words("targets[].service.namespace", &["default", "team-a"], NO_LABELS),
+    words(
+        "targets[].url",
+        &[
+            "http://web",
+            "https://a.example:8443/healthz?x=1",
+            "http://[fd00::1]:80/",
+            "https://10.0.0.1/",
+        ],
+        &[
+            "ftp://a/",
+            "http://",
+            "http:///",
+            "http://a b/",
+            "http://me@a/",
+            "http://a/#x",
+            "http://a:0/",
+            "a",
+        ],
+    ),
     times("timeout", &["1s", "500ms", "1ms", "9.5s"], ["61m", "999us"]),
     // Swarm.
     time("autoscale.cooldown", 0, WEEK),

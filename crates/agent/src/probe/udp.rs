@@ -173,7 +173,7 @@ fn count(sort: Reply, strays: Option<&(Counter, Counter)>) {
     }
 }
 
-pub(super) async fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
+pub(crate) async fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).await?;
     socket.connect(address).await?;

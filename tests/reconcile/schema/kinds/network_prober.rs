@@ -50,12 +50,28 @@ const RULES: &[Rule] = &[
         "spec.timeout: must not be longer than spec.pollingPeriod",
         || json!([{"pollingPeriod": "1s", "timeout": "1.001s"}]),
     ),
+    ("exactly one of dns, service, url and apiServer is needed", || {
+        let both = json!({"name": "a", "dns": "a", "url": "http://a/"});
+        json!([{"targets": [{"name": "a"}]}, {"targets": [both]}])
+    }),
+    ("apiServer must be true", || json!([{"targets": [{"name": "a", "apiServer": false}]}])),
 ];
 
 fn repair(spec: &mut Map<String, Value>, dice: &mut Dice) {
     drop_nulls(spec);
     if has(spec, "neighbors") && has(spec, "neighbours") {
         spec.remove(dice.one(&["neighbors", "neighbours"]));
+    }
+    for target in spec.get_mut("targets").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(target) = target.as_object_mut() else { continue };
+        drop_nulls(target);
+        let mut kinds = ["dns", "service", "url", "apiServer"].map(str::to_owned).to_vec();
+        kinds.retain(|kind| target.contains_key(kind));
+        let kept = if kinds.is_empty() { "apiServer".to_owned() } else { dice.one(&kinds) };
+        target.retain(|field, _| field == "name" || *field == kept);
+        if kept == "apiServer" {
+            target.insert(kept, json!(true));
+        }
     }
     if spec.get("mode").is_some_and(|mode| mode == "DaemonSet") {
         spec.remove("selectAll");
