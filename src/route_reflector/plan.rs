@@ -358,7 +358,8 @@ impl Pass<'_> {
             ..figures(bgp, &self.leaving(), self.observed.measured.as_ref())
         };
         if self.decided.retires.is_some() {
-            figures = Figures { retiring: true, missing: None, missing_without_one: None, ..figures };
+            figures =
+                Figures { retiring: true, missing: None, missing_without_one: None, ..figures };
         }
         let (status, conditions, mut notices) =
             report::report(&self.decided, &figures, &memory, known_step(set, &memory, now));

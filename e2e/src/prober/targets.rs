@@ -26,8 +26,8 @@ pub async fn play(stage: &Stage<'_>) -> Result<()> {
     let began = Instant::now();
     let nodes = stage.cluster.node_names();
     let of = |targets: &[&str]| -> Vec<String> {
-        let each = |target: &&str| nodes.iter().map(move |node| format!("{target} -> {node}"));
-        targets.iter().flat_map(each).collect()
+        let pairs = targets.iter().flat_map(|target| nodes.iter().map(move |node| (target, node)));
+        pairs.map(|(target, node)| format!("{target} -> {node}")).collect()
     };
     let expected = of(&["slow -> dns", "empty -> connect"]);
     let measured = of(&["names -> dns", "api -> first_byte"]);

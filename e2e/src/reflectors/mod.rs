@@ -75,9 +75,7 @@ impl Part {
             }
             Self::Ipv6 => Scene { name: "IPv6: ", families: &[Family::V6], ..few },
             Self::Short => Scene { families: &Family::ALL, ..few },
-            Self::Retire => {
-                Scene { name: "retirement: ", families: &Family::ALL, steps: 4, ..few }
-            }
+            Self::Retire => Scene { name: "retirement: ", families: &Family::ALL, steps: 4, ..few },
         }
     }
 

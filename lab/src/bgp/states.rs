@@ -58,6 +58,15 @@ pub(super) fn speaker(family: Family, number: u8) -> (Family, Speaker) {
     (family, Speaker { address, pods: network::pods(family, number) })
 }
 
+/// The same nodes, which speak IPv6 too.
+pub(super) fn dual(mut world: World) -> World {
+    for (number, node) in world.nodes.values_mut().enumerate() {
+        let number = u8::try_from(number).expect("few nodes");
+        node.speakers.extend([speaker(Family::V6, number)]);
+    }
+    world
+}
+
 /// The names of a zone's nodes.
 pub(super) fn zone(world: &World, zone: &str) -> Vec<String> {
     let of_zone = world.nodes.iter().filter(|(_, node)| node.labels[ZONE] == zone);

@@ -4,11 +4,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::{
-    Stage,
-    datastore::kind,
-    stage::{is_converged, two},
-};
+use super::{Stage, datastore::kind, stage::is_converged};
 use crate::bench::run;
 
 /// Longer than `transition.wait`, the shortest that there is.
