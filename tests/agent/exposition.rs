@@ -9,7 +9,8 @@ const ACCEPT: &str = "Accept: application/vnd.google.protobuf;\
 
 /// Those that have a series from the beginning.
 fn names() -> impl Iterator<Item = &'static str> {
-    NAMES.iter().copied().filter(|name| *name != TRACE)
+    let later = |name: &str| name == TRACE || name.starts_with("netprober_target_");
+    NAMES.iter().copied().filter(move |name| !later(name))
 }
 
 /// One field of a protobuf message: its number, and its bytes if it has any.

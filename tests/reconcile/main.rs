@@ -6,7 +6,6 @@
 mod authors;
 mod bench;
 mod commands;
-mod deploying;
 mod faults;
 mod hostile;
 mod kinds;

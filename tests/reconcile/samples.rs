@@ -71,7 +71,9 @@ fn every_sample_is_accepted_by_the_api_server_and_by_the_operator() {
                 let status = bench.status(&name).await;
                 let ready =
                     status["conditions"].as_array()?.iter().find(|c| c["type"] == "Ready")?;
-                (ready["observedGeneration"] == generation).then(|| ready.clone())
+                // Of a reservation, the pods are listed a moment later.
+                let judged = ready["reason"] != "PodsUnknown";
+                (judged && ready["observedGeneration"] == generation).then(|| ready.clone())
             };
             let ready = eventually(&format!("{file}: condition Ready"), verdict).await;
             let reason = ready["reason"].as_str().unwrap_or_default();

@@ -26,12 +26,6 @@ impl Confd {
         Self { ground, history: Arc::new(Mutex::new(history)) }
     }
 
-    /// Restarts all BIRDs with this configuration, in empty tables.
-    pub fn restart(&self, world: World) -> Result<()> {
-        let version = self.remember(world);
-        self.ground.restart(&texts(&version.world, &version.sessions))
-    }
-
     /// Configures all nodes at once, and only those that are configured differently. Returns their
     /// names.
     pub fn apply(&self, world: World) -> Result<BTreeSet<String>> {

@@ -124,17 +124,6 @@ impl Ground {
         self.each(|machine| network::program(&self.id, machine.number, &numbers, &machine.families))
     }
 
-    /// Restarts all BIRDs with these configurations, in empty kernel tables.
-    pub fn restart(&self, texts: &BTreeMap<String, Texts>) -> Result<()> {
-        self.each(Machine::kill)?;
-        self.each(|machine| {
-            network::flush(&self.id, machine.number)?;
-            machine.configure(texts.get(&machine.name).unwrap_or(&Texts::new()))?;
-            machine.start(false)
-        })?;
-        self.each(Machine::started)
-    }
-
     /// Gives all nodes their configurations at once, as confd would. Returns the names of those
     /// that had another one.
     pub fn configure(&self, texts: &BTreeMap<String, Texts>) -> Result<BTreeSet<String>> {

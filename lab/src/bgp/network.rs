@@ -160,13 +160,6 @@ pub(super) fn set_link(id: &str, number: u8, up: bool) -> Result<()> {
     batch(Some(&outer(id)), &format!("link set v{number} {state}\n"))
 }
 
-/// Takes the routes away that an ended BIRD has left: Calico lets them stay (`persist`).
-pub(super) fn flush(id: &str, number: u8) -> Result<()> {
-    let (namespace, flush) = (namespace(id, number), "route flush proto bird\n");
-    batch(Some(&namespace), flush)?;
-    batch(Some(&namespace), &format!("-6 {flush}"))
-}
-
 /// Gives a node routes to the pods of others that are not BIRD's, which leaves the kernel's own
 /// protocol alone. As long as BIRD has the same routes, its own are preferred.
 pub(super) fn program(id: &str, number: u8, all: &[u8], families: &[Family]) -> Result<()> {

@@ -38,6 +38,10 @@ const RULES: &[Rule] = &[
         let datastore = json!({"type": "etcd", "etcd": etcd("http://127.0.0.1:1")});
         json!([{"datastore": datastore, "transition": {"gate": "NodeStatus"}}])
     }),
+    (
+        "spec.mesh: Retire switches the mesh off, and deletionPolicy RestoreMesh",
+        || json!([{"mesh": "Retire", "deletionPolicy": "RestoreMesh"}]),
+    ),
     ("count.min: must not be greater than count.max", || json!([{"count": {"min": 4, "max": 3}}])),
     (
         "count.steps: each number of nodes may appear only once",
@@ -71,6 +75,9 @@ fn repair(spec: &mut Map<String, Value>, dice: &mut Dice) {
     let topology = text(spec, "topology");
     if topology != "Multi" {
         spec.remove("peersPerClient");
+    }
+    if text(spec, "mesh") == "Retire" && text(spec, "deletionPolicy") == "RestoreMesh" {
+        spec.remove("deletionPolicy");
     }
     if let Some(count) = within(spec, "count") {
         let number =
