@@ -34,7 +34,7 @@ local ofWorst(expr) = '%s and on (cluster, src_node, dst_node) %s' % [expr, wors
 local target(how, above) =
   '%s by (cluster, target, phase) (%s%s)' % [how, lib.series('netprober:target_bad:ratio5m', recorded), above];
 local took(part) =
-  'sum by (cluster, target, phase) (rate(%s))'
+  'sum by (cluster, target, phase) (increase(%s))'
   % lib.series('netprober_target_phase_seconds_' + part, agents, '[5m]');
 local phases = '%s / (%s > 0)' % [took('sum'), took('count')];
 
