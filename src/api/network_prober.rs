@@ -365,7 +365,7 @@ pub struct Target {
     /// link-local and multicast addresses and the metadata of clouds are not probed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?|[[][0-9A-Fa-f:.]+[]])(:[1-9][0-9]{0,4})?(/[-A-Za-z0-9._~!$&()*+,;=:@%/?]*)?$')").message("url must be an http or https address without user, blanks and fragment, e.g. \"https://example.com/healthz\""))]
+    #[x_kube(validation = Rule::new("self.matches('^https?://([A-Za-z0-9_]([-A-Za-z0-9_.]*[A-Za-z0-9_])?|[[][0-9A-Fa-f:.]+[]])(:[1-9][0-9]{0,4})?(/[-A-Za-z0-9._~!$&()*+,;=:@%/?]*)?$')").message("url must be an http or https address without user, blanks and fragment, e.g. \"https://web.shop.svc/healthz\""))]
     pub url: Option<String>,
     /// The API server at `https://kubernetes.default.svc/readyz`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,6 +32,7 @@ pub const NAMES: &[&str] = &[
     "traffic_operator_routereflector_mesh",
     "traffic_operator_routereflector_paths",
     "traffic_operator_routereflector_plan_oracle_failures_total",
+    "traffic_operator_routereflector_retiring",
     "traffic_operator_routereflector_routes_missing",
     "traffic_operator_routereflector_slots",
     "traffic_operator_routereflector_steps_left",

@@ -105,11 +105,6 @@ impl Machine {
         self.bird(family)?.start(false)
     }
 
-    /// Waits until its BIRDs answer.
-    pub(super) fn started(&self) -> Result<()> {
-        self.birds().try_for_each(Bird::started)
-    }
-
     /// Kills its BIRDs with SIGKILL: their neighbors get no message, and their routes stay in the
     /// kernel.
     pub fn kill(&self) -> Result<()> {

@@ -55,7 +55,7 @@ fn a_stream_moves_when_it_is_prepared_and_its_worker_is_told_at_once() {
     let granted = next(&plan);
     assert_eq!((&granted.shares["w-1"].streams, granted.next.len()), (&vec![stream.clone()], 0));
     let [Handed { pod, streams }] = &plan.desired.publish.as_ref().unwrap().grants[..] else {
-        panic!("nobody is told")
+        panic!("no word to a worker")
     };
     assert_eq!((&*pod.name, streams), ("w-1", &vec![stream.clone()]));
     // It runs there before the kubelet has delivered the file.
