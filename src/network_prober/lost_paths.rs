@@ -63,9 +63,13 @@ impl LostPaths {
             Ok(querier) => {
                 let subject = Subject::of(prober);
                 let asked = measurement::traced(&querier, &subject);
-                tokio::time::timeout(PATIENCE, asked).await.ok().and_then(Result::ok)
+                match tokio::time::timeout(PATIENCE, asked).await {
+                    Ok(Ok(traced)) => Some(traced),
+                    Ok(Err(error)) => unanswered(&error),
+                    Err(elapsed) => unanswered(&elapsed),
+                }
             }
-            Err(_) => None,
+            Err(why) => unanswered(&why),
         };
         let mut all = self.known();
         all.retain(|_, known| now.saturating_duration_since(known.asked) < AGAIN * 10);
@@ -80,6 +84,12 @@ impl LostPaths {
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The next question asks for the same traces.
+fn unanswered(why: &dyn std::fmt::Display) -> Option<Vec<Traced>> {
+    tracing::debug!(%why, "lost paths are not known");
+    None
 }
 
 /// One event about all of them: the first that is wrong may cut off many paths.

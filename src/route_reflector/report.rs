@@ -343,7 +343,7 @@ fn safe(decided: &Decided<'_>) -> Verdict {
     if let Some(witness) = &decided.retires {
         return match witness {
             Ok(idle) => {
-                let text = "no route depends on a session of BGP";
+                let text = "by Calico's configuration, no route depends on a session of BGP";
                 verdict("RoutesSafe", Some(true), idle.reason, text)
             }
             Err(why) => verdict("RoutesSafe", None, "RoutesUnknown", why.clone()),

@@ -12,7 +12,7 @@ use crate::{
 use futures::StreamExt;
 use std::sync::Arc;
 
-/// Workers that are told at a time.
+/// Number of workers that get the word at the same time.
 const CONCURRENCY: usize = 64;
 
 /// Writes the file: the head first, and then its parts. Returns false if another writer of a part

@@ -72,7 +72,7 @@ impl Decision<'_> {
                 return false;
             }
             let loaded = workers.get(&granted.worker).and_then(|w| w.pod.as_ref()?.loaded);
-            // One that was told starts it before it has the file.
+            // A worker that got the word starts it before it has the file.
             let arrived = loaded.is_some_and(|loaded| loaded >= granted.epoch)
                 || runs.contains(&(&*granted.worker, &**stream));
             if arrived {
