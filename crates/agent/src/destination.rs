@@ -153,7 +153,14 @@ const METADATA: [IpAddr; 4] = [
 
 /// Reports whether an address must not be probed: loopback, link-local, metadata, and those of no host.
 fn is_forbidden(ip: IpAddr) -> bool {
-    let ip = ip.to_canonical();
+    let ip = match ip.to_canonical() {
+        // NAT64 leads to the IPv4 address at its end.
+        IpAddr::V6(ip) if ip.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
+            let [.., a, b, c, d] = ip.octets();
+            Ipv4Addr::new(a, b, c, d).into()
+        }
+        ip => ip,
+    };
     let local = match ip {
         IpAddr::V4(ip) => {
             ip.is_loopback() || ip.is_link_local() || ip.is_broadcast() || ip.octets()[0] == 0

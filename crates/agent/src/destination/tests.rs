@@ -222,6 +222,8 @@ async fn no_target_reaches_loopback_or_metadata() {
         ("::1", true),
         ("::ffff:127.0.0.1", true),
         ("169.254.169.254", true),
+        ("64:ff9b::169.254.169.254", true),
+        ("64:ff9b::192.0.2.1", false),
         ("fe80::1", true),
         ("0.0.0.0", true),
         ("0.1.2.3", true),
