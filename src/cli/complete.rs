@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::output;
 use crate::{infra::Api, inspect::cluster::Access};
 
-/// The deadline for the API server: whoever presses the key waits.
+/// The deadline for the API server: a person waits for the completion.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Maximum number of objects to choose from.

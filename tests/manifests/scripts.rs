@@ -129,15 +129,3 @@ fn the_page_deletes_what_fewer_kinds_leave_behind() {
     let difference: Vec<_> = expected.symmetric_difference(&deleted).collect();
     assert!(difference.is_empty(), "{difference:?}");
 }
-
-/// Otherwise `hack/changelog cut` refuses that version, and so does `make release`.
-#[test]
-fn a_version_has_a_section_once_it_is_released_and_the_date_of_that() {
-    let text = read(&root().join("CHANGELOG.md"));
-    let mut headings = text.lines().filter_map(|line| line.strip_prefix("## "));
-    assert_eq!(headings.next(), Some("[Unreleased]"));
-    for heading in headings {
-        let date = heading.split_once("] - ").map(|(_, date)| date.len());
-        assert_eq!(date, Some("2026-01-02".len()), "{heading}: no date, so it is Unreleased");
-    }
-}

@@ -88,15 +88,3 @@ fn the_page_for_clusters_without_internet_lists_every_image() {
     }
     assert!(count >= 5, "{count}: the search finds nothing");
 }
-
-/// The former default was on Docker Hub, where anyone could register it.
-#[test]
-fn the_default_of_every_tool_is_the_name_that_nobody_can_serve() {
-    let install = "docs/operations/install.md";
-    for file in ["Makefile", "Dockerfile", "crates/image/src/product.rs", "README.md", install] {
-        let text = read(&root().join(file));
-        assert!(text.contains("registry.invalid/traffic-operator"), "{file}");
-        assert!(!text.contains("traffic-operator/traffic-operator:"), "{file}");
-        assert!(!text.contains("docker.io/$(IMG)"), "{file}");
-    }
-}

@@ -7,7 +7,6 @@
 mod agreement;
 mod alerts;
 mod dashboards;
-mod english;
 mod examples;
 mod files;
 mod flags;

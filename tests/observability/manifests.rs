@@ -49,30 +49,19 @@ fn our_namespace_enforces_the_restricted_standard() {
     }
 }
 
+/// What the restricted standard, which the API server enforces for the operator, leaves open.
 #[test]
-fn every_pod_drops_what_it_does_not_need() {
+fn every_container_has_requests_a_limit_of_memory_and_a_file_system_that_it_cannot_write() {
     for overlay in OVERLAYS {
         let rendered = render(overlay);
         for workload in ["Deployment", "DaemonSet"].iter().flat_map(|kind| rendered.all(kind)) {
-            let who = format!("{overlay}: {}", name(workload));
-            let pod = &workload["spec"]["template"]["spec"];
-            assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{who}");
-            assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{who}");
-            for key in ["hostPID", "hostIPC"] {
-                assert!(pod[key].is_null(), "{who}: {key}");
-            }
-            for volume in pod["volumes"].as_array().into_iter().flatten() {
-                assert!(volume["hostPath"].is_null(), "{who}: hostPath");
-            }
-            for container in pod["containers"].as_array().expect("containers") {
-                let context = &container["securityContext"];
-                assert_eq!(context["allowPrivilegeEscalation"], false, "{who}");
-                assert_eq!(context["readOnlyRootFilesystem"], true, "{who}");
-                assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]), "{who}");
-                assert!(context["capabilities"]["add"].is_null(), "{who}");
-                let resources = &container["resources"];
+            let containers = &workload["spec"]["template"]["spec"]["containers"];
+            for container in containers.as_array().expect("containers") {
+                let is_read_only = &container["securityContext"]["readOnlyRootFilesystem"];
+                assert_eq!(*is_read_only, true, "{overlay}: {}", name(workload));
                 for amount in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
-                    assert!(resources.pointer(amount).is_some(), "{who}: no {amount}");
+                    let given = container["resources"].pointer(amount);
+                    assert!(given.is_some(), "{overlay}: {}: no {amount}", name(workload));
                 }
             }
         }
