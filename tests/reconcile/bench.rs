@@ -38,11 +38,13 @@ mod operator;
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("runtime"));
 /// The control planes, each of which serves one test at a time: a cluster has only one operator,
 /// and a test decides about all of its cluster's nodes. A test mostly waits for intervals and
-/// deadlines, so that ten use two processors well; a control plane costs five seconds of one when
+/// deadlines, so that eight use two processors well; a control plane costs five seconds of one when
 /// it starts, and a hundredth of one while nothing happens.
-static PLANES: [OnceCell<ControlPlane>; 10] = [const { OnceCell::const_new() }; 10];
-/// The control planes that no test has now; the last one to be returned is the first to be taken.
-static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+static PLANES: [OnceCell<ControlPlane>; 8] = [const { OnceCell::const_new() }; 8];
+/// The control planes that no test has now, with whether Calico's definitions may be in them: an API
+/// server takes time to serve definitions and to end that. The last one to be returned is the first to
+/// be taken.
+static FREE: Mutex<Vec<(usize, bool)>> = Mutex::new(Vec::new());
 static TURNS: Semaphore = Semaphore::const_new(0);
 
 /// The longest wait for any condition: only failing tests wait this long, and a busy machine is
@@ -76,6 +78,7 @@ pub struct Bench {
 /// A control plane, for the time of one test.
 struct Turn {
     index: usize,
+    reflects: bool,
     _permit: SemaphorePermit<'static>,
 }
 
@@ -83,22 +86,28 @@ impl Turn {
     async fn take() -> Self {
         static BEGUN: Once = Once::new();
         BEGUN.call_once(|| {
-            free().extend(0..PLANES.len());
+            free().extend((0..PLANES.len()).map(|index| (index, false)));
             TURNS.add_permits(PLANES.len());
         });
         let permit = TURNS.acquire().await.expect("never closed");
-        let index = free().pop().expect("one for each permit");
-        Self { index, _permit: permit }
+        // A test has a thread of its own, which has its path.
+        let reflects =
+            std::thread::current().name().is_some_and(|t| t.starts_with("route_reflector::"));
+        let mut free = free();
+        let alike = free.iter().rposition(|(_, reflected)| *reflected == reflects);
+        let last = free.len().checked_sub(1).expect("one for each permit");
+        let (index, reflected) = free.remove(alike.unwrap_or(last));
+        Self { index, reflects: reflects || reflected, _permit: permit }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        free().push(self.index);
+        free().push((self.index, self.reflects));
     }
 }
 
-fn free() -> std::sync::MutexGuard<'static, Vec<usize>> {
+fn free() -> std::sync::MutexGuard<'static, Vec<(usize, bool)>> {
     FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -10,6 +10,7 @@ mod outage;
 pub mod pods;
 mod sidecar;
 mod targets;
+mod trace;
 
 use anyhow::Result;
 use serde_json::Value;
@@ -24,11 +25,14 @@ const PROBER: &str = "default/networkprober-sample";
 const PODS: &str = "app=net-prober,part=web";
 
 /// The tour: the original's sample, the operator's own agent, targets of which one is slow and one
-/// fails, a link that is slow and lossy, and one that carries no large packets.
+/// fails, a path that is lost, a link that is slow and lossy, and one that carries no large packets.
 pub async fn play(stage: &Stage<'_>) -> Result<()> {
     original::play(stage).await?;
     sidecar::play(stage).await?;
+    // While the path is lost, targets are measured.
+    let lost = trace::Rule::set(stage)?;
     targets::play(stage).await?;
+    trace::named(stage, lost).await?;
     link::play(stage).await?;
     large::play(stage).await
 }

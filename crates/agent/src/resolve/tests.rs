@@ -106,9 +106,15 @@ proptest! {
 
 /// Answers each question for `name` by `respond`, from its type; for others, there is no such name.
 pub(crate) async fn server(name: &'static str, respond: fn(u16, &[u8]) -> Vec<u8>) -> u16 {
-    let socket = UdpSocket::bind(("127.0.0.1", 0)).await.unwrap();
+    // Other tests take ports of one protocol only.
+    let (socket, listener) = loop {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        if let Ok(socket) = UdpSocket::bind(address).await {
+            break (socket, listener);
+        }
+    };
     let port = socket.local_addr().unwrap().port();
-    let listener = TcpListener::bind(("127.0.0.1", port)).await;
     let reply = move |question: &[u8]| {
         let kind = u16::from_be_bytes([question[question.len() - 4], question[question.len() - 3]]);
         let asked = Query::new([question[0], question[1]], name, kind).unwrap();
@@ -125,18 +131,16 @@ pub(crate) async fn server(name: &'static str, respond: fn(u16, &[u8]) -> Vec<u8
             socket.send_to(&reply(&buffer[..length]), from).await.unwrap();
         }
     });
-    if let Ok(listener) = listener {
-        tokio::spawn(async move {
-            loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut question = vec![0; stream.read_u16().await.unwrap().into()];
-                stream.read_exact(&mut question).await.unwrap();
-                let all = answer(&question, [0x81, 0x80], &[(A, &[10, 0, 0, 7])]);
-                stream.write_u16(u16::try_from(all.len()).unwrap()).await.unwrap();
-                stream.write_all(&all).await.unwrap();
-            }
-        });
-    }
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut question = vec![0; stream.read_u16().await.unwrap().into()];
+            stream.read_exact(&mut question).await.unwrap();
+            let all = answer(&question, [0x81, 0x80], &[(A, &[10, 0, 0, 7])]);
+            stream.write_u16(u16::try_from(all.len()).unwrap()).await.unwrap();
+            stream.write_all(&all).await.unwrap();
+        }
+    });
     port
 }
 
