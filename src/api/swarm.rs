@@ -376,7 +376,8 @@ pub struct Refresh {
     #[schemars(range(min = 1, max = 1000), extend("format" = "int32"))]
     pub max_unavailable: u32,
     /// Time after which a worker that has not acknowledged its streams is reported as stuck. The
-    /// operator takes no stream from it: time alone frees no stream. Defaults to 2m.
+    /// operator takes no stream from it: time alone frees no stream. A stream that moves for balance
+    /// waits at most this long for its next worker to be ready and to prepare it. Defaults to 2m.
     #[serde(default = "defaults::timeout")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.matches('^([0-9]+([.][0-9]+)?(ns|us|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')").message("refresh.timeout must be a duration from 1s to 24h, e.g. \"2m\""))]

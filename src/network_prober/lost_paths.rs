@@ -27,6 +27,9 @@ const AGAIN: Duration = Duration::from_mins(1);
 /// The time for which a pass waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The age of a trace that is news to a new leader: its predecessor may not have asked since then.
+const RECENT: Duration = Duration::from_mins(3);
+
 /// Number of traces in one event.
 const NAMED: usize = 3;
 
@@ -38,8 +41,8 @@ pub struct LostPaths {
 
 struct Known {
     asked: Instant,
-    /// The traces of that answer, all of which were returned.
-    traces: HashSet<String>,
+    /// The traces of the last answer, if there was one.
+    traces: Option<HashSet<String>>,
 }
 
 impl LostPaths {
@@ -73,16 +76,26 @@ impl LostPaths {
         };
         let mut all = self.known();
         all.retain(|_, known| now.saturating_duration_since(known.asked) < AGAIN * 10);
-        let known = all.entry(key).or_insert_with(|| Known { asked: now, traces: HashSet::new() });
+        let known = all.entry(key).or_insert_with(|| Known { asked: now, traces: None });
         known.asked = now;
         let Some(traced) = traced else { return vec![] };
         let names = traced.iter().map(|traced| format!("{traced:?}")).collect();
-        let before = std::mem::replace(&mut known.traces, names);
-        traced.into_iter().filter(|traced| !before.contains(&format!("{traced:?}"))).collect()
+        let before = known.traces.replace(names);
+        let now = clock::timestamp().as_duration().as_secs_f64();
+        traced.into_iter().filter(|traced| is_news(traced, before.as_ref(), now)).collect()
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reports whether a trace was in no earlier answer. To a process that has just begun to lead, all are
+/// new: those from before were the news of its predecessor.
+fn is_news(traced: &Traced, before: Option<&HashSet<String>>, now: f64) -> bool {
+    match before {
+        Some(before) => !before.contains(&format!("{traced:?}")),
+        None => now - traced.at < RECENT.as_secs_f64(),
     }
 }
 
@@ -111,6 +124,20 @@ pub(super) fn notice(traced: &[Traced]) -> Option<Notice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trace_is_news_once_and_an_old_one_is_none_to_a_new_leader() {
+        let traced = Traced { at: 1000.0, ..Traced::default() };
+        let known = HashSet::from([format!("{traced:?}")]);
+        for (before, now, is) in [
+            (None, 1100.0, true),
+            (None, 1200.0, false),
+            (Some(&known), 1001.0, false),
+            (Some(&HashSet::new()), 5000.0, true),
+        ] {
+            assert_eq!(is_news(&traced, before, now), is, "{before:?} {now}");
+        }
+    }
 
     #[test]
     fn many_lost_paths_are_one_event_that_names_some() {

@@ -144,6 +144,12 @@ impl Facts {
         self.page()?.waiting.iter().find(|waiting| waiting.worker == name)
     }
 
+    /// Returns the worker to which a stream will come, and which has not prepared everything that will.
+    fn preparing(&self, id: &str) -> Option<&PageWorker> {
+        let mut workers = self.page()?.workers.iter().filter(|worker| worker.preparing > 0);
+        workers.find(|worker| worker.next.iter().any(|next| next == id))
+    }
+
     fn stream(&self, id: &str) -> Option<Stream> {
         let spec = &self.swarm.spec;
         let listed = spec.streams.iter().flatten().find(|stream| stream.id == id).cloned();
@@ -201,6 +207,14 @@ pub fn explain_stream(facts: &Facts, id: &str) -> StreamExplanation {
         made.because = proof(facts, worker, made.since.unwrap_or(0));
         if let Some(((_, other), _)) = holder.filter(|((_, other), _)| other != worker) {
             made.because = format!("{}; {other} must still stop it", made.because);
+        }
+        if let Some(to) = facts.preparing(id) {
+            let (name, left) = (&to.name, to.preparing);
+            made.because = format!(
+                "{}; it stays there until {name} has prepared what will come to it ({left} left), at most \
+                 for refresh.timeout",
+                made.because
+            );
         }
     } else if let Some(((_, worker), since)) = holder {
         made.state = State::Releasing;
@@ -296,6 +310,10 @@ pub fn explain_worker(facts: &Facts, name: &str) -> Option<WorkerExplanation> {
     if let Some(waiting) = waiting {
         let (epoch, why) = (waiting.epoch, reasons::sentence(&waiting.why));
         because = format!("{because}; the operator waits for version {epoch}: {why}");
+    }
+    if let Some(known) = known.filter(|known| known.preparing > 0) {
+        let (left, all) = (known.preparing, known.next.len());
+        because = format!("{because}; it prepares {left} of {all} streams that will come to it");
     }
     let streams: Vec<_> =
         share.into_iter().flat_map(|share| &share.streams).map(ToString::to_string).collect();

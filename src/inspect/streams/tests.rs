@@ -153,6 +153,19 @@ fn every_state_of_a_stream_is_said_with_what_it_waits_for() {
 }
 
 #[test]
+fn what_a_worker_prepares_is_said_of_it_and_of_its_streams() {
+    let mut facts = facts("HotReload");
+    let (page, _) = facts.live.as_mut().unwrap();
+    page.workers[1].next = vec!["a".into(), "x".into()];
+    let text = |facts: &Facts| plain(&stream_text(&explain_stream(facts, "a")));
+    assert!(!text(&facts).contains("prepared"), "it has prepared them, or prepares none");
+    facts.live.as_mut().unwrap().0.workers[1].preparing = 1;
+    expect(&text(&facts), &["it stays there until w-1 has prepared what will come to it (1 left)"]);
+    let worker = explain_worker(&facts, "w-1").unwrap();
+    expect(&worker.because, &["it prepares 1 of 2 streams that will come to it"]);
+}
+
+#[test]
 fn swarms_that_could_not_be_read_are_named_below_the_answer() {
     let unread: Vec<_> = (0..12).map(|i| format!("b/t-{i}: you may not")).collect();
     let facts = Facts { unread, ..facts("HotReload") };
