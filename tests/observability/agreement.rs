@@ -36,16 +36,6 @@ fn every_exported_metric_is_documented() {
     assert!(missing.is_empty(), "docs/reference/metrics.md lacks {missing:?}");
 }
 
-#[test]
-fn names_end_where_they_should() {
-    let text = "rate(traffic_operator_x_seconds_bucket{a=\"b\"}[5m]) / process_open_fds `traffic_operator_y_` \
-                netprober:pair_z:ratio5m{c=\"netprober:\"}";
-    let names: Vec<_> = metric_names(text).into_iter().collect();
-    let expected =
-        ["netprober:pair_z:ratio5m", "process_open_fds", "traffic_operator_x_seconds_bucket"];
-    assert_eq!(names, expected);
-}
-
 /// Returns the schema of a field of the spec, by its path as the pages write it:
 /// `streams[].weight`.
 fn field<'a>(spec: &'a Value, path: &str) -> &'a Value {

@@ -1,7 +1,6 @@
 //! An installation that runs only some of the kinds.
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde_json::Value;
 use traffic_operator::{
     api::{KINDS, KindInfo},
     manifests::{WEBHOOK, is_operators},
@@ -11,45 +10,6 @@ use crate::{
     files::OPERATOR,
     objects::{name, render},
 };
-
-/// Returns the type and the field of a condition in its JSON path.
-fn of_condition(path: &str) -> Option<(&str, &str)> {
-    let rest = path.strip_prefix(".status.conditions[?(@.type=='")?;
-    let (type_, field) = rest.split_once("')].")?;
-    Some((type_, field))
-}
-
-/// `kubectl get traffic` prints all kinds below each other: a name that is a number in one table
-/// and a condition in the next is misleading.
-#[test]
-fn a_column_means_the_same_in_every_kind() {
-    let mut meanings: BTreeMap<String, (String, String)> = BTreeMap::new();
-    let mut conditions = BTreeSet::new();
-    for kind in KINDS {
-        let crd = serde_json::to_value((kind.crd)()).expect("definition");
-        let columns = &crd["spec"]["versions"][0]["additionalPrinterColumns"];
-        let columns = columns.as_array().expect("columns");
-        let text = |column: &Value, key: &str| column[key].as_str().unwrap_or_default().to_owned();
-        assert!(columns.iter().any(|column| column["name"] == "Ready"), "{}", kind.name());
-        for column in columns {
-            let (name, path) = (text(column, "name"), text(column, "jsonPath"));
-            if let Some((type_, field)) = of_condition(&path) {
-                conditions.insert(type_.to_owned());
-                let is_status = field == "status";
-                assert_eq!(is_status, name == type_, "{}: column {name} is {path}", kind.name());
-            }
-            let meaning = (text(column, "type"), path);
-            let first = meanings.entry(name.clone()).or_insert_with(|| meaning.clone());
-            assert_eq!(*first, meaning, "{}: column {name}", kind.name());
-        }
-    }
-    // No column of another kind has the name of a condition and shows something else.
-    for type_ in conditions {
-        if let Some((_, path)) = meanings.get(&type_) {
-            assert_eq!(of_condition(path), Some((type_.as_str(), "status")), "{type_}");
-        }
-    }
-}
 
 const ONE_KIND: &str = "deploy/overlays/trafficwatch-only";
 

@@ -15,11 +15,6 @@ fn imported(code: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn no_part_imports_one_above_it() {
-    let code = "use crate::{\n a::{b, c},\n d_e,\n};\nuse crate::f::h;";
-    assert_eq!(
-        imported(code).filter(|word| !word.is_empty()).collect::<Vec<_>>(),
-        ["a", "b", "c", "d_e", "f"]
-    );
     let mut files = below(&root().join("src"), &["rs"]);
     // The last two are about the whole of the operator.
     let free = ["main.rs", "manifests", "simulation"];

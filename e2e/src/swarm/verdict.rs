@@ -197,22 +197,4 @@ mod tests {
         let may = needless(&rows, &refreshes, |row, worker| row.excused.contains(worker));
         assert_eq!(may, ["w1 in 2 -> 3"]);
     }
-
-    #[test]
-    fn evictions_are_distinguished_from_other_writes_and_others_pods_do_not_count() {
-        let event = |verb: &str, namespace: &str, subresource: &str, code: u16| AuditEvent {
-            namespace: namespace.to_owned(),
-            code,
-            ..crate::judge::event(0, verb, "pods", subresource, "w0")
-        };
-        let events = [
-            event("create", NAMESPACE, "eviction", 201),
-            event("create", NAMESPACE, "eviction", 429),
-            event("patch", NAMESPACE, "", 200),
-            event("patch", "default", "", 200),
-            event("get", NAMESPACE, "", 200),
-        ];
-        let (evicted, nudged) = refreshes(&events);
-        assert_eq!((evicted.len(), nudged.len()), (1, 1));
-    }
 }
