@@ -41,6 +41,8 @@ pub struct LostPaths {
 
 struct Known {
     asked: Instant,
+    /// The time of the first question, in Unix seconds: the first answer may be much later.
+    since: f64,
     /// The traces of the last answer, if there was one.
     traces: Option<HashSet<String>>,
 }
@@ -76,13 +78,14 @@ impl LostPaths {
         };
         let mut all = self.known();
         all.retain(|_, known| now.saturating_duration_since(known.asked) < AGAIN * 10);
-        let known = all.entry(key).or_insert_with(|| Known { asked: now, traces: None });
+        let since = clock::timestamp().as_duration().as_secs_f64();
+        let known = all.entry(key).or_insert_with(|| Known { asked: now, since, traces: None });
         known.asked = now;
         let Some(traced) = traced else { return vec![] };
         let names = traced.iter().map(|traced| format!("{traced:?}")).collect();
         let before = known.traces.replace(names);
-        let now = clock::timestamp().as_duration().as_secs_f64();
-        traced.into_iter().filter(|traced| is_news(traced, before.as_ref(), now)).collect()
+        let since = known.since;
+        traced.into_iter().filter(|traced| is_news(traced, before.as_ref(), since)).collect()
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Known>> {
@@ -91,11 +94,11 @@ impl LostPaths {
 }
 
 /// Reports whether a trace was in no earlier answer. To a process that has just begun to lead, all are
-/// new: those from before were the news of its predecessor.
-fn is_news(traced: &Traced, before: Option<&HashSet<String>>, now: f64) -> bool {
+/// new: those from long before its first question were the news of its predecessor.
+fn is_news(traced: &Traced, before: Option<&HashSet<String>>, since: f64) -> bool {
     match before {
         Some(before) => !before.contains(&format!("{traced:?}")),
-        None => now - traced.at < RECENT.as_secs_f64(),
+        None => since - traced.at < RECENT.as_secs_f64(),
     }
 }
 
@@ -129,13 +132,14 @@ mod tests {
     fn a_trace_is_news_once_and_an_old_one_is_none_to_a_new_leader() {
         let traced = Traced { at: 1000.0, ..Traced::default() };
         let known = HashSet::from([format!("{traced:?}")]);
-        for (before, now, is) in [
+        for (before, since, is) in [
+            (None, 100.0, true),
             (None, 1100.0, true),
             (None, 1200.0, false),
             (Some(&known), 1001.0, false),
             (Some(&HashSet::new()), 5000.0, true),
         ] {
-            assert_eq!(is_news(&traced, before, now), is, "{before:?} {now}");
+            assert_eq!(is_news(&traced, before, since), is, "{before:?} {since}");
         }
     }
 

@@ -57,8 +57,16 @@ fn every_container_has_requests_a_limit_of_memory_and_a_file_system_that_it_cann
         for workload in ["Deployment", "DaemonSet"].iter().flat_map(|kind| rendered.all(kind)) {
             let containers = &workload["spec"]["template"]["spec"]["containers"];
             for container in containers.as_array().expect("containers") {
-                let is_read_only = &container["securityContext"]["readOnlyRootFilesystem"];
-                assert_eq!(*is_read_only, true, "{overlay}: {}", name(workload));
+                let context = &container["securityContext"];
+                assert_eq!(
+                    context["readOnlyRootFilesystem"],
+                    true,
+                    "{overlay}: {}",
+                    name(workload)
+                );
+                // Also where a namespace enforces nothing.
+                assert_eq!(context["allowPrivilegeEscalation"], false, "{overlay}");
+                assert_eq!(context["capabilities"], serde_json::json!({"drop": ["ALL"]}));
                 for amount in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
                     let given = container["resources"].pointer(amount);
                     assert!(given.is_some(), "{overlay}: {}: no {amount}", name(workload));

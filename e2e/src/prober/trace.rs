@@ -40,7 +40,7 @@ impl<'a> Rule<'a> {
 
 impl Drop for Rule<'_> {
     fn drop(&mut self) {
-        // The cluster may have been taken down before.
+        // It may have been lifted, or the cluster taken down.
         let _ = self.change("del");
     }
 }
@@ -68,6 +68,5 @@ pub async fn named(stage: &Stage<'_>, rule: Rule<'_>) -> Result<()> {
     ));
     let others = note.matches('→').count() - 1;
     stage.check(Check::new("lost path: no other path is named", others == 0, note));
-    drop(rule);
-    Ok(())
+    rule.change("del")
 }
